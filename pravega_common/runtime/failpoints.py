@@ -1,0 +1,90 @@
+"""Named points between durable steps at which tests and drills can stop, delay or fail a process.
+
+A failpoint costs one dictionary look-up while nothing is armed. Arm from a test with ``arm``, or in a child
+process with ``PRAVEGA_FAILPOINTS="name=action,name=action"``, actions: ``kill`` (SIGKILL to the own process),
+``kill:N`` (at the N-th hit), ``error``, ``error:N``, ``delay:SECONDS``. Names are listed in ``KNOWN``: the list of
+names is the list of crash tests.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from pravega_common.errors import FailedError
+from pravega_common.invariants import check
+
+ENVIRONMENT_VARIABLE = "PRAVEGA_FAILPOINTS"
+
+KNOWN: set[str] = set()
+_armed: dict[str, Callable[[], None]] = {}
+
+
+class FailpointError(FailedError):
+    """The error that an armed failpoint raises."""
+
+
+def register(name: str) -> str:
+    """Declare a failpoint at import time and return its name."""
+    KNOWN.add(name)
+    return name
+
+
+def failpoint(name: str) -> None:
+    """Do what was armed for this name; nothing by default."""
+    if _armed:
+        action = _armed.get(name)
+        if action is not None:
+            action()
+
+
+def arm(name: str, action: Callable[[], None]) -> None:
+    """Arm a failpoint of this process with a callable."""
+    _armed[name] = action
+
+
+def disarm_all() -> None:
+    _armed.clear()
+
+
+def raise_on_hit(name: str, hit: int = 1) -> Callable[[], None]:
+    """An action that raises ``FailpointError`` at the given hit, once."""
+    return _on_hit(hit, lambda: _raise(name))
+
+
+def _raise(name: str) -> None:
+    raise FailpointError(f"failpoint {name}")
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _on_hit(hit: int, action: Callable[[], None]) -> Callable[[], None]:
+    count = 0
+
+    def run() -> None:
+        nonlocal count
+        count += 1
+        if count == hit:
+            action()
+
+    return run
+
+
+def arm_from_environment(text: str | None = None) -> None:
+    """Arm what the environment variable names; called once by every service's main."""
+    text = os.environ.get(ENVIRONMENT_VARIABLE, "") if text is None else text
+    for item in filter(None, text.split(",")):
+        name, _, spec = item.partition("=")
+        kind, _, argument = spec.partition(":")
+        check(kind in ("kill", "error", "delay"), "unknown failpoint action", name=name, action=spec)
+        if kind == "delay":
+            delay_s = float(argument)
+            arm(name, lambda delay_s=delay_s: time.sleep(delay_s))  # type: ignore[misc]
+        elif kind == "kill":
+            arm(name, _on_hit(int(argument or 1), _kill))
+        else:
+            arm(name, raise_on_hit(name, int(argument or 1)))

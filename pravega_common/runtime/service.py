@@ -1,0 +1,122 @@
+"""The life cycle that every long-lived part shares, and the only place where background tasks are made."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from pravega_common.invariants import check
+
+
+class ServiceState(enum.Enum):
+    NEW = "new"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class Service:
+    """Start, run, stop, with ownership of every task made on the way.
+
+    Subclasses override ``on_start`` and ``on_stop`` and make tasks only with ``spawn``. A task that ends with an
+    error moves the service to ``FAILED``: its other tasks are cancelled, ``on_stop`` runs, ``wait_stopped`` raises
+    the error and the callbacks given to ``on_failure`` are told. ``stop`` may be called in every state and twice.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = ServiceState.NEW
+        self.failure: BaseException | None = None
+        self.log = structlog.get_logger(service=name)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stopped = asyncio.Event()
+        self._failure_callbacks: list[Callable[[BaseException], None]] = []
+        self._stop_task: asyncio.Task[None] | None = None
+
+    async def on_start(self) -> None:
+        """Do what must be done before the service counts as running."""
+
+    async def on_stop(self) -> None:
+        """Release what ``on_start`` took; runs also after a failed start."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is ServiceState.RUNNING
+
+    async def start(self) -> None:
+        check(self.state is ServiceState.NEW, "service started twice", name=self.name, state=self.state)
+        self.state = ServiceState.STARTING
+        try:
+            await self.on_start()
+        except BaseException as error:
+            self.failure = error
+            await self._shut_down(ServiceState.FAILED)
+            raise
+        if self.state is ServiceState.STARTING:
+            self.state = ServiceState.RUNNING
+
+    async def stop(self) -> None:
+        if self.state is ServiceState.NEW:
+            self.state = ServiceState.STOPPED
+            self._stopped.set()
+            return
+        if self._stop_task is None and self.state in (ServiceState.STARTING, ServiceState.RUNNING):
+            await self._shut_down(ServiceState.STOPPED)
+            return
+        await self._stopped.wait()
+
+    async def wait_stopped(self) -> None:
+        """Wait for the end; raises the error of a failed service."""
+        await self._stopped.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        self._failure_callbacks.append(callback)
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a coroutine as a task of this service."""
+        task = asyncio.get_running_loop().create_task(work, name=f"{self.name}/{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def fail(self, error: BaseException) -> None:
+        """Move to ``FAILED`` from inside; returns at once, the shutdown runs on its own task."""
+        if self.state not in (ServiceState.STARTING, ServiceState.RUNNING) or self.failure is not None:
+            return
+        self.failure = error
+        self.log.error("service failed", error=repr(error))
+        self._stop_task = asyncio.get_running_loop().create_task(
+            self._shut_down(ServiceState.FAILED), name=f"{self.name}/fail"
+        )
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self.fail(error)
+
+    async def _shut_down(self, final: ServiceState) -> None:
+        self.state = ServiceState.STOPPING
+        try:
+            await self.on_stop()
+        finally:
+            current = asyncio.current_task()
+            tasks = [task for task in self._tasks if task is not current]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.state = final
+            self._stopped.set()
+            if self.failure is not None:
+                for callback in self._failure_callbacks:
+                    callback(self.failure)
