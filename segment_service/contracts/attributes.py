@@ -1,0 +1,55 @@
+"""Attributes: 64-bit numbers kept with a segment and changed together with its bytes.
+
+Ids and meanings: Pravega wire protocol, section "Attributes" (core attributes have the upper half 0x8000000000000000;
+a writer's id is itself an attribute id whose value is the writer's last event number).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final, NewType
+
+AttributeId = NewType("AttributeId", bytes)
+"""Sixteen bytes, big-endian, as on the wire."""
+
+NULL_ATTRIBUTE_VALUE: Final = -(1 << 63)
+"""Absent; setting an attribute to this value removes it."""
+
+
+def core_attribute(low: int) -> AttributeId:
+    return AttributeId((0x8000_0000_0000_0000).to_bytes(8, "big") + low.to_bytes(8, "big"))
+
+
+CREATION_TIME: Final = core_attribute(0)
+EVENT_COUNT: Final = core_attribute(1)
+SCALE_POLICY_TYPE: Final = core_attribute(2)
+SCALE_POLICY_RATE: Final = core_attribute(3)
+ROLLOVER_SIZE: Final = core_attribute(4)
+SEGMENT_TYPE: Final = core_attribute(9)
+TABLE_KEY_LENGTH: Final = core_attribute(12)
+
+SEGMENT_TYPE_STREAM: Final = 0
+SEGMENT_TYPE_HASH_TABLE: Final = 1
+SEGMENT_TYPE_FIXED_KEY_TABLE: Final = 5
+SEGMENT_TYPE_TRANSIENT: Final = 0x80
+
+
+class AttributeUpdateType(enum.IntEnum):
+    """How a new value meets the old one; numbers as on the wire."""
+
+    NONE = 0
+    """Set only if absent."""
+    REPLACE = 1
+    REPLACE_IF_GREATER = 2
+    ACCUMULATE = 3
+    REPLACE_IF_EQUALS = 4
+    """Set only if the current value (absent = ``NULL_ATTRIBUTE_VALUE``) equals ``comparison``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeUpdate:
+    attribute_id: AttributeId
+    update_type: AttributeUpdateType
+    value: int
+    comparison: int = NULL_ATTRIBUTE_VALUE

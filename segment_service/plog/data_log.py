@@ -1,0 +1,80 @@
+"""The contract of Tier 1: a totally ordered, fenced, durable log of frames for one container."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+frame_bytes_max: Final = 1024 * 1024
+"""Bytes of one data frame, header and trailer included."""
+frames_in_flight_max: Final = 4
+frames_in_flight_bytes_max: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogAddress:
+    """Where a frame begins. Ordered; comparable across the whole life of the log, over all its epochs."""
+
+    plog_number: int
+    """Position of the plog in the log stream, from 0, never reused."""
+    offset: int
+    """Byte offset inside the plog."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    address: LogAddress
+    payload: memoryview
+
+
+class DurableDataLog(Protocol):
+    """One container's log. At most one instance, the one with the highest epoch, can append at any time.
+
+    Order: frames are durable, visible to ``read`` and acknowledged in the order of the ``append`` calls. If an
+    append fails, every later one fails too: the log is then over (``Fenced``, ``Unavailable``, ``UnknownOutcome``)
+    and its owner goes offline. A broken connection or a restarted server is healed inside, at the same epoch,
+    within ``heal_time_max_s`` of the implementation; the owner only sees a slow append.
+    An unknown append is never acknowledged by guess: it is read back after a fence and either acked or written again.
+    """
+
+    @property
+    def container_id(self) -> int: ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this instance, from ``initialize`` on; greater than that of every earlier owner."""
+        ...
+
+    async def initialize(self) -> None:
+        """Take an epoch, fence every earlier owner, find the end of the log. ``Fenced`` if somebody came later."""
+        ...
+
+    def read(self) -> AsyncIterator[LogEntry]:
+        """All frames from the truncation point to the end found by ``initialize``; called once, before any append.
+
+        ``DataCorruption`` on bytes that fail their checksum, their sequence or their chain: never skipped.
+        """
+        ...
+
+    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+        """Append the joined buffers (≤ ``frame_bytes_max``) as one frame; registers at once, in call order.
+
+        The future gives the frame's address once it is durable. The buffers must stay unchanged until then.
+        The caller keeps to ``frames_in_flight_max`` and ``frames_in_flight_bytes_max``.
+        """
+        ...
+
+    async def truncate(self, up_to: LogAddress) -> None:
+        """Forget all frames before ``up_to``, which must be the address of a frame that begins with a checkpoint.
+
+        The new truncation point is durable before anything is deleted. Space is freed in whole plogs.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop; appends not yet acknowledged end with ``UnknownOutcome``. May be called twice."""
+        ...

@@ -1,0 +1,56 @@
+"""The contract of a Tier-2 object store: immutable chunks, put once under a name that is never reused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkInfo:
+    name: str
+    length: int
+
+
+class ChunkStorage(Protocol):
+    """Objects by name. Names are ASCII paths with ``/``; an object is never changed after it was put.
+
+    A ``put`` that ends with ``UnknownOutcome`` may or may not have stored the object, whole: the caller retries
+    under a *new* name. ``Unavailable`` means that nothing was stored. Every call has a deadline of its own
+    (``call_time_max_s`` of the adapter).
+    """
+
+    async def start(self) -> None:
+        """Connect and check that the place can be written. ``ConfigurationError`` with the remedy if not."""
+        ...
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        """Store the joined buffers durably as one object. Names are fresh; an existing one is an invariant violation
+        where the store can tell."""
+        ...
+
+    async def get(self, name: str, offset: int, length: int) -> bytes:
+        """Exactly ``length`` bytes from ``offset``. ``NoSuchSegment(name)`` if the object is missing,
+        ``DataCorruption`` if it is shorter."""
+        ...
+
+    async def info(self, name: str) -> ChunkInfo:
+        """``NoSuchSegment(name)`` if missing."""
+        ...
+
+    def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        """All objects whose name starts with ``prefix``, in the order of their names."""
+        ...
+
+    async def compose(self, name: str, sources: Sequence[str]) -> None:
+        """Make one object of several, in order, on the server's side where it can. Sources stay."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Idempotent."""
+        ...
+
+    async def close(self) -> None: ...
