@@ -1,0 +1,61 @@
+"""Chunks in a dictionary: for tests and the simulator. One instance is one object store; it outlives its users."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import AsyncIterator, Sequence
+
+from pravega_common.errors import DataCorruption, NoSuchSegment
+from pravega_common.invariants import check
+from segment_service.storage.chunk_storage import Buffer, ChunkInfo
+
+
+class InMemoryChunkStorage:
+    """A ``ChunkStorage`` without I/O. ``close`` keeps the objects, so that a test can open them again."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self._names: list[str] = []
+
+    async def start(self) -> None:
+        """Nothing to connect to."""
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        check(name not in self.objects, "a chunk name was used twice", name=name)
+        self.objects[name] = b"".join(data)
+        bisect.insort(self._names, name)
+
+    async def get(self, name: str, offset: int, length: int) -> bytes:
+        data = self._find(name)
+        if offset + length > len(data):
+            raise DataCorruption(f"chunk {name}: bytes {offset}+{length} wanted, it has {len(data)}")
+        return data[offset : offset + length]
+
+    async def info(self, name: str) -> ChunkInfo:
+        return ChunkInfo(name, len(self._find(name)))
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        position = bisect.bisect_left(self._names, prefix)
+        found = []
+        while position < len(self._names) and self._names[position].startswith(prefix):
+            name = self._names[position]
+            found.append(ChunkInfo(name, len(self.objects[name])))
+            position += 1
+        for info in found:
+            yield info
+
+    async def compose(self, name: str, sources: Sequence[str]) -> None:
+        await self.put(name, [self._find(source) for source in sources])
+
+    async def delete(self, name: str) -> None:
+        if self.objects.pop(name, None) is not None:
+            self._names.pop(bisect.bisect_left(self._names, name))
+
+    async def close(self) -> None:
+        """The objects stay."""
+
+    def _find(self, name: str) -> bytes:
+        data = self.objects.get(name)
+        if data is None:
+            raise NoSuchSegment(name)
+        return data
