@@ -1,0 +1,59 @@
+"""The contract between a container and its storage writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from segment_service.container.metadata import SegmentMetadata
+from segment_service.durable_log.operations import Operation
+
+
+class WriterDataSource(Protocol):
+    """What the storage writer sees of its container. All methods are called from the container's event loop."""
+
+    @property
+    def container_id(self) -> int: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    async def read_operations(self, after: int, count_max: int) -> Sequence[Operation]:
+        """Committed operations with sequence numbers above ``after``, in order; waits until there is at least one.
+
+        ``Append`` comes in its cached form (``data is None``).
+        """
+        ...
+
+    def segment(self, segment_id: int) -> SegmentMetadata | None:
+        """The segment as of the last *committed* operation, which may be ahead of the writer; ``None`` once the
+        container forgot it."""
+        ...
+
+    def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
+        """Bytes that were committed and are not yet acknowledged as being in Tier 2, as views on cache blocks.
+
+        Also for a source that was merged meanwhile: resolved to where its bytes live now. Bytes below the segment's
+        start offset, or of a deleted segment, may be missing: the writer must not ask for them (``segment`` tells).
+        """
+        ...
+
+    def storage_length_changed(self, segment_id: int, length: int) -> None:
+        """Bytes up to ``length`` are in Tier 2 and readable from there; the cache may now drop them."""
+        ...
+
+    def sealed_in_storage(self, segment_id: int) -> None: ...
+
+    def merged_in_storage(self, target_id: int, source_id: int, target_length: int) -> None:
+        """The source's bytes are part of the target in Tier 2, up to ``target_length``; the source may be forgotten."""
+        ...
+
+    def deleted_in_storage(self, segment_id: int) -> None: ...
+
+    async def acknowledge(self, sequence_number: int) -> None:
+        """Everything up to this number is in Tier 2; Tier 1 may be truncated up to a checkpoint at or below it."""
+        ...
+
+    async def barrier(self) -> None:
+        """See ``segment_service.storage.segment_storage.Barrier``."""
+        ...
