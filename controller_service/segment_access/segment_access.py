@@ -1,0 +1,50 @@
+"""The contract of the controller's hand on the segment stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    name: str
+    start_offset: int
+    length: int
+    is_sealed: bool
+
+
+class SegmentAccess(Protocol):
+    """Calls to whichever store owns a segment's container, repeated until answered.
+
+    Every call is idempotent as the workflows need it: creating an existing segment, sealing a sealed one, deleting
+    a missing one, truncating below the start and merging a source whose merge is *recorded* all succeed. Store
+    moves and lost connections are retried inside within ``call_time_max_s``; then ``Unavailable`` (certainly not
+    done) or ``UnknownOutcome``. Several segments in one call go to their stores concurrently, batched per container.
+    """
+
+    async def create_segments(
+        self, segments: Sequence[str], *, scale_type: int = 0, target_rate: int = 0, rollover_size_bytes: int = 0
+    ) -> None: ...
+
+    async def seal_segments(self, segments: Sequence[str]) -> None: ...
+
+    async def delete_segments(self, segments: Sequence[str]) -> None: ...
+
+    async def truncate_segment(self, segment: str, offset: int) -> None: ...
+
+    async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None: ...
+
+    async def info(self, segment: str) -> SegmentInfo:
+        """``NoSuchSegment`` if missing."""
+        ...
+
+    async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
+        """Merge in order; the target's length after each. A missing source answers the target's present length, as
+        the wire command does: the caller must know from its own records whether that is right."""
+        ...
+
+    async def create_table_segment(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None: ...
+
+    async def delete_table_segment(self, segment: str, must_be_empty: bool) -> None: ...
