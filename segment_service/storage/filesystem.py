@@ -1,0 +1,258 @@
+"""Chunks as files of one directory (local, or any mount with atomic rename and fsync)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+
+from pravega_common.errors import ConfigurationError, DataCorruption, NoSuchSegment, Unavailable, UnknownOutcome
+from pravega_common.invariants import check
+from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
+from segment_service.storage.chunk_storage import Buffer, ChunkInfo
+
+TEMPORARY = ".incoming"
+"""Folder below the root for files that are being written; it is on the same file system, so rename is atomic."""
+
+temporary_age_max_s = 3600.0
+"""Age from which a file there belongs to no running put and is removed at the next start."""
+
+folder_attempts_max = 8
+"""How often a put makes its folder again when concurrent deletes keep removing it as empty."""
+
+page_names_max = 1000
+"""Names that ``list`` hands over per visit of a thread."""
+
+buffers_per_write_max = 512
+"""Buffers of one ``writev``; below the limit of every system (1024)."""
+
+
+class FilesystemChunkStorage:
+    """A ``ChunkStorage`` in a directory. A file is complete and durable before it gets its name."""
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        threads_max: int = threads_max_default,
+        call_time_max_s: float = call_time_max_s_default,
+        sync: bool = True,
+    ) -> None:
+        self._root = Path(root).absolute()
+        self._incoming = self._root / TEMPORARY
+        self._sync = sync
+        self._calls = BlockingCalls("directory storage", threads_max, call_time_max_s)
+        self._tickets = itertools.count()
+
+    async def start(self) -> None:
+        await self._calls.run(self._start)
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        await self._calls.run(lambda: self._put(name, data), overdue=UnknownOutcome)
+
+    async def get(self, name: str, offset: int, length: int) -> bytes:
+        return await self._calls.run(lambda: self._get(name, offset, length))
+
+    async def info(self, name: str) -> ChunkInfo:
+        return await self._calls.run(lambda: self._info(name))
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        names = await self._calls.run(lambda: sorted(self._names(prefix)))
+        for first in range(0, len(names), page_names_max):
+            page = names[first : first + page_names_max]
+            for info in await self._calls.run(lambda page=page: self._infos(page)):  # type: ignore[misc]
+                yield info
+
+    async def compose(self, name: str, sources: Sequence[str]) -> None:
+        await self._calls.run(lambda: self._compose(name, sources), overdue=UnknownOutcome)
+
+    async def delete(self, name: str) -> None:
+        await self._calls.run(lambda: self._delete(name), overdue=UnknownOutcome)
+
+    async def close(self) -> None:
+        self._calls.close()
+
+    # -- on the threads of the pool
+
+    def _start(self) -> None:
+        try:
+            self._incoming.mkdir(parents=True, exist_ok=True)
+            probe = self._temporary()
+            probe.write_bytes(b"probe")
+            probe.unlink()
+            for stale in self._incoming.iterdir():
+                if time.time() - stale.stat().st_mtime > temporary_age_max_s:
+                    stale.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"Tier-2 directory {self._root} cannot be written ({error.strerror}): create it or choose another"
+            ) from error
+
+    def _put(self, name: str, data: Sequence[Buffer]) -> None:
+        target = self._path(name)
+        check(not target.exists(), "a chunk name was used twice", name=name)
+        temporary = self._temporary()
+        with self._removed_on_error(temporary, name):
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            try:
+                _write_all(descriptor, data)
+                if self._sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._rename(temporary, target)
+        self._sync_folder_of(target)
+
+    def _compose(self, name: str, sources: Sequence[str]) -> None:
+        target = self._path(name)
+        check(not target.exists(), "a chunk name was used twice", name=name)
+        temporary = self._temporary()
+        with self._removed_on_error(temporary, name):
+            with open(temporary, "xb") as output:
+                for source in sources:
+                    with _missing_is(source), open(self._path(source), "rb") as piece:
+                        shutil.copyfileobj(piece, output, 1 << 20)
+                output.flush()
+                if self._sync:
+                    os.fsync(output.fileno())
+            self._rename(temporary, target)
+        self._sync_folder_of(target)
+
+    @contextlib.contextmanager
+    def _removed_on_error(self, temporary: Path, name: str) -> Iterator[None]:
+        """Everything up to the rename leaves nothing behind when it fails."""
+        try:
+            yield
+        except OSError as error:
+            raise Unavailable(f"chunk {name} could not be written: {error.strerror}") from error
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _rename(self, temporary: Path, target: Path) -> None:
+        for attempt in range(folder_attempts_max):
+            try:
+                os.rename(temporary, target)
+                return
+            except FileNotFoundError:
+                if attempt == folder_attempts_max - 1:
+                    raise
+                self._make_folder(target.parent)
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder == self._root or folder.exists():
+            return
+        self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        if self._sync:
+            with contextlib.suppress(FileNotFoundError):
+                _sync_folder(folder.parent)
+
+    def _sync_folder_of(self, target: Path) -> None:
+        try:
+            if self._sync:
+                _sync_folder(target.parent)
+        except OSError as error:
+            raise UnknownOutcome(f"chunk {target.name}: its folder could not be synced: {error.strerror}") from error
+
+    def _get(self, name: str, offset: int, length: int) -> bytes:
+        with _missing_is(name), _failing_is_unavailable(name):
+            descriptor = os.open(self._path(name), os.O_RDONLY)
+            try:
+                data = os.pread(descriptor, length, offset)
+                while len(data) < length:
+                    more = os.pread(descriptor, length - len(data), offset + len(data))
+                    if not more:
+                        raise DataCorruption(
+                            f"chunk {name}: bytes {offset}+{length} wanted, it has {os.fstat(descriptor).st_size}"
+                        )
+                    data += more
+                return data
+            finally:
+                os.close(descriptor)
+
+    def _info(self, name: str) -> ChunkInfo:
+        with _missing_is(name), _failing_is_unavailable(name):
+            return ChunkInfo(name, self._path(name).stat().st_size)
+
+    def _infos(self, names: Sequence[str]) -> Sequence[ChunkInfo]:
+        found = []
+        for name in names:
+            with contextlib.suppress(NoSuchSegment):
+                found.append(self._info(name))
+        return found
+
+    def _names(self, prefix: str) -> Iterator[str]:
+        """Names with the prefix, unsorted; only the folders that can hold one are visited."""
+        folder = prefix.rpartition("/")[0]
+        for current, folders, files in os.walk(self._root / folder):
+            below = os.path.relpath(current, self._root)
+            lead = "" if below == "." else below + "/"
+            folders[:] = [
+                one
+                for one in folders
+                if one != TEMPORARY and (f"{lead}{one}/".startswith(prefix) or prefix.startswith(f"{lead}{one}/"))
+            ]
+            for file in files:
+                if (lead + file).startswith(prefix):
+                    yield lead + file
+
+    def _delete(self, name: str) -> None:
+        path = self._path(name)
+        with _failing_is_unavailable(name):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # not empty, or gone already
+            if path.parent != self._root:
+                path.parent.rmdir()
+
+    def _path(self, name: str) -> Path:
+        parts = name.split("/")
+        check(all(part not in ("", ".", "..") for part in parts), "not a chunk name", name=name)
+        return self._root.joinpath(*parts)
+
+    def _temporary(self) -> Path:
+        return self._incoming / f"{os.getpid()}-{id(self):x}-{next(self._tickets)}-{time.time_ns():x}"
+
+
+@contextlib.contextmanager
+def _missing_is(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NoSuchSegment(name) from error
+
+
+@contextlib.contextmanager
+def _failing_is_unavailable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Unavailable(f"chunk {name}: {error.strerror}") from error
+
+
+def _write_all(descriptor: int, data: Sequence[Buffer]) -> None:
+    """Write all buffers without joining them."""
+    views = [memoryview(buffer).cast("B") for buffer in data if len(buffer)]
+    while views:
+        written = os.writev(descriptor, views[:buffers_per_write_max])
+        done = 0
+        while done < len(views) and written >= len(views[done]):
+            written -= len(views[done])
+            done += 1
+        del views[:done]
+        if written:
+            views[0] = views[0][written:]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
