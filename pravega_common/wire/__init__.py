@@ -1,1 +1,1 @@
-"""See the README of this folder."""
+"""The Pravega wire protocol: commands, codec, framing, append reassembly. See the README of this folder."""

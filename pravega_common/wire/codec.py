@@ -1,0 +1,263 @@
+"""Commands to bytes and back.
+
+``encode_parts`` keeps bulk data as the views it was given, so that a read reply leaves as slices of cache blocks;
+``decode`` hands bulk data out as views of the payload, so that an append reaches the log without a copy. The commands
+of the append and read paths have hand-written codecs over precompiled structs; all others follow their layout.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.wire import modified_utf8
+from pravega_common.wire.commands import (
+    COMMANDS,
+    AppendBlock,
+    AppendBlockEnd,
+    ByteView,
+    Command,
+    DataAppended,
+    ReadSegment,
+    SegmentRead,
+)
+from pravega_common.wire.errors import WireDecodeError
+from pravega_common.wire.fields import PayloadReader, PayloadWriter, ShortPayload, string_bytes_max
+
+__all__ = ["WireDecodeError", "decode", "encode", "encode_parts", "frame_header", "payload_bytes_max"]
+
+frame_header_bytes: Final = 8
+payload_bytes_max: Final = 0x00FFFFFF - frame_header_bytes
+"""Largest payload that a server accepts, in bytes (reference 1.1)."""
+
+_HEADER = struct.Struct(">ii")
+_BLOCK_END_HEAD = struct.Struct(">16sii")
+_BLOCK_END_TAIL = struct.Struct(">iqq")
+_BLOCK_END_TAIL_SHORT = struct.Struct(">iq")
+_BLOCK_END_FRAME_HEAD = struct.Struct(">ii16sii")
+_BLOCK_FRAME_HEAD = struct.Struct(">ii16s")
+_DATA_APPENDED = struct.Struct(">16sqqqq")
+_DATA_APPENDED_FRAME = struct.Struct(">ii16sqqqq")
+_U16 = struct.Struct(">H")
+_I64 = struct.Struct(">q")
+_READ_BODY = struct.Struct(">qiH")
+_SEGMENT_READ_BODY = struct.Struct(">q??i")
+
+
+def frame_header(type_code: int, payload_length: int) -> bytes:
+    """The eight bytes before a payload."""
+    return _HEADER.pack(type_code, payload_length)
+
+
+def encode(command: Command) -> bytes:
+    """The whole frame of a command. Raises ``InvalidArgument`` when a field does not fit its layout."""
+    parts = encode_parts(command)
+    return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+
+def encode_parts(command: Command) -> list[bytes | memoryview]:
+    """The frame of a command as consecutive pieces; bulk data is passed through, not copied."""
+    try:
+        fast = _FAST_ENCODERS.get(command.type_code)
+        parts = _encode_generic(command) if fast is None else fast(command)
+    except (struct.error, ValueError, TypeError) as error:
+        raise InvalidArgument(f"{type(command).__name__} cannot be encoded: {error}") from error
+    return parts
+
+
+def decode(type_code: int, payload: memoryview) -> Command:
+    """The command of a payload. Bulk fields are views of ``payload``; bytes after the layout's end are ignored.
+
+    Raises ``WireDecodeError`` for an unknown type code or a payload that does not follow the layout.
+    """
+    fast = _FAST_DECODERS.get(type_code)
+    if fast is not None:
+        try:
+            return fast(payload)
+        except (struct.error, UnicodeDecodeError):
+            pass  # Decoded again below, field by field, for an error that names the reason.
+    made = COMMANDS.get(type_code)
+    if made is None:
+        raise WireDecodeError("frame", f"unknown type code {type_code}")
+    return _decode_generic(made, payload)
+
+
+def _decode_generic(made: type[Command], payload: memoryview) -> Command:
+    reader = PayloadReader(made.__name__, payload)
+    values: list[Any] = []
+    try:
+        for _, kind in made.layout:
+            if reader.remaining < kind.presence_bytes:
+                break
+            values.append(kind.read(reader))
+    except ShortPayload:
+        field, _ = made.layout[len(values)]
+        raise WireDecodeError(
+            made.__name__, f"payload of {len(payload)} bytes ends inside field {field} at byte {reader.position}"
+        ) from None
+    return made(*values)
+
+
+def _encode_generic(command: Command) -> list[bytes | memoryview]:
+    writer = PayloadWriter()
+    for name, kind in command.layout:
+        kind.write(writer, getattr(command, name))
+    header = _HEADER.pack(command.type_code, _checked_length(writer.length))
+    pieces = [part if isinstance(part, memoryview) else bytes(part) for part in writer.parts]
+    if pieces and isinstance(pieces[0], bytes) and len(pieces[0]) <= _joined_header_bytes_max:
+        pieces[0] = header + pieces[0]
+        return pieces
+    return [header, *pieces]
+
+
+_joined_header_bytes_max: Final = 4096
+
+
+def _checked_length(length: int) -> int:
+    if length > payload_bytes_max:
+        raise ValueError(f"payload of {length} bytes is larger than {payload_bytes_max}")
+    return length
+
+
+def _string(text: str) -> bytes:
+    raw = modified_utf8.encode(text)
+    if len(raw) > string_bytes_max:
+        raise ValueError(f"a string of {len(raw)} bytes is longer than {string_bytes_max}")
+    return raw
+
+
+def _view_parts(head: bytes, data: ByteView, tail: bytes) -> list[bytes | memoryview]:
+    return [head, data, tail] if len(data) else [head + tail]
+
+
+def _encode_append_block(command: Any) -> list[bytes | memoryview]:
+    _check_id(command.writer_id)
+    head = _BLOCK_FRAME_HEAD.pack(3, _checked_length(16 + len(command.data)), command.writer_id)
+    return _view_parts(head, command.data, b"")
+
+
+def _check_id(writer_id: bytes) -> None:
+    if len(writer_id) != 16:
+        raise ValueError(f"an id of {len(writer_id)} bytes, must be 16")
+
+
+def _encode_append_block_end(command: Any) -> list[bytes | memoryview]:
+    _check_id(command.writer_id)
+    length = len(command.data)
+    head = _BLOCK_END_FRAME_HEAD.pack(
+        4, _checked_length(44 + length), command.writer_id, command.size_of_whole_events, length
+    )
+    tail = _BLOCK_END_TAIL.pack(command.num_events, command.last_event_number, command.request_id)
+    return _view_parts(head, command.data, tail)
+
+
+def _encode_data_appended(command: Any) -> list[bytes | memoryview]:
+    _check_id(command.writer_id)
+    return [
+        _DATA_APPENDED_FRAME.pack(
+            7,
+            48,
+            command.writer_id,
+            command.event_number,
+            command.previous_event_number,
+            command.request_id,
+            command.current_segment_write_offset,
+        )
+    ]
+
+
+def _encode_read_segment(command: Any) -> list[bytes | memoryview]:
+    segment, token = _string(command.segment), _string(command.token)
+    return [
+        b"".join(
+            (
+                _HEADER.pack(9, 2 + len(segment) + 14 + len(token) + 8),
+                _U16.pack(len(segment)),
+                segment,
+                _READ_BODY.pack(command.offset, command.suggested_length, len(token)),
+                token,
+                _I64.pack(command.request_id),
+            )
+        )
+    ]
+
+
+def _encode_segment_read(command: Any) -> list[bytes | memoryview]:
+    segment = _string(command.segment)
+    length = len(command.data)
+    head = b"".join(
+        (
+            _HEADER.pack(10, _checked_length(2 + len(segment) + 14 + length + 8)),
+            _U16.pack(len(segment)),
+            segment,
+            _SEGMENT_READ_BODY.pack(command.offset, command.at_tail, command.end_of_segment, length),
+        )
+    )
+    return _view_parts(head, command.data, _I64.pack(command.request_id))
+
+
+def _decode_append_block(payload: memoryview) -> Command:
+    if len(payload) < 16:
+        raise struct.error
+    return AppendBlock(bytes(payload[:16]), payload[16:])
+
+
+def _decode_append_block_end(payload: memoryview) -> Command:
+    writer_id, size_of_whole_events, length = _BLOCK_END_HEAD.unpack_from(payload)
+    end = 24 + length
+    if length < 0 or len(payload) < end + 12:
+        raise struct.error
+    data = payload[24:end]
+    if len(payload) >= end + 20:
+        num_events, last_event_number, request_id = _BLOCK_END_TAIL.unpack_from(payload, end)
+        return AppendBlockEnd(writer_id, size_of_whole_events, data, num_events, last_event_number, request_id)
+    num_events, last_event_number = _BLOCK_END_TAIL_SHORT.unpack_from(payload, end)
+    return AppendBlockEnd(writer_id, size_of_whole_events, data, num_events, last_event_number)
+
+
+def _decode_data_appended(payload: memoryview) -> Command:
+    # A shorter payload of an older server raises struct.error and takes the general way.
+    return DataAppended(*_DATA_APPENDED.unpack_from(payload))
+
+
+def _decode_read_segment(payload: memoryview) -> Command:
+    (length,) = _U16.unpack_from(payload)
+    end = 2 + length
+    offset, suggested_length, token_length = _READ_BODY.unpack_from(payload, end)
+    token_end = end + 14 + token_length
+    if len(payload) < token_end:
+        raise struct.error
+    segment = str(payload[2:end], "ascii")
+    token = str(payload[end + 14 : token_end], "ascii")
+    (request_id,) = _I64.unpack_from(payload, token_end)
+    return ReadSegment(segment, offset, suggested_length, token, request_id)
+
+
+def _decode_segment_read(payload: memoryview) -> Command:
+    (name_length,) = _U16.unpack_from(payload)
+    body = 2 + name_length
+    offset, at_tail, end_of_segment, length = _SEGMENT_READ_BODY.unpack_from(payload, body)
+    end = body + 14 + length
+    if length < 0:
+        raise struct.error
+    segment = str(payload[2:body], "ascii")
+    (request_id,) = _I64.unpack_from(payload, end)
+    return SegmentRead(segment, offset, at_tail, end_of_segment, payload[body + 14 : end], request_id)
+
+
+_FAST_ENCODERS: dict[int, Callable[[Any], list[bytes | memoryview]]] = {
+    3: _encode_append_block,
+    4: _encode_append_block_end,
+    7: _encode_data_appended,
+    9: _encode_read_segment,
+    10: _encode_segment_read,
+}
+_FAST_DECODERS: dict[int, Callable[[memoryview], Command]] = {
+    3: _decode_append_block,
+    4: _decode_append_block_end,
+    7: _decode_data_appended,
+    9: _decode_read_segment,
+    10: _decode_segment_read,
+}

@@ -1,0 +1,23 @@
+"""What can be wrong with bytes that arrive from a peer."""
+
+from __future__ import annotations
+
+from pravega_common.errors import RejectedError
+
+
+class WireDecodeError(RejectedError):
+    """A frame that does not follow its layout; ``command`` is the name of the command, or "frame" for a bad header."""
+
+    def __init__(self, command: str, reason: str) -> None:
+        self.command = command
+        self.reason = reason
+        super().__init__(f"{command}: {reason}")
+
+
+class WireProtocolError(RejectedError):
+    """A well-formed command that is not allowed at this point of the connection; the peer is to be disconnected."""
+
+    def __init__(self, command: str, reason: str) -> None:
+        self.command = command
+        self.reason = reason
+        super().__init__(f"{command}: {reason}")

@@ -1,0 +1,113 @@
+"""Frames out of a byte stream, without I/O and without copies (reference 1.1).
+
+The parser owns the receive buffer that the transport fills (``asyncio.BufferedProtocol``). A payload is handed out as
+a read-only view of that buffer and stays valid for as long as somebody holds it: a buffer is only ever filled further,
+and when it is used up a new one is allocated, to which at most the one unfinished frame is copied.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+
+from pravega_common.wire.codec import frame_header_bytes, payload_bytes_max
+from pravega_common.wire.errors import WireDecodeError
+
+buffer_bytes_min: Final = 64 * 1024
+"""Size of a connection's first receive buffer."""
+buffer_bytes_max: Final = 1024 * 1024
+"""Size that receive buffers grow to while a peer fills them; a larger frame gets a buffer of its own size."""
+receive_bytes_min: Final = 4 * 1024
+"""A buffer with less free space than this is given up for a new one."""
+
+_HEADER = struct.Struct(">ii")
+
+Frame = tuple[int, memoryview]
+"""Type code and payload."""
+
+
+class FrameParser:
+    """Turns received bytes into frames.
+
+    Use either ``get_buffer`` / ``buffer_updated`` (the transport writes into the buffer) or ``feed`` (bytes are
+    copied in). Frames before a malformed header are still returned; ``failure`` then says what is wrong, and the
+    next ``get_buffer`` or ``feed`` raises it.
+    """
+
+    __slots__ = ("_buffer", "_filled", "_next_size", "_parsed", "_payload_bytes_max", "_readable", "failure")
+
+    def __init__(self, payload_limit_bytes: int = payload_bytes_max) -> None:
+        self.failure: WireDecodeError | None = None
+        self._payload_bytes_max = payload_limit_bytes
+        self._next_size = buffer_bytes_min
+        self._buffer = memoryview(b"")
+        self._readable = self._buffer
+        self._parsed = 0
+        self._filled = 0
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes received of a frame that is not complete yet."""
+        return self._filled - self._parsed
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """Free space for the transport to write to; never empty."""
+        if self.failure is not None:
+            raise self.failure
+        if len(self._buffer) - self._filled < self._space_needed():
+            self._replace_buffer()
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, count: int) -> list[Frame]:
+        """Take note of ``count`` bytes written to the last buffer; returns the frames that are now complete."""
+        self._filled += count
+        frames: list[Frame] = []
+        readable, position, filled = self._readable, self._parsed, self._filled
+        while filled - position >= 8:
+            type_code, length = _HEADER.unpack_from(readable, position)
+            if not 0 <= length <= self._payload_bytes_max:
+                self.failure = WireDecodeError(
+                    "frame", f"length {length} of type {type_code} is not in 0..{self._payload_bytes_max}"
+                )
+                break
+            end = position + 8 + length
+            if end > filled:
+                break
+            frames.append((type_code, readable[position + 8 : end]))
+            position = end
+        self._parsed = position
+        return frames
+
+    def feed(self, data: bytes | memoryview) -> list[Frame]:
+        """Copy bytes in; returns the frames that are now complete."""
+        source = memoryview(data)
+        frames: list[Frame] = []
+        while len(source):
+            space = self.get_buffer()
+            count = min(len(space), len(source))
+            space[:count] = source[:count]
+            source = source[count:]
+            frames += self.buffer_updated(count)
+        return frames
+
+    def _space_needed(self) -> int:
+        """Free bytes that the next receive should have: the rest of the open frame, at least a minimum."""
+        if self._filled - self._parsed < frame_header_bytes:
+            return receive_bytes_min
+        _, length = _HEADER.unpack_from(self._readable, self._parsed)
+        rest: int = frame_header_bytes + length - (self._filled - self._parsed)
+        return max(rest, 1)
+
+    def _replace_buffer(self) -> None:
+        # Uninitialised memory: a peer that announces a large frame costs address space, not memory, until it sends.
+        unfinished = self._readable[self._parsed : self._filled]
+        size = max(self._next_size, len(unfinished) + self._space_needed())
+        self._next_size = min(self._next_size * 2, buffer_bytes_max) if len(self._buffer) else self._next_size
+        fresh = np.empty(size, dtype=np.uint8).data
+        fresh[: len(unfinished)] = unfinished
+        self._filled = len(unfinished)
+        self._parsed = 0
+        self._buffer = fresh
+        self._readable = fresh.toreadonly()

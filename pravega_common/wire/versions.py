@@ -1,0 +1,14 @@
+"""Versions of the wire protocol (reference 1.2) and the rule that says who can talk to whom (reference 3.1)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+WIRE_VERSION: Final = 17
+OLDEST_COMPATIBLE_VERSION: Final = 5
+LOCATE_OFFSET_VERSION: Final = 17
+
+
+def is_compatible(high_version: int, low_version: int) -> bool:
+    """Whether a peer that speaks ``low_version`` to ``high_version`` shares a version with this project."""
+    return low_version <= WIRE_VERSION and high_version >= OLDEST_COMPATIBLE_VERSION
