@@ -1,0 +1,135 @@
+"""A connection to a segment store for asyncio: many requests outstanding, answered by request id."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.wire import commands as c
+from pravega_common.wire.codec import decode, encode, encode_parts
+from pravega_common.wire.errors import WireDecodeError
+from pravega_common.wire.framing import FrameParser
+from pravega_common.wire.versions import OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
+from pravega_streams.connection.endpoints import Endpoint
+
+connect_time_max_s: Final = 5.0
+requests_outstanding_max: Final = 4_096
+
+MakeCommand = Callable[[int], c.Command]
+"""Builds the command once its request id is known."""
+
+
+class WireConnection(asyncio.BufferedProtocol):
+    """One socket. A lost connection ends every outstanding call with ``UnknownOutcome``: the store may have acted."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.is_open = False
+        self._parser = FrameParser()
+        self._request_ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[c.Command]] = {}
+        self._transport: asyncio.Transport | None = None
+
+    @classmethod
+    async def open(cls, endpoint: Endpoint) -> WireConnection:
+        loop = asyncio.get_running_loop()
+        connection = cls(endpoint)
+        try:
+            async with asyncio.timeout(connect_time_max_s):
+                await loop.create_connection(lambda: connection, endpoint.host, endpoint.port)
+        except (OSError, TimeoutError) as error:
+            raise Unavailable(f"no connection to the segment store at {endpoint}: {error}") from error
+        connection._write([encode(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION))])
+        return connection
+
+    async def call(self, make: MakeCommand) -> c.Command:
+        """Send one command and wait for the reply with its request id, also if that is a failure reply."""
+        if not self.is_open:
+            raise Unavailable(f"the connection to {self.endpoint} is closed")
+        if len(self._waiting) >= requests_outstanding_max:
+            raise Unavailable(f"{requests_outstanding_max} requests are outstanding at {self.endpoint}")
+        request_id = next(self._request_ids)
+        parts = encode_parts(make(request_id))
+        reply: asyncio.Future[c.Command] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = reply
+        try:
+            self._write(parts)
+            return await reply
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def close(self, reason: str = "closed by this side") -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(reason)
+
+    def _write(self, parts: list[bytes | memoryview]) -> None:
+        if self._transport is None:
+            raise Unavailable(f"the connection to {self.endpoint} is closed")
+        self._transport.writelines(parts)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError(f"not a stream transport: {transport!r}")
+        self._transport = transport
+        self.is_open = True
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._parser.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for type_code, payload in self._parser.buffer_updated(nbytes):
+                self._received(decode(type_code, payload))
+        except WireDecodeError as error:
+            self.close(str(error))
+            return
+        if self._parser.failure is not None:
+            self.close(str(self._parser.failure))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(f"connection lost: {exc}")
+
+    def _received(self, reply: c.Command) -> None:
+        if isinstance(reply, c.Hello):
+            if not is_compatible(reply.high_version, reply.low_version):
+                self.close(f"wire versions {reply.low_version}..{reply.high_version} are not ours")
+            return
+        waiter = self._waiting.get(getattr(reply, "request_id", -1))
+        if waiter is not None and not waiter.done():
+            waiter.set_result(reply)
+
+    def _end(self, reason: str) -> None:
+        self.is_open = False
+        self._transport = None
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting.values():
+            if not waiter.done():
+                waiter.set_exception(UnknownOutcome(f"segment store {self.endpoint}: {reason}"))
+
+
+class ConnectionPool:
+    """One connection per endpoint, opened when first needed and again after it was lost."""
+
+    def __init__(self) -> None:
+        self._connections: dict[Endpoint, WireConnection] = {}
+        self._locks: dict[Endpoint, asyncio.Lock] = {}
+
+    async def get(self, endpoint: Endpoint) -> WireConnection:
+        connection = self._connections.get(endpoint)
+        if connection is not None and connection.is_open:
+            return connection
+        async with self._locks.setdefault(endpoint, asyncio.Lock()):
+            connection = self._connections.get(endpoint)
+            if connection is None or not connection.is_open:
+                connection = await WireConnection.open(endpoint)
+                self._connections[endpoint] = connection
+            return connection
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()

@@ -1,0 +1,113 @@
+"""A connection to a segment store for code without an event loop: Spark's Python workers, scripts."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections import deque
+from typing import Final
+
+from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.wire import commands as c
+from pravega_common.wire.codec import decode, encode_parts
+from pravega_common.wire.errors import WireDecodeError
+from pravega_common.wire.framing import Frame, FrameParser
+from pravega_common.wire.versions import OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
+from pravega_streams.connection.asynchronous import MakeCommand, connect_time_max_s
+from pravega_streams.connection.endpoints import Endpoint
+
+reply_time_max_s: Final = 30.0
+"""How long ``receive`` waits by default; a tail read must bring its own limit."""
+iovec_buffers_max: Final = 512
+"""Buffers of one ``sendmsg`` (the system's IOV_MAX is 1024)."""
+
+
+class WireSocket:
+    """One blocking socket. Not for several threads, except that one may send while another one receives.
+
+    Errors: ``Unavailable`` if it cannot connect; ``UnknownOutcome`` once a connection in use is lost or a reply does
+    not come in time (the socket is closed then: what was sent may have been done).
+    """
+
+    def __init__(self, endpoint: Endpoint, *, reply_time_s: float = reply_time_max_s) -> None:
+        self.endpoint = endpoint
+        self._parser = FrameParser()
+        self._frames: deque[Frame] = deque()
+        self._request_ids = itertools.count(1)
+        try:
+            self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s)
+        except OSError as error:
+            raise Unavailable(f"no connection to the segment store at {endpoint}: {error}") from error
+        self._socket.settimeout(reply_time_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.send(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION))
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    def next_request_id(self) -> int:
+        return next(self._request_ids)
+
+    def send(self, *commands: c.Command) -> None:
+        self.send_parts([part for command in commands for part in encode_parts(command)])
+
+    def send_parts(self, parts: list[bytes | memoryview]) -> None:
+        """Send encoded frames; the buffers are not copied or joined."""
+        try:
+            for start in range(0, len(parts), iovec_buffers_max):
+                self._send_all(parts[start : start + iovec_buffers_max])
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _send_all(self, parts: list[bytes | memoryview]) -> None:
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        while views:
+            sent = self._socket.sendmsg(views)
+            while views and sent >= len(views[0]):
+                sent -= len(views.pop(0))
+            if views and sent:
+                views[0] = views[0][sent:]
+
+    def receive(self) -> c.Command:
+        """The next command of the store; its bulk fields are views that stay valid. Hello is handled here."""
+        while True:
+            while not self._frames:
+                self._fill()
+            type_code, payload = self._frames.popleft()
+            try:
+                reply = decode(type_code, payload)
+            except WireDecodeError as error:
+                raise self._lost(error) from error
+            if not isinstance(reply, c.Hello):
+                return reply
+            if not is_compatible(reply.high_version, reply.low_version):
+                raise self._lost(ValueError(f"wire versions {reply.low_version}..{reply.high_version} are not ours"))
+
+    def call(self, make: MakeCommand) -> c.Command:
+        """Send one command and wait for the reply with its request id; others meanwhile are dropped."""
+        request_id = self.next_request_id()
+        self.send(make(request_id))
+        while True:
+            reply = self.receive()
+            if getattr(reply, "request_id", None) == request_id:
+                return reply
+
+    def set_reply_time(self, reply_time_s: float) -> None:
+        self._socket.settimeout(reply_time_s)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _fill(self) -> None:
+        try:
+            count = self._socket.recv_into(self._parser.get_buffer())
+        except (OSError, WireDecodeError) as error:
+            raise self._lost(error) from error
+        if count == 0:
+            raise self._lost(ConnectionResetError("the store closed the connection"))
+        self._frames.extend(self._parser.buffer_updated(count))
+
+    def _lost(self, error: Exception) -> UnknownOutcome:
+        self.close()
+        return UnknownOutcome(f"segment store {self.endpoint}: {error}")

@@ -1,0 +1,37 @@
+"""Failure replies as errors (wire-protocol.md 2.3)."""
+
+from __future__ import annotations
+
+from pravega_common import errors
+from pravega_common.wire import commands as c
+
+
+def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
+    """The error that a reply stands for, or ``None`` for a good one."""
+    made = _SEGMENT_ERRORS.get(type(reply))
+    if made is not None:
+        return made(getattr(reply, "segment", segment))
+    match reply:
+        case c.WrongHost():
+            return errors.ContainerNotHosted(-1, f"{segment}: the store does not own its container")
+        case c.SegmentIsTruncated():
+            return errors.SegmentTruncated(reply.segment, reply.start_offset, reply.offset)
+        case c.AuthTokenCheckFailed():
+            return errors.AuthenticationFailed(f"{segment}: token refused (code {reply.error_code})")
+        case c.OperationUnsupported():
+            return errors.UnsupportedOperation(f"{segment}: the store does not support {reply.operation_name}")
+        case c.ErrorMessage():
+            return errors.InvalidArgument(f"{segment}: {reply.message} (code {reply.error_code})")
+        case c.InvalidEventNumber():
+            return errors.BadEventNumber(segment, reply.writer_id, reply.event_number)
+    return None
+
+
+_SEGMENT_ERRORS: dict[type[c.Command], type[errors.SegmentError]] = {
+    c.NoSuchSegment: errors.NoSuchSegment,
+    c.SegmentIsSealed: errors.SegmentSealed,
+    c.SegmentAlreadyExists: errors.SegmentExists,
+    c.TableSegmentNotEmpty: errors.TableNotEmpty,
+    c.TableKeyDoesNotExist: errors.NoSuchKey,
+    c.TableKeyBadVersion: errors.BadKeyVersion,
+}

@@ -1,0 +1,103 @@
+"""Table segments over the wire: get, conditional put and remove, iterate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pravega_common.errors import NoSuchSegment, SegmentExists
+from pravega_common.wire import commands as c
+from pravega_streams.segment.raw_client import RawClient
+
+NO_VERSION = c.NO_VERSION
+NOT_EXISTS = c.NOT_EXISTS
+
+
+@dataclass(frozen=True, slots=True)
+class TableItem:
+    """A key with its value and version; ``NOT_EXISTS`` marks an absent key."""
+
+    key: bytes
+    value: bytes
+    version: int
+
+
+class TableClient:
+    """Calls on table segments by full segment name.
+
+    Errors: ``NoSuchSegment``, ``NoSuchKey`` and ``BadKeyVersion`` (nothing was written), ``Unavailable`` (nothing
+    was done), ``UnknownOutcome`` of a write whose answer was lost: read again and decide.
+    """
+
+    def __init__(self, client: RawClient, token: str = "") -> None:
+        self._client = client
+        self._token = token
+
+    async def create(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> bool:
+        """Whether it is new."""
+        try:
+            await self._client.call(
+                segment,
+                lambda rid: c.CreateTableSegment(rid, segment, self._token, False, key_length, rollover_size_bytes),
+                c.SegmentCreated,
+                idempotent=True,
+            )
+        except SegmentExists:
+            return False
+        return True
+
+    async def delete(self, segment: str, must_be_empty: bool = False) -> bool:
+        """Whether it was there."""
+        try:
+            await self._client.call(
+                segment,
+                lambda rid: c.DeleteTableSegment(rid, segment, must_be_empty, self._token),
+                c.SegmentDeleted,
+                idempotent=True,
+            )
+        except NoSuchSegment:
+            return False
+        return True
+
+    async def put(self, segment: str, items: Sequence[TableItem]) -> list[int]:
+        """All or nothing; an item's version is the one expected. Returns the new versions."""
+        entries = tuple(c.TableEntry(c.TableKey(item.key, item.version), item.value) for item in items)
+        reply = await self._client.call(
+            segment,
+            lambda rid: c.UpdateTableEntries(rid, segment, self._token, entries),
+            c.TableEntriesUpdated,
+            idempotent=False,
+        )
+        return list(reply.versions)
+
+    async def remove(self, segment: str, keys: Sequence[tuple[bytes, int]]) -> None:
+        """``keys``: (key, expected version)."""
+        wanted = tuple(c.TableKey(key, version) for key, version in keys)
+        await self._client.call(
+            segment,
+            lambda rid: c.RemoveTableKeys(rid, segment, self._token, wanted),
+            c.TableKeysRemoved,
+            idempotent=all(version == NO_VERSION for _, version in keys),
+        )
+
+    async def get(self, segment: str, keys: Sequence[bytes]) -> list[TableItem]:
+        """In the order of the keys."""
+        wanted = tuple(c.TableKey(key, NO_VERSION) for key in keys)
+        reply = await self._client.call(
+            segment, lambda rid: c.ReadTable(rid, segment, self._token, wanted), c.TableRead, idempotent=True
+        )
+        return [_item(entry) for entry in reply.entries]
+
+    async def page(self, segment: str, continuation: bytes, count_max: int) -> tuple[list[TableItem], bytes]:
+        """A page of a hash table and the token of the next; an empty page is the end."""
+        reply = await self._client.call(
+            segment,
+            lambda rid: c.ReadTableEntries(rid, segment, self._token, count_max, continuation),
+            c.TableEntriesRead,
+            idempotent=True,
+        )
+        return [_item(entry) for entry in reply.entries], bytes(reply.continuation_token)
+
+
+def _item(entry: c.TableEntry) -> TableItem:
+    return TableItem(bytes(entry.key.key), bytes(entry.value), entry.key.version)
