@@ -1,0 +1,43 @@
+"""Chunk storage from a setting."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from pravega_common.errors import ConfigurationError
+from segment_service.storage.chunk_storage import ChunkStorage
+from segment_service.storage.filesystem import FilesystemChunkStorage
+from segment_service.storage.in_memory import InMemoryChunkStorage
+from segment_service.storage.minio import MinioChunkStorage, MinioSettings
+
+FORMS = "file:///folder, http://host:port/bucket, https://host:port/bucket or memory:"
+
+
+def make_chunk_storage(url: str, *, access_key: str = "", secret_key: str = "") -> ChunkStorage:
+    """The adapter that a Tier-2 URL names; keys are for S3 only. ``ConfigurationError`` if it names none."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.scheme == "memory":
+        return InMemoryChunkStorage()
+    if parts.scheme == "file":
+        if not path.startswith("/") or parts.netloc:
+            raise ConfigurationError(f"Tier-2 URL {url!r} needs an absolute folder: file:///folder")
+        return FilesystemChunkStorage(path)
+    if parts.scheme in ("http", "https"):
+        bucket = path.strip("/")
+        if not bucket or "/" in bucket or not parts.hostname:
+            raise ConfigurationError(
+                f"Tier-2 URL {url!r} needs a host and one bucket: {parts.scheme}://host:port/bucket"
+            )
+        if not access_key or not secret_key:
+            raise ConfigurationError(f"Tier-2 URL {url!r} needs an access key and a secret key")
+        return MinioChunkStorage(
+            MinioSettings(
+                endpoint=parts.netloc,
+                access_key=access_key,
+                secret_key=secret_key,
+                bucket=bucket,
+                secure=parts.scheme == "https",
+            )
+        )
+    raise ConfigurationError(f"Tier-2 URL {url!r} has an unknown form: use {FORMS}")

@@ -1,0 +1,199 @@
+"""Chunks as objects of one bucket on MinIO or any other S3 server."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import certifi
+import urllib3
+from minio import Minio
+from minio.commonconfig import ComposeSource
+from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+
+from pravega_common.errors import (
+    ConfigurationError,
+    DataCorruption,
+    NoSuchSegment,
+    PravegaError,
+    Unavailable,
+    UnknownOutcome,
+)
+from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
+from segment_service.storage.chunk_storage import Buffer, ChunkInfo
+
+T = TypeVar("T")
+
+part_bytes_min = 5 << 20
+"""S3's own limit: every part of a multipart object but the last has at least this size."""
+
+part_bytes_max = 5 << 30
+"""S3's own limit of one put or one copied part."""
+
+page_names_max = 1000
+"""Names that ``list`` takes per visit of a thread; also S3's page."""
+
+connect_time_max_s = 5.0
+"""Seconds until a connection must stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinioSettings:
+    """Where the bucket is. ``endpoint`` is ``host:port`` without a scheme."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str
+    bucket: str
+    secure: bool = False
+    region: str = "us-east-1"
+    threads_max: int = threads_max_default
+    call_time_max_s: float = call_time_max_s_default
+
+
+class MinioChunkStorage:
+    """A ``ChunkStorage`` over the ``minio`` client. No request is repeated here: an answer that did not come is
+    ``UnknownOutcome`` for a put and ``Unavailable`` for everything else."""
+
+    def __init__(self, settings: MinioSettings) -> None:
+        self._bucket = settings.bucket
+        self._endpoint = settings.endpoint
+        self._calls = BlockingCalls("object storage", settings.threads_max, settings.call_time_max_s)
+        self._http = urllib3.PoolManager(
+            timeout=urllib3.Timeout(connect=connect_time_max_s, read=settings.call_time_max_s),
+            maxsize=settings.threads_max,
+            retries=False,
+            cert_reqs="CERT_REQUIRED",
+            ca_certs=certifi.where(),
+        )
+        self._client = Minio(
+            settings.endpoint,
+            access_key=settings.access_key,
+            secret_key=settings.secret_key,
+            secure=settings.secure,
+            region=settings.region,
+            http_client=self._http,
+        )
+
+    async def start(self) -> None:
+        await self._calls.run(self._start)
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        body = b"".join(data)
+        await self._write(name, lambda: self._put(name, body))
+
+    async def get(self, name: str, offset: int, length: int) -> bytes:
+        if length == 0:
+            await self.info(name)
+            return b""
+        data = await self._read(name, lambda: self._get(name, offset, length))
+        if len(data) != length:
+            raise DataCorruption(f"chunk {name}: bytes {offset}+{length} wanted, {len(data)} came")
+        return data
+
+    async def info(self, name: str) -> ChunkInfo:
+        return ChunkInfo(name, await self._read(name, lambda: self._length(name)))
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        found = self._client.list_objects(self._bucket, prefix=prefix, recursive=True)
+
+        def page() -> list[ChunkInfo]:
+            return [
+                ChunkInfo(str(one.object_name), int(one.size or 0)) for one in itertools.islice(found, page_names_max)
+            ]
+
+        while infos := await self._read(prefix, page):
+            for info in infos:
+                yield info
+
+    async def compose(self, name: str, sources: Sequence[str]) -> None:
+        await self._write(name, lambda: self._compose(name, sources))
+
+    async def delete(self, name: str) -> None:
+        await self._read(name, lambda: self._client.remove_object(self._bucket, name))
+
+    async def close(self) -> None:
+        self._calls.close()
+        self._http.clear()
+
+    async def _write(self, name: str, function: Callable[[], T]) -> T:
+        return await self._calls.run(lambda: _mapped(name, function, UnknownOutcome), overdue=UnknownOutcome)
+
+    async def _read(self, name: str, function: Callable[[], T]) -> T:
+        return await self._calls.run(lambda: _mapped(name, function, Unavailable))
+
+    # -- on the threads of the pool
+
+    def _start(self) -> None:
+        probe = f".probe-{uuid.uuid4().hex}"
+        try:
+            if not self._client.bucket_exists(self._bucket):
+                self._make_bucket()
+            self._put(probe, b"probe")
+            self._client.remove_object(self._bucket, probe)
+        except ValueError as error:
+            raise ConfigurationError(f"Tier-2 bucket {self._bucket!r} cannot be used: {error}") from error
+        except S3Error as error:
+            raise ConfigurationError(
+                f"Tier-2 bucket {self._bucket!r} at {self._endpoint} cannot be written ({error.code}): check the keys "
+                "and their rights, or make the bucket"
+            ) from error
+        except (MinioException, HTTPError) as error:
+            raise Unavailable(f"object storage at {self._endpoint} does not answer: {error}") from error
+
+    def _make_bucket(self) -> None:
+        try:
+            self._client.make_bucket(self._bucket)
+        except S3Error as error:
+            if error.code not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
+                raise
+
+    def _put(self, name: str, body: bytes) -> None:
+        """One request, however long: the client would make several of more than 5 MiB unless told the part size."""
+        self._client.put_object(
+            self._bucket, name, io.BytesIO(body), len(body), part_size=max(len(body), part_bytes_min)
+        )
+
+    def _get(self, name: str, offset: int, length: int) -> bytes:
+        response: Any = self._client.get_object(self._bucket, name, offset=offset, length=length)
+        try:
+            return bytes(response.read())
+        finally:
+            response.close()
+            response.release_conn()
+
+    def _length(self, name: str) -> int:
+        return int(self._client.stat_object(self._bucket, name).size or 0)
+
+    def _compose(self, name: str, sources: Sequence[str]) -> None:
+        """On the server where S3 allows it; short pieces, which it refuses as parts, go through here."""
+        lengths = [self._length(source) for source in sources]
+        if len(sources) == 1 or all(length >= part_bytes_min for length in lengths[:-1]):
+            pieces = [ComposeSource(self._bucket, source) for source in sources]
+            self._client.compose_object(self._bucket, name, pieces)
+            return
+        body = b"".join(self._get(source, 0, length) for source, length in zip(sources, lengths, strict=True) if length)
+        self._put(name, body)
+
+
+def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -> T:
+    """Run it with the client's errors as ours. A refusal (4xx) did nothing; after anything else that reached the
+    server the outcome is ``unclear``."""
+    try:
+        return function()
+    except S3Error as error:
+        if error.code in ("NoSuchKey", "NoSuchObject"):
+            raise NoSuchSegment(name) from error
+        if error.code == "InvalidRange":
+            raise DataCorruption(f"chunk {name} is shorter than it must be") from error
+        status = int(getattr(error.response, "status", 500))
+        raise (Unavailable if 400 <= status < 500 else unclear)(f"chunk {name}: {error.code}") from error
+    except (NewConnectionError, ConnectTimeoutError) as error:
+        raise Unavailable(f"chunk {name}: object storage cannot be reached: {error}") from error
+    except (HTTPError, ServerError, InvalidResponseError, MinioException, OSError) as error:
+        raise unclear(f"chunk {name}: {type(error).__name__}: {error}") from error
