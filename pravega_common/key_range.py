@@ -1,0 +1,103 @@
+"""Half-open ranges of the key space [0, 1), and the choice of a segment for a key's position (wire reference 6.3)."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pravega_common.errors import InvalidArgument
+
+edge_tolerance: Final = 1e-9
+"""How far two edges may lie apart and still count as the same one; ranges travel as decimal and binary fractions."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyRange:
+    """``low`` ≤ position < ``high``, both within [0, 1]."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.low < self.high <= 1.0:
+            raise InvalidArgument(f"key range [{self.low}, {self.high}) must satisfy 0 <= low < high <= 1")
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+    def contains(self, position: float) -> bool:
+        return self.low <= position < self.high
+
+    def overlaps(self, other: KeyRange) -> bool:
+        """Whether the two share more than an edge."""
+        return self.low < other.high - edge_tolerance and other.low < self.high - edge_tolerance
+
+    def split(self, count: int) -> tuple[KeyRange, ...]:
+        """``count`` adjoining ranges of equal width that make up this one."""
+        if count < 1:
+            raise InvalidArgument(f"a key range cannot be split into {count} parts")
+        edges = [self.low + self.width * index / count for index in range(count)] + [self.high]
+        return tuple(KeyRange(low, high) for low, high in itertools.pairwise(edges))
+
+
+WHOLE_KEY_SPACE: Final = KeyRange(0.0, 1.0)
+
+
+def merge_adjoining(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
+    """The same part of the key space in as few ranges as possible; ``InvalidArgument`` if two overlap."""
+    merged: list[KeyRange] = []
+    for current in sorted(ranges):
+        if merged and merged[-1].overlaps(current):
+            raise InvalidArgument(
+                f"key ranges [{merged[-1].low}, {merged[-1].high}) and [{current.low}, {current.high}) overlap"
+            )
+        if merged and math.isclose(merged[-1].high, current.low, abs_tol=edge_tolerance):
+            merged[-1] = KeyRange(merged[-1].low, current.high)
+        else:
+            merged.append(current)
+    return tuple(merged)
+
+
+def cover_same(first: Iterable[KeyRange], second: Iterable[KeyRange]) -> bool:
+    """Whether two sets of ranges, neither with overlaps, make up the same part of the key space."""
+    left, right = merge_adjoining(first), merge_adjoining(second)
+    return len(left) == len(right) and all(
+        math.isclose(a.low, b.low, abs_tol=edge_tolerance) and math.isclose(a.high, b.high, abs_tol=edge_tolerance)
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def covers_whole(ranges: Iterable[KeyRange]) -> bool:
+    """Whether the ranges, without overlaps, make up the whole key space."""
+    return cover_same(ranges, (WHOLE_KEY_SPACE,))
+
+
+class SegmentRouter:
+    """Chooses segments for positions: the one with the smallest upper edge at or above the position."""
+
+    def __init__(self, segments: Mapping[int, KeyRange]) -> None:
+        """``segments``: ranges by segment id, covering the key space without overlaps, else ``InvalidArgument``."""
+        if not covers_whole(segments.values()):
+            raise InvalidArgument(f"{len(segments)} segment ranges do not cover the key space [0, 1)")
+        by_high = sorted(segments.items(), key=lambda item: item[1].high)
+        self.segment_ids: Sequence[int] = tuple(segment_id for segment_id, _ in by_high)
+        self._highs = [key_range.high for _, key_range in by_high]
+        # The last edge may fall short of 1 by a rounding error; no position may fall past it.
+        self._highs[-1] = 1.0
+        self._high_column = np.array(self._highs)
+
+    def segment_of(self, position: float) -> int:
+        """The id of the segment for a position in [0, 1)."""
+        return self.segment_ids[bisect.bisect_left(self._highs, position)]
+
+    def indexes_of(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """For every position in [0, 1), the index into ``segment_ids`` of its segment."""
+        return np.searchsorted(self._high_column, positions, side="left").astype(np.int64)
