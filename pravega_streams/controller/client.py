@@ -1,0 +1,247 @@
+"""``ControllerClient``: everything that a client asks a controller (controller-api.md section 2)."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from pravega_common.errors import InvalidArgument, Unavailable
+from pravega_common.proto import controller_pb2 as pb
+from pravega_streams import errors
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller import model
+from pravega_streams.controller.model import (
+    NewTransaction,
+    PingStatus,
+    SegmentRange,
+    StreamConfiguration,
+    Successor,
+    TransactionState,
+)
+from pravega_streams.controller.transport import ControllerTransport
+
+scale_time_max_s: Final = 120.0
+scale_poll_s: Final = 0.05
+
+
+class ControllerClient:
+    """A blocking client, safe to use from several threads. Errors: see ``ControllerTransport``, and ``NotFound``.
+
+    A stream's segments are given by id; ``{segment id: offset}`` is a stream cut without its stream.
+    """
+
+    def __init__(self, uri: str, **transport: Any) -> None:
+        self._transport = ControllerTransport(uri, **transport)
+
+    @property
+    def transport(self) -> ControllerTransport:
+        return self._transport
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _ask(self, method: str, request: Any) -> Any:
+        return self._transport.controller(method, request)
+
+    # Scopes
+
+    def create_scope(self, scope: str) -> bool:
+        """Whether it is new."""
+        status = self._ask("createScope", pb.ScopeInfo(scope=scope)).status
+        return _decide("createScope", scope, status, pb.CreateScopeStatus.Status, existing="SCOPE_EXISTS")
+
+    def delete_scope(self, scope: str) -> bool:
+        """Whether it was there. ``ScopeNotEmpty``."""
+        status = self._ask("deleteScope", pb.ScopeInfo(scope=scope)).status
+        return _decide("deleteScope", scope, status, pb.DeleteScopeStatus.Status, missing="SCOPE_NOT_FOUND")
+
+    def scope_exists(self, scope: str) -> bool:
+        return bool(self._ask("checkScopeExists", pb.ScopeInfo(scope=scope)).exists)
+
+    def list_scopes(self) -> Iterator[str]:
+        def page(token: str) -> tuple[Sequence[str], str]:
+            reply = self._ask("listScopes", pb.ScopesRequest(continuationToken=pb.ContinuationToken(token=token)))
+            return reply.scopes, reply.continuationToken.token
+
+        return _pages(page)
+
+    def list_streams(self, scope: str) -> Iterator[str]:
+        """Names within the scope, internal ones too."""
+
+        def page(token: str) -> tuple[Sequence[str], str]:
+            request = pb.StreamsInScopeRequest(
+                scope=pb.ScopeInfo(scope=scope), continuationToken=pb.ContinuationToken(token=token)
+            )
+            reply = self._ask("listStreamsInScope", request)
+            _decide("listStreamsInScope", scope, reply.status, pb.StreamsInScopeResponse.Status)
+            return [info.stream for info in reply.streams], reply.continuationToken.token
+
+        return _pages(page)
+
+    # Streams
+
+    def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration | None = None) -> bool:
+        """Whether it is new."""
+        message = model.configuration_to(scope, stream, configuration or StreamConfiguration())
+        status = self._ask("createStream", message).status
+        name = f"{scope}/{stream}"
+        return _decide("createStream", name, status, pb.CreateStreamStatus.Status, existing="STREAM_EXISTS")
+
+    def update_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> None:
+        status = self._ask("updateStream", model.configuration_to(scope, stream, configuration)).status
+        _decide("updateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
+
+    def stream_exists(self, scope: str, stream: str) -> bool:
+        return bool(self._ask("checkStreamExists", model.stream_info(scope, stream)).exists)
+
+    def stream_configuration(self, scope: str, stream: str) -> StreamConfiguration:
+        return model.configuration_from(self._ask("getStreamConfiguration", model.stream_info(scope, stream)))
+
+    def seal_stream(self, scope: str, stream: str) -> None:
+        status = self._ask("sealStream", model.stream_info(scope, stream)).status
+        _decide("sealStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
+
+    def delete_stream(self, scope: str, stream: str) -> bool:
+        """Whether it was there. ``StreamNotSealed``."""
+        status = self._ask("deleteStream", model.stream_info(scope, stream)).status
+        name = f"{scope}/{stream}"
+        return _decide("deleteStream", name, status, pb.DeleteStreamStatus.Status, missing="STREAM_NOT_FOUND")
+
+    def truncate_stream(self, scope: str, stream: str, cut: dict[int, int]) -> None:
+        """Forget everything before the cut."""
+        status = self._ask("truncateStream", pb.StreamCut(streamInfo=model.stream_info(scope, stream), cut=cut)).status
+        _decide("truncateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
+
+    def scale_stream(
+        self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
+    ) -> list[SegmentRange]:
+        """Replace segments by new ones over the same keys, and wait until that is done; returns the new ones."""
+        info = model.stream_info(scope, stream)
+        request = pb.ScaleRequest(
+            streamInfo=info,
+            sealedSegments=sealed,
+            newKeyRanges=[pb.ScaleRequest.KeyRangeEntry(start=low, end=high) for low, high in new_ranges],
+            scaleTimestamp=time.time_ns() // 1_000_000,
+        )
+        started = self._ask("scale", request)
+        _decide("scale", f"{scope}/{stream}", started.status, pb.ScaleResponse.ScaleStreamStatus)
+        deadline_s = time.monotonic() + scale_time_max_s
+        while time.monotonic() < deadline_s:
+            status = self._ask("checkScale", pb.ScaleStatusRequest(streamInfo=info, epoch=started.epoch)).status
+            if status == pb.ScaleStatusResponse.SUCCESS:
+                return [model.range_from(item) for item in started.segments]
+            if status != pb.ScaleStatusResponse.IN_PROGRESS:
+                raise errors.ControllerRefused(f"scale of {scope}/{stream}: status {status}")
+            time.sleep(scale_poll_s)
+        raise Unavailable(f"scale of {scope}/{stream} did not finish within {scale_time_max_s} s; it goes on")
+
+    # Segments
+
+    def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
+        """By key; empty for a sealed stream."""
+        reply = self._ask("getCurrentSegments", model.stream_info(scope, stream))
+        return [model.range_from(item) for item in reply.segmentRanges]
+
+    def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
+        request = pb.GetEpochSegmentsRequest(streamInfo=model.stream_info(scope, stream), epoch=epoch)
+        return [model.range_from(item) for item in self._ask("getEpochSegments", request).segmentRanges]
+
+    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+        """The first position that is still there."""
+        reply = self._ask("getSegments", pb.GetSegmentsRequest(streamInfo=model.stream_info(scope, stream)))
+        return {item.segmentId.segmentId: item.offset for item in reply.segments}
+
+    def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        """Empty while the segment is open, and at the end of a sealed stream."""
+        request = pb.SegmentId(streamInfo=model.stream_info(scope, stream), segmentId=segment_id)
+        reply = self._ask("getSegmentsImmediatelyFollowing", request)
+        return [Successor(model.range_from(item.segment), tuple(item.value)) for item in reply.segments]
+
+    def segments_between(self, scope: str, stream: str, start: dict[int, int], end: dict[int, int]) -> list[int]:
+        """Ids of all segments with bytes between the cuts, the cuts' own included; an empty cut is unbounded."""
+        request = pb.StreamCutRange(streamInfo=model.stream_info(scope, stream), to=end)
+        getattr(request, "from").update(start)
+        return [item.segmentId for item in self._ask("getSegmentsBetween", request).segments]
+
+    def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
+        """The store that owns the segment's container."""
+        request = pb.SegmentId(streamInfo=model.stream_info(scope, stream), segmentId=segment_id)
+        reply = self._ask("getURI", request)
+        return Endpoint(reply.endpoint, reply.port)
+
+    def delegation_token(self, scope: str, stream: str) -> str:
+        return str(self._ask("getDelegationToken", model.stream_info(scope, stream)).delegationToken)
+
+    # Transactions
+
+    def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
+        request = pb.CreateTxnRequest(streamInfo=model.stream_info(scope, stream), lease=lease_ms)
+        reply = self._ask("createTransaction", request)
+        segments = tuple(model.range_from(item) for item in reply.activeSegments)
+        return NewTransaction(model.transaction_from(reply.txnId), segments)
+
+    def ping_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID, lease_ms: int) -> PingStatus:
+        request = pb.PingTxnRequest(
+            streamInfo=model.stream_info(scope, stream), txnId=model.transaction_to(transaction_id), lease=lease_ms
+        )
+        return PingStatus(self._ask("pingTransaction", request).status)
+
+    def commit_transaction(
+        self, scope: str, stream: str, transaction_id: uuid.UUID, writer_id: str = "", time_ms: int = -(1 << 63)
+    ) -> None:
+        """Returns once the commit is decided. ``TransactionFailed``."""
+        request = self._transaction(scope, stream, transaction_id, writer_id, time_ms)
+        status = self._ask("commitTransaction", request).status
+        if status != pb.TxnStatus.SUCCESS:
+            raise errors.TransactionFailed(f"transaction {transaction_id} of {scope}/{stream} cannot be committed")
+
+    def abort_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID) -> None:
+        request = self._transaction(scope, stream, transaction_id, "", 0)
+        if self._ask("abortTransaction", request).status != pb.TxnStatus.SUCCESS:
+            raise errors.TransactionFailed(f"transaction {transaction_id} of {scope}/{stream} cannot be aborted")
+
+    def transaction_state(self, scope: str, stream: str, transaction_id: uuid.UUID) -> TransactionState:
+        request = self._transaction(scope, stream, transaction_id, "", 0)
+        return TransactionState(self._ask("checkTransactionState", request).state)
+
+    @staticmethod
+    def _transaction(scope: str, stream: str, transaction_id: uuid.UUID, writer: str, time_ms: int) -> pb.TxnRequest:
+        return pb.TxnRequest(
+            streamInfo=model.stream_info(scope, stream),
+            txnId=model.transaction_to(transaction_id),
+            writerId=writer,
+            timestamp=time_ms,
+        )
+
+
+_STATUS_ERRORS: Final[dict[str, type[Exception]]] = {
+    "SCOPE_NOT_FOUND": errors.ScopeNotFound,
+    "STREAM_NOT_FOUND": errors.StreamNotFound,
+    "STREAM_SEALED": errors.StreamSealed,
+    "STREAM_NOT_SEALED": errors.StreamNotSealed,
+    "SCOPE_NOT_EMPTY": errors.ScopeNotEmpty,
+    "INVALID_SCOPE_NAME": InvalidArgument,
+    "INVALID_STREAM_NAME": InvalidArgument,
+}
+
+
+def _decide(method: str, name: str, status: int, names: Any, *, existing: str = "", missing: str = "") -> bool:
+    """True for success, False for the one refusal that the caller takes for an answer, else the error."""
+    text = names.Name(status)
+    if text in ("SUCCESS", "STARTED"):
+        return True
+    if text in (existing, missing):
+        return False
+    raise _STATUS_ERRORS.get(text, errors.ControllerRefused)(f"{method} {name}: {text}")
+
+
+def _pages(page: Callable[[str], tuple[Sequence[str], str]]) -> Iterator[str]:
+    """All items: the controller marks the end by an empty page."""
+    token = ""
+    while True:
+        items, token = page(token)
+        if not items:
+            return
+        yield from items

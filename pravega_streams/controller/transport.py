@@ -1,0 +1,145 @@
+"""gRPC to one of several controllers: addresses, deadlines, retries, errors."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import grpc
+
+from pravega_common.errors import (
+    AuthenticationFailed,
+    ConfigurationError,
+    InvalidArgument,
+    PravegaError,
+    Unavailable,
+    UnknownOutcome,
+    UnsupportedOperation,
+)
+from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
+from pravega_common.proto.transaction_sets_pb2_grpc import TransactionSetsStub
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.errors import AlreadyExists, NotFound
+
+call_time_max_s: Final = 130.0
+"""Longer than the 120 s that a controller lets its workflows take."""
+attempts_max: Final = 10
+retry_delay_min_s: Final = 0.05
+retry_delay_max_s: Final = 5.0
+controller_port_default: Final = 9090
+message_bytes_max: Final = 64 * 1024 * 1024
+
+_RETRIED: Final = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.CANCELLED,
+}
+_ERRORS: Final[dict[grpc.StatusCode, type[PravegaError]]] = {
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyExists,
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
+    grpc.StatusCode.PERMISSION_DENIED: AuthenticationFailed,
+    grpc.StatusCode.UNAUTHENTICATED: AuthenticationFailed,
+    grpc.StatusCode.UNIMPLEMENTED: UnsupportedOperation,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+}
+
+R = TypeVar("R")
+
+
+def parse_controller_uri(uri: str) -> tuple[Endpoint, ...]:
+    """``tcp://host:port[,host:port…]``; the scheme may be missing, ``pravega://`` means the same."""
+    rest = uri.partition("://")[2] or uri
+    scheme = uri.partition("://")[0] if "://" in uri else "tcp"
+    if scheme not in ("tcp", "pravega"):
+        raise ConfigurationError(f"controller '{uri}': scheme '{scheme}' is not served; use tcp://host:port")
+    endpoints = []
+    for part in rest.rstrip("/").split(","):
+        parsed = urlsplit(f"//{part}")
+        try:
+            port = parsed.port or controller_port_default
+        except ValueError:
+            port = 0
+        if not parsed.hostname or not port:
+            raise ConfigurationError(
+                f"controller '{uri}': '{part}' is not host:port; write for example tcp://localhost:9090"
+            )
+        endpoints.append(Endpoint(parsed.hostname, port))
+    return tuple(endpoints)
+
+
+class ControllerTransport:
+    """Calls one controller after the other until one answers.
+
+    The controller's calls are idempotent or answer the second time what they would have answered the first
+    (``createTransaction`` merely leaves a transaction to time out), so a call is repeated on every error that may pass.
+    ``Unavailable``: no controller could be reached, nothing was done. ``UnknownOutcome``: all attempts ended in errors.
+    """
+
+    def __init__(self, uri: str, *, attempts: int = attempts_max, call_time_s: float = call_time_max_s) -> None:
+        self.endpoints = parse_controller_uri(uri)
+        self._attempts = attempts
+        self._call_time_s = call_time_s
+        self._next = itertools.cycle(range(len(self.endpoints)))
+        self._channels: dict[int, grpc.Channel] = {}
+
+    def controller(self, method: str, request: Any) -> Any:
+        return self._call(lambda channel: getattr(ControllerServiceStub(channel), method), method, request)
+
+    def transaction_sets(self, method: str, request: Any) -> Any:
+        return self._call(lambda channel: getattr(TransactionSetsStub(channel), method), method, request)
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def _call(self, bind: Callable[[grpc.Channel], Callable[..., R]], method: str, request: Any) -> R:
+        delay_s = retry_delay_min_s
+        reached = False
+        for attempt in range(1, self._attempts + 1):
+            index = next(self._next)
+            try:
+                return bind(self._channel(index))(request, timeout=self._call_time_s)
+            except grpc.RpcError as error:
+                failure: grpc.RpcError = error
+            code = failure.code()
+            reached = reached or code is not grpc.StatusCode.UNAVAILABLE
+            if code not in _RETRIED or attempt == self._attempts:
+                break
+            time.sleep(delay_s * random.uniform(0.5, 1.0))
+            delay_s = min(delay_s * 2, retry_delay_max_s)
+        raise self._error_of(failure, method, index, reached) from failure
+
+    def _channel(self, index: int) -> grpc.Channel:
+        channel = self._channels.get(index)
+        if channel is None:
+            options = [
+                ("grpc.max_receive_message_length", message_bytes_max),
+                ("grpc.max_send_message_length", message_bytes_max),
+                ("grpc.enable_http_proxy", 0),
+                ("grpc.max_reconnect_backoff_ms", 2_000),
+                ("grpc.initial_reconnect_backoff_ms", 100),
+            ]
+            channel = grpc.insecure_channel(str(self.endpoints[index]), options=options)
+            self._channels[index] = channel
+        return channel
+
+    def _error_of(self, failure: grpc.RpcError, method: str, index: int, reached: bool) -> PravegaError:
+        code, endpoint = failure.code(), self.endpoints[index]
+        detail = f"controller {endpoint}, {method}: {failure.details()}"
+        made = _ERRORS.get(code)
+        if made is Unavailable:
+            if reached:
+                return UnknownOutcome(detail)
+            return Unavailable(f"no controller answers at {endpoint} ({failure.details()}); is it running there?")
+        return UnknownOutcome(f"{detail} ({code.name})") if made is None else made(detail)

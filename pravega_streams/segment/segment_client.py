@@ -1,0 +1,139 @@
+"""Questions about single segments, for code without an event loop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from pravega_common.errors import ContainerNotHosted, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.names import parse_segment_name
+from pravega_common.wire import commands as c
+from pravega_streams.connection.asynchronous import MakeCommand
+from pravega_streams.connection.blocking import WireSocket
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.replies import error_of
+from pravega_streams.controller.client import ControllerClient
+
+call_time_max_s: Final = 60.0
+retry_delay_min_s: Final = 0.01
+retry_delay_max_s: Final = 1.0
+
+R = TypeVar("R", bound=c.Command)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """Offsets in bytes from the beginning of the segment's life."""
+
+    name: str
+    start_offset: int
+    length: int
+    is_sealed: bool
+
+
+class EndpointCache:
+    """Which store serves a segment, asked of the controller once and again after ``forget``."""
+
+    def __init__(self, controller: ControllerClient) -> None:
+        self._controller = controller
+        self._endpoints: dict[str, Endpoint] = {}
+
+    def resolve(self, segment: str) -> Endpoint:
+        """By qualified segment name; a transaction's segment lives where its parent does."""
+        parsed = parse_segment_name(segment)
+        parent = f"{parsed.scope}/{parsed.stream}/{parsed.segment_id}"
+        endpoint = self._endpoints.get(parent)
+        if endpoint is None:
+            endpoint = self._controller.endpoint(parsed.scope, parsed.stream, parsed.segment_id)
+            self._endpoints[parent] = endpoint
+        return endpoint
+
+    def forget(self, segment: str) -> None:
+        """The store was not the owner or did not answer: containers move together, so all answers are dropped."""
+        self._endpoints.clear()
+
+
+class SegmentClient:
+    """Blocking calls, one connection per store, safe to use from several threads (one call at a time).
+
+    Retries as ``RawClient`` does. Errors: ``NoSuchSegment``, ``SegmentTruncated``, ``Unavailable``, ``UnknownOutcome``.
+    """
+
+    def __init__(self, controller: ControllerClient, *, call_time_s: float = call_time_max_s) -> None:
+        self.endpoints = EndpointCache(controller)
+        self._call_time_s = call_time_s
+        self._sockets: dict[Endpoint, WireSocket] = {}
+        self._lock = threading.Lock()
+
+    def info(self, segment: str) -> SegmentInfo:
+        reply = self._call(
+            segment, lambda rid: c.GetStreamSegmentInfo(rid, segment), c.StreamSegmentInfo, idempotent=True
+        )
+        return SegmentInfo(reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed)
+
+    def attribute(self, segment: str, attribute_id: bytes) -> int:
+        """The value, or ``NULL_ATTRIBUTE_VALUE``."""
+        reply = self._call(
+            segment,
+            lambda rid: c.GetSegmentAttribute(rid, segment, attribute_id, ""),
+            c.SegmentAttribute,
+            idempotent=True,
+        )
+        return reply.value
+
+    def locate_offset(self, segment: str, offset: int) -> int:
+        """The smallest known event boundary at or after ``offset``; ``UnsupportedOperation`` on an old store."""
+        reply = self._call(
+            segment, lambda rid: c.LocateOffset(rid, segment, offset, ""), c.OffsetLocated, idempotent=True
+        )
+        return reply.offset
+
+    def truncate(self, segment: str, offset: int) -> None:
+        self._call(
+            segment, lambda rid: c.TruncateSegment(rid, segment, offset, ""), c.SegmentTruncated, idempotent=True
+        )
+
+    def seal(self, segment: str) -> None:
+        """``SegmentSealed`` if it is sealed already."""
+        self._call(segment, lambda rid: c.SealSegment(rid, segment, ""), c.SegmentSealed, idempotent=True)
+
+    def close(self) -> None:
+        for connection in self._sockets.values():
+            connection.close()
+        self._sockets.clear()
+
+    def _call(self, segment: str, make: MakeCommand, expect: type[R], *, idempotent: bool) -> R:
+        deadline_s = time.monotonic() + self._call_time_s
+        delay_s = retry_delay_min_s
+        while True:
+            try:
+                with self._lock:
+                    return self._once(segment, make, expect)
+            except (ContainerNotHosted, Unavailable) as error:
+                failure: PravegaError = error
+            except UnknownOutcome as error:
+                if not idempotent:
+                    raise
+                failure = error
+            self.endpoints.forget(segment)
+            if time.monotonic() + delay_s > deadline_s:
+                raise failure
+            time.sleep(delay_s)
+            delay_s = min(delay_s * 2, retry_delay_max_s)
+
+    def _once(self, segment: str, make: MakeCommand, expect: type[R]) -> R:
+        endpoint = self.endpoints.resolve(segment)
+        connection = self._sockets.get(endpoint)
+        if connection is None or not connection.is_open:
+            connection = WireSocket(endpoint)
+            self._sockets[endpoint] = connection
+        reply = connection.call(make)
+        failure = error_of(reply, segment)
+        if failure is not None:
+            raise failure
+        if not isinstance(reply, expect):
+            connection.close()
+            raise UnknownOutcome(f"{segment}: the store answered {type(reply).__name__}")
+        return reply
