@@ -1,0 +1,46 @@
+"""Errors of the controller's own subjects; the outcome classes are those of ``pravega_common.errors``."""
+
+from __future__ import annotations
+
+from pravega_common.errors import FailedError, RejectedError
+
+
+class NotFound(RejectedError):
+    """A scope, stream, epoch, table or reader group that does not exist."""
+
+
+class NoSuchScope(NotFound):
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        super().__init__(f"scope {scope!r} does not exist")
+
+
+class NoSuchStream(NotFound):
+    def __init__(self, scope: str, stream: str) -> None:
+        self.scope = scope
+        self.stream = stream
+        super().__init__(f"stream {scope}/{stream} does not exist")
+
+
+class AlreadyExists(RejectedError):
+    """The thing to create exists."""
+
+
+class IllegalState(FailedError):
+    """The stream is in a state in which this cannot be answered now, such as one that is still being created."""
+
+
+class OperationNotAllowed(FailedError):
+    """A state transition that the state machine of controller-api.md 3.1 refuses at this moment."""
+
+
+class PreconditionFailed(RejectedError):
+    """The request does not fit what the stream looks like, and would not fit later either."""
+
+
+class NoHost(FailedError):
+    """No segment store owns the container at this moment."""
+
+
+class WaitTimedOut(FailedError):
+    """The work was accepted and continues, but was not finished within the time a caller waits."""

@@ -1,0 +1,286 @@
+"""What the controller remembers about scopes and streams, and the keys under which it does (controller-api.md 3).
+
+Every record is immutable; a change is a new record written by compare-and-set. Times are milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+from pravega_common.names import segment_id, segment_name
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Generic[R]):
+    """A key of a stream's metadata table and the class of the record behind it."""
+
+    name: str
+    record: type[R]
+
+
+class StreamState(enum.StrEnum):
+    CREATING = "creating"
+    ACTIVE = "active"
+    UPDATING = "updating"
+    SCALING = "scaling"
+    COMMITTING_TRANSACTIONS = "committing_transactions"
+    TRUNCATING = "truncating"
+    SEALING = "sealing"
+    SEALED = "sealed"
+
+
+_BUSY: Final = (
+    StreamState.UPDATING,
+    StreamState.SCALING,
+    StreamState.COMMITTING_TRANSACTIONS,
+    StreamState.TRUNCATING,
+)
+_TRANSITIONS: Final[dict[StreamState, frozenset[StreamState]]] = {
+    StreamState.CREATING: frozenset({StreamState.ACTIVE}),
+    StreamState.ACTIVE: frozenset({*_BUSY, StreamState.SEALING, StreamState.SEALED}),
+    **{state: frozenset({StreamState.ACTIVE}) for state in _BUSY},
+    StreamState.SEALING: frozenset({StreamState.SEALED}),
+    StreamState.SEALED: frozenset(),
+}
+
+
+def may_move(old: StreamState, new: StreamState) -> bool:
+    """Whether the state machine of 3.1 allows the step; staying is always allowed."""
+    return old is new or new in _TRANSITIONS[old]
+
+
+class ScaleType(enum.IntEnum):
+    """Numbers as in the API and in CreateSegment."""
+
+    FIXED = 0
+    KBYTES_PER_SECOND = 1
+    EVENTS_PER_SECOND = 2
+
+
+class RetentionType(enum.IntEnum):
+    NONE = 0
+    TIME = 1
+    SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRecord:
+    scope_id: str
+    """Part of the names of the scope's tables, so that a new scope of the same name starts empty."""
+    created_ms: int
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEntry:
+    """A stream in its scope's list."""
+
+    stream_id: str
+    """Part of the names of the stream's tables, so that a re-created stream shares nothing with the old one."""
+    created_ms: int
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedStream:
+    next_segment_number: int
+    """A stream of the same name starts here: segment names are never reused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPolicy:
+    scale_type: ScaleType
+    target_rate: int
+    """KB/s or events/s per segment; 0 when fixed."""
+    scale_factor: int
+    min_segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    retention_type: RetentionType
+    minimum: int
+    """Milliseconds (time) or bytes (size)."""
+    maximum: int = 0
+    """Matters with subscribers only."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamConfiguration:
+    scaling: ScalingPolicy
+    retention: RetentionPolicy | None = None
+    tags: tuple[str, ...] = ()
+    timestamp_aggregation_timeout_ms: int = 0
+    rollover_size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationRecord:
+    configuration: StreamConfiguration
+    updating: bool = False
+    """An update was accepted and is not carried out yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecord:
+    state: StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRecord:
+    number: int
+    creation_epoch: int
+    created_ms: int
+    key_start: float
+    key_end: float
+
+    @property
+    def segment_id(self) -> int:
+        return segment_id(self.number, self.creation_epoch)
+
+    def overlaps(self, other: SegmentRecord) -> bool:
+        return self.key_start < other.key_end and self.key_end > other.key_start
+
+    def name(self, scope: str, stream: str) -> str:
+        return segment_name(scope, stream, self.segment_id)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """A set of segments that covers the key space, sorted by key. Never changes once written."""
+
+    epoch: int
+    reference_epoch: int
+    """Another epoch's number if this is the duplicate a rolling commit made of it, else ``epoch``."""
+    segments: tuple[SegmentRecord, ...]
+    created_ms: int
+    splits: int = 0
+    merges: int = 0
+    """Both counted since the stream was created."""
+
+    @property
+    def segment_ids(self) -> tuple[int, ...]:
+        return tuple(segment.segment_id for segment in self.segments)
+
+    def find(self, identifier: int) -> SegmentRecord | None:
+        return next((segment for segment in self.segments if segment.segment_id == identifier), None)
+
+    def overlapping(self, segment: SegmentRecord) -> tuple[SegmentRecord, ...]:
+        return tuple(other for other in self.segments if other.overlaps(segment))
+
+    def names(self, scope: str, stream: str) -> list[str]:
+        return [segment.name(scope, stream) for segment in self.segments]
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSegmentRecord:
+    """Written before the stores seal the segment, so that whoever finds it sealed finds its successors."""
+
+    replaced_in_epoch: int
+    """The first epoch without the segment."""
+    size: int = -1
+    """Length in bytes at the seal; -1 while it is being sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTransitionRecord:
+    """A scale that was accepted and is not finished. ``EMPTY_TRANSITION`` otherwise."""
+
+    active_epoch: int
+    new_epoch: int
+    segments_to_seal: tuple[int, ...]
+    new_segments: tuple[SegmentRecord, ...]
+    requested_ms: int
+    manual: bool = True
+    request_id: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.new_epoch < 0
+
+
+EMPTY_TRANSITION: Final = EpochTransitionRecord(-1, -1, (), (), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TruncationRecord:
+    """The head of the stream: segment id to offset. Empty cut: the stream was never truncated."""
+
+    cut: dict[int, int] = field(default_factory=dict)
+    to_delete: tuple[int, ...] = ()
+    size_till: int = 0
+    """Bytes of the stream before the cut."""
+    updating: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReference:
+    recorded_ms: int
+    size_till: int
+    cut: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSetRecord:
+    """Stream cuts at the tail, oldest first."""
+
+    references: tuple[RetentionReference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberRecord:
+    subscriber: str
+    """``<scope>/<reader group>``."""
+    group_id: str
+    generation: int
+    cut: dict[int, int] = field(default_factory=dict)
+    """Empty: no constraint on truncation yet."""
+    updated_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribersRecord:
+    subscribers: dict[str, SubscriberRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterMark:
+    timestamp: int
+    position: dict[int, int]
+    is_alive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WriterMarksRecord:
+    marks: dict[str, WriterMark] = field(default_factory=dict)
+
+
+# ---- keys of a stream's metadata table -------------------------------------------------------------------------------
+
+STATE: Final = Key("state", StateRecord)
+CONFIGURATION: Final = Key("configuration", ConfigurationRecord)
+CURRENT_EPOCH: Final = Key("currentEpoch", EpochRecord)
+TRANSITION: Final = Key("epochTransition", EpochTransitionRecord)
+TRUNCATION: Final = Key("truncation", TruncationRecord)
+RETENTION_SET: Final = Key("retentionSet", RetentionSetRecord)
+SUBSCRIBERS: Final = Key("subscribers", SubscribersRecord)
+WRITER_MARKS: Final = Key("writerMarks", WriterMarksRecord)
+
+_EPOCH_PREFIX: Final = "epoch/"
+
+
+def epoch_key(epoch: int) -> Key[EpochRecord]:
+    return Key(f"{_EPOCH_PREFIX}{epoch}", EpochRecord)
+
+
+def is_epoch_key(key: Key[Any]) -> bool:
+    """Epoch records never change, so they may be kept in memory for as long as the stream exists."""
+    return key.name.startswith(_EPOCH_PREFIX)
+
+
+def sealed_segment_key(identifier: int) -> Key[SealedSegmentRecord]:
+    return Key(f"sealed/{identifier}", SealedSegmentRecord)

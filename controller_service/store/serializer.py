@@ -1,0 +1,92 @@
+"""Records as versioned JSON: small, readable in a dump, and tolerant of fields added later.
+
+A record is a frozen dataclass whose fields are ``int``, ``float``, ``str``, ``bool``, enums, dataclasses, ``X | None``,
+``tuple[X, ...]`` and ``dict[int | str, X]``. Unknown fields are ignored, missing ones take their default, so a newer
+controller's records can be read while instances are replaced one by one. Floats come back exactly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from pravega_common.errors import DataCorruption
+
+format_version: Final = 1
+_VERSION_FIELD: Final = "_v"
+
+R = TypeVar("R")
+
+
+def encode(record: Any) -> bytes:
+    """The record as JSON bytes, fields in declaration order."""
+    fields = {_VERSION_FIELD: format_version, **_to_json(record)}
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(cls: type[R], data: bytes) -> R:
+    """Raises ``DataCorruption`` for bytes that are not a record of this class, or of a version from the future."""
+    try:
+        fields = json.loads(data)
+        if fields.pop(_VERSION_FIELD) > format_version:
+            raise DataCorruption(f"{cls.__name__}: written by a newer version than {format_version}")
+        return typing.cast(R, _reader(cls)(fields))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataCorruption(f"{cls.__name__}: not a record: {data[:80]!r} ({error})") from error
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value):
+        return {field.name: _to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [_to_json(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _to_json(item) for key, item in value.items()}
+    return value
+
+
+def _reader(cls: Any) -> Callable[[Any], Any]:
+    """A function from parsed JSON to a value of the type, built once per type."""
+    reader = _readers.get(cls)
+    if reader is None:
+        reader = _readers[cls] = _make_reader(cls)
+    return reader
+
+
+_readers: Final[dict[Any, Callable[[Any], Any]]] = {}
+
+
+def _make_reader(cls: Any) -> Callable[[Any], Any]:
+    origin = typing.get_origin(cls)
+    arguments = typing.get_args(cls)
+    if origin is tuple:
+        item = _reader(arguments[0])
+        return lambda value: tuple(item(element) for element in value)
+    if origin is dict:
+        key, item = arguments[0], _reader(arguments[1])
+        return lambda value: {key(name): item(element) for name, element in value.items()}
+    if origin in (typing.Union, types.UnionType):
+        inner = _reader(next(argument for argument in arguments if argument is not types.NoneType))
+        return lambda value: None if value is None else inner(value)
+    if dataclasses.is_dataclass(cls):
+        return _dataclass_reader(typing.cast(type, cls))
+    return typing.cast(Callable[[Any], Any], cls)
+
+
+def _dataclass_reader(cls: type) -> Callable[[Any], Any]:
+    readers: dict[str, Callable[[Any], Any]] = {}
+
+    def read(value: dict[str, Any]) -> Any:
+        if not readers:
+            hints = typing.get_type_hints(cls)
+            readers.update({field.name: _reader(hints[field.name]) for field in dataclasses.fields(cls)})
+        return cls(**{name: readers[name](item) for name, item in value.items() if name in readers})
+
+    return read

@@ -1,0 +1,180 @@
+"""One operation's view of one stream: every record is read at most once, and changes are written together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from controller_service.errors import NoSuchStream, NotFound, OperationNotAllowed
+from controller_service.store.records import (
+    CONFIGURATION,
+    CURRENT_EPOCH,
+    EMPTY_TRANSITION,
+    STATE,
+    TRANSITION,
+    TRUNCATION,
+    ConfigurationRecord,
+    EpochRecord,
+    EpochTransitionRecord,
+    Key,
+    SealedSegmentRecord,
+    StateRecord,
+    StreamState,
+    TruncationRecord,
+    epoch_key,
+    is_epoch_key,
+    may_move,
+    sealed_segment_key,
+)
+from controller_service.store.serializer import decode, encode
+from controller_service.store.versioned_store import ABSENT, Put, Versioned
+from pravega_common.errors import NoSuchSegment
+from pravega_common.invariants import check
+
+if TYPE_CHECKING:
+    from controller_service.store.stream_store import StreamStore
+
+R = TypeVar("R")
+
+
+class StreamContext:
+    """Reads are cached with their versions for the life of the object; ``stage`` collects new records and ``flush``
+    writes them in one step, each expecting the version that was read. Make one per operation, through
+    ``StreamStore.open``; after an error of ``flush`` throw it away and start again with a new one.
+    """
+
+    def __init__(self, store: StreamStore, scope: str, stream: str, stream_id: str) -> None:
+        self.scope = scope
+        self.stream = stream
+        self.stream_id = stream_id
+        self._store = store
+        self._found: dict[str, tuple[Any, int]] = {}
+        self._staged: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return f"{self.scope}/{self.stream}"
+
+    @property
+    def metadata_table(self) -> str:
+        return self._store.metadata_table(self.scope, self.stream, self.stream_id)
+
+    @property
+    def transactions_table(self) -> str:
+        """A table beside the metadata, made and deleted with the stream, for the records of its transactions."""
+        return self._store.transactions_table(self.scope, self.stream, self.stream_id)
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    async def prefetch(self, *keys: Key[Any]) -> None:
+        """Read all keys that are not here yet in one round trip. ``NoSuchStream`` when the stream is gone."""
+        missing = []
+        for key in keys:
+            if key.name in self._found:
+                continue
+            epoch = self._store.cached_epoch(self.stream_id, key.name) if is_epoch_key(key) else None
+            if epoch is not None:
+                self._found[key.name] = epoch
+            else:
+                missing.append(key)
+        if not missing:
+            return
+        try:
+            values = await self._store.tables.get_many(self.metadata_table, [key.name for key in missing])
+        except NoSuchSegment as error:
+            self._store.forget(self.scope, self.stream)
+            raise NoSuchStream(self.scope, self.stream) from error
+        for key, value in zip(missing, values, strict=True):
+            self._remember(key, value)
+
+    def _remember(self, key: Key[Any], value: Versioned | None) -> None:
+        if value is None:
+            self._found[key.name] = (None, ABSENT)
+            return
+        found = (decode(key.record, value.value), value.version)
+        self._found[key.name] = found
+        if is_epoch_key(key):
+            self._store.cache_epoch(self.stream_id, key.name, found)
+
+    async def read(self, key: Key[R]) -> R | None:
+        """The record, staged changes included, or None."""
+        if key.name in self._staged:
+            return cast(R, self._staged[key.name])
+        await self.prefetch(key)
+        return cast("R | None", self._found[key.name][0])
+
+    async def _require(self, key: Key[R]) -> R:
+        record = await self.read(key)
+        if record is None:
+            # The entry is written first and the records after it: a stream without them is being created or deleted.
+            raise NoSuchStream(self.scope, self.stream)
+        return record
+
+    async def state(self) -> StreamState:
+        return (await self._require(STATE)).state
+
+    async def configuration(self) -> ConfigurationRecord:
+        return await self._require(CONFIGURATION)
+
+    async def current_epoch(self) -> EpochRecord:
+        return await self._require(CURRENT_EPOCH)
+
+    async def epoch(self, number: int) -> EpochRecord:
+        record = await self.read(epoch_key(number))
+        if record is None:
+            raise NotFound(f"stream {self.name} has no epoch {number}")
+        return record
+
+    async def epochs(self, first: int, last: int) -> list[EpochRecord]:
+        """Epochs ``first`` to ``last``, both included, in one round trip."""
+        numbers = range(first, last + 1)
+        await self.prefetch(*(epoch_key(number) for number in numbers))
+        return [await self.epoch(number) for number in numbers]
+
+    async def transition(self) -> EpochTransitionRecord:
+        return await self.read(TRANSITION) or EMPTY_TRANSITION
+
+    async def truncation(self) -> TruncationRecord:
+        return await self.read(TRUNCATION) or TruncationRecord()
+
+    async def sealed(self, identifiers: Sequence[int]) -> dict[int, SealedSegmentRecord]:
+        """The records of those of the segments that are replaced; one round trip."""
+        keys = {identifier: sealed_segment_key(identifier) for identifier in identifiers}
+        await self.prefetch(*keys.values())
+        records: dict[int, SealedSegmentRecord] = {}
+        for identifier, key in keys.items():
+            record = await self.read(key)
+            if record is not None:
+                records[identifier] = record
+        return records
+
+    # ---- writing -----------------------------------------------------------------------------------------------------
+
+    def stage(self, key: Key[R], record: R) -> None:
+        """Write the record with the next ``flush``; the key must have been read here (or written by this context)."""
+        check(key.name in self._found, "a record is staged that was not read", stream=self.name, key=key.name)
+        self._staged[key.name] = record
+
+    async def put(self, key: Key[R], record: R) -> None:
+        """Stage a record, reading its version first if need be."""
+        await self.prefetch(key)
+        self.stage(key, record)
+
+    async def move_state(self, new: StreamState) -> None:
+        """Stage a state; ``OperationNotAllowed`` if the state machine refuses the step."""
+        old = await self.state()
+        if not may_move(old, new):
+            raise OperationNotAllowed(f"Stream: {self.stream} State: {old.name}")
+        if old is not new:
+            self.stage(STATE, StateRecord(new))
+
+    async def flush(self) -> None:
+        """Write everything staged, all or nothing. ``VersionConflict`` when another one changed what was read here;
+        ``UnknownOutcome`` when the answer was lost. Writes nothing, and costs nothing, when nothing is staged."""
+        if not self._staged:
+            return
+        puts = [Put(name, encode(record), self._found[name][1]) for name, record in self._staged.items()]
+        versions = await self._store.tables.put_many(self.metadata_table, puts)
+        for put, version in zip(puts, versions, strict=True):
+            self._found[put.key] = (self._staged[put.key], version)
+        self._staged.clear()
