@@ -1,0 +1,251 @@
+"""Events to the bytes of a segment and back, whole columns at a time (wire reference 5.1).
+
+A segment of an event stream is a concatenation of ``i32 0 | i32 n | n bytes``, both numbers big-endian. No function
+here runs Python code per event except ``_chase``, which walks headers only (measured: see the README of this folder).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pravega_common.errors import DataCorruption, InvalidArgument
+
+event_header_bytes: Final = 8
+event_bytes_max: Final = 8 * 1024 * 1024
+"""Largest event that may be written, in bytes without its header (wire reference 5.1)."""
+stored_event_bytes_max: Final = 256 * 1024 * 1024
+"""Largest event accepted on reading; other clients may write events larger than ``event_bytes_max`` (5.2)."""
+block_bytes_max: Final = 1024 * 1024
+"""Framed bytes that are sent to a segment at a time; a single larger event makes a block of its own."""
+
+_arrow_offset_max: Final = 2**31 - 1
+_probe_events: Final = 16
+_header = struct.Struct(">Q").unpack_from
+
+Int64s = npt.NDArray[np.int64]
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FramedEvents:
+    """Events one behind the other with their headers; ``ends[i]`` is where event ``i`` ends in ``data``."""
+
+    data: memoryview
+    ends: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole framed events for one segment, given by its index among the segments of the stream."""
+
+    segment_index: int
+    data: memoryview
+    event_count: int
+
+
+def event_lengths(events: pa.Array) -> Int64s:
+    """Length in bytes of every event, without header. Raises ``InvalidArgument`` for nulls and for too long events."""
+    if events.null_count:
+        raise InvalidArgument(
+            f"{events.null_count} of {len(events)} events are null; filter them out or give them a value"
+        )
+    lengths: Int64s = pc.binary_length(events).to_numpy(zero_copy_only=False).astype(np.int64)
+    if len(lengths) and (longest := int(lengths.max())) > event_bytes_max:
+        too_long = int((lengths > event_bytes_max).sum())
+        raise InvalidArgument(
+            f"{too_long} events are larger than {event_bytes_max} bytes, the largest has {longest}; "
+            "store large values elsewhere and write a reference"
+        )
+    return lengths
+
+
+def frame_events(events: pa.Array, lengths: Int64s) -> FramedEvents:
+    """Events (any binary or string array without nulls) with headers, in order, in one new buffer."""
+    count = len(events)
+    ends = np.cumsum(lengths + event_header_bytes)
+    total = int(ends[-1]) if count else 0
+    wide = total > _arrow_offset_max
+    binary = pa.large_binary() if wide else pa.binary()
+    header_ends = np.arange(count + 1, dtype=np.int64 if wide else np.int32) * event_header_bytes
+    headers = pa.Array.from_buffers(
+        binary, count, [None, pa.py_buffer(header_ends), pa.py_buffer(lengths.astype(">u8"))]
+    )
+    framed = pc.binary_join_element_wise(headers, events.cast(binary), pa.scalar(b"", binary))
+    data = framed.buffers()[2]
+    return FramedEvents(memoryview(data)[:total] if data is not None else memoryview(b""), ends)
+
+
+def blocks_by_segment(events: pa.Array, lengths: Int64s, segments: npt.NDArray[np.uint16] | None) -> Iterator[Block]:
+    """The events as framed blocks of at most ``block_bytes_max``, in their order within each segment.
+
+    ``segments[i]`` is the index of the segment of event ``i``; ``None`` puts all into segment 0.
+    """
+    if not len(events):
+        return
+    if segments is None or int(segments.min()) == int(segments.max()):
+        index = 0 if segments is None else int(segments[0])
+        yield from _cut(frame_events(events, lengths), index, 0, len(events))
+        return
+    order = np.argsort(segments, kind="stable")
+    framed = frame_events(events.take(pa.array(order)), lengths[order])
+    counts = np.bincount(segments)
+    first = 0
+    for index in np.flatnonzero(counts).tolist():
+        last = first + int(counts[index])
+        yield from _cut(framed, index, first, last)
+        first = last
+
+
+def _cut(framed: FramedEvents, segment_index: int, first: int, last: int) -> Iterator[Block]:
+    """Blocks of the events ``first`` to ``last`` (excluded)."""
+    start = int(framed.ends[first - 1]) if first else 0
+    while first < last:
+        following = int(np.searchsorted(framed.ends[first:last], start + block_bytes_max, side="right")) + first
+        following = max(following, first + 1)
+        end = int(framed.ends[following - 1])
+        yield Block(segment_index, framed.data[start:end], following - first)
+        first, start = following, end
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EventIndex:
+    """Where whole events lie in a buffer.
+
+    ``starts`` are the positions of their headers and the events follow each other without gaps up to ``end``.
+    ``wanted_bytes`` is the length of what begins at ``end`` and is not complete, header included; 8 if even its
+    header is cut off, 0 if nothing begins there.
+    """
+
+    starts: npt.NDArray[np.int32]
+    end: int
+    wanted_bytes: int
+
+
+def index_events(data: memoryview) -> EventIndex:
+    """Find the events in bytes that begin with a header. Raises ``DataCorruption`` where no header can be."""
+    size = len(data)
+    run_starts, position = _equal_run(data)
+    chased, position = _chase(data, position)
+    if position == size or (size - position < event_header_bytes and position < size):
+        wanted = event_header_bytes if position < size else 0
+        return EventIndex(_joined(run_starts, chased), position, wanted)
+    # The walk stepped over the end: its last header belongs to an event that is not complete, or is none at all.
+    last = chased.pop()
+    length = position - last - event_header_bytes
+    if length > stored_event_bytes_max:
+        raise DataCorruption(
+            f"no event begins at byte {last} of the data: its header {bytes(data[last : last + 8]).hex()} is not "
+            f"a type of 0 and a length of at most {stored_event_bytes_max}"
+        )
+    return EventIndex(_joined(run_starts, chased), last, position - last)
+
+
+def _equal_run(data: memoryview) -> tuple[npt.NDArray[np.int32] | None, int]:
+    """The events at the start that have the length of the first one, found without a loop; and where they end."""
+    if len(data) < event_header_bytes:
+        return None, 0
+    first = _header(data, 0)[0]
+    size = first + event_header_bytes
+    count = len(data) // size
+    if count < _probe_events:
+        return None, 0
+    headers: npt.NDArray[np.uint64] = np.ndarray((count,), dtype=">u8", buffer=data, strides=(size,))
+    if not (headers[:_probe_events] == first).all():
+        return None, 0
+    equal = headers == first
+    run = count if equal.all() else int(equal.argmin())
+    return np.arange(0, run * size, size, dtype=np.int32), run * size
+
+
+def _chase(data: memoryview, position: int) -> tuple[list[int], int]:
+    """Follow headers from ``position`` until less than a header is left; the result may lie beyond the end."""
+    starts: list[int] = []
+    add, header, last = starts.append, _header, len(data) - event_header_bytes
+    while position <= last:
+        add(position)
+        position += event_header_bytes + header(data, position)[0]
+    return starts, position
+
+
+def _joined(run: npt.NDArray[np.int32] | None, chased: list[int]) -> npt.NDArray[np.int32]:
+    rest = np.array(chased, dtype=np.int32)
+    return rest if run is None else np.concatenate((run, rest)) if len(rest) else run
+
+
+def events_of(data: memoryview, index: EventIndex) -> pa.Array:
+    """The indexed events as a binary array in memory of its own (``data`` may be overwritten afterwards)."""
+    count = len(index.starts)
+    borders = np.empty(2 * count + 1, dtype=np.int32)  # Header, event, header, event, …, end.
+    borders[0:-1:2] = index.starts
+    np.add(index.starts, event_header_bytes, out=borders[1::2])
+    borders[-1] = index.end
+    buffers: list[Any] = [None, pa.py_buffer(borders), pa.py_buffer(data)]
+    pieces = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
+    return pieces.take(pa.array(np.arange(1, 2 * count, 2, dtype=np.int32)))
+
+
+window_bytes_default: Final = 4 * 1024 * 1024
+
+
+class EventWindow:
+    """A buffer that a reader fills at its end and from which whole events are taken at its start.
+
+    Only the bytes of the one event that is cut off by the end of the buffer are ever moved. The buffer grows when a
+    single event does not fit. ``offset`` is the segment offset of the first byte in the window.
+    """
+
+    def __init__(self, offset: int, window_bytes: int = window_bytes_default) -> None:
+        self.offset = offset
+        self._buffer = _memory(window_bytes)
+        self._filled = 0
+        self._index: EventIndex | None = None
+
+    @property
+    def unconsumed_bytes(self) -> int:
+        return self._filled
+
+    def free(self) -> memoryview:
+        """Where to write next; empty when the window is full."""
+        return self._buffer[self._filled :]
+
+    def filled(self, count: int) -> None:
+        self._filled += count
+
+    def index(self) -> EventIndex:
+        """The whole events in the window; corrupt data is reported with its segment offset."""
+        try:
+            self._index = index_events(self._buffer[: self._filled])
+        except DataCorruption as error:
+            raise DataCorruption(f"in the data from offset {self.offset} on, {error}") from error
+        return self._index
+
+    def events(self, index: EventIndex) -> pa.Array:
+        return events_of(self._buffer[: self._filled], index)
+
+    def consume(self, index: EventIndex) -> None:
+        """Forget the indexed events and make room for the next ones."""
+        rest = self._filled - index.end
+        source = self._buffer[index.end : self._filled]
+        if index.wanted_bytes > len(self._buffer):
+            self._buffer = _memory(index.wanted_bytes)
+        # Through bytes: source and target may overlap.
+        self._buffer[:rest] = bytes(source)
+        self._filled = rest
+        self.offset += index.end
+
+
+def _memory(size: int) -> memoryview:
+    return np.empty(size, dtype=np.uint8).data
