@@ -1,0 +1,7 @@
+"""Real servers for the contract suites."""
+
+from __future__ import annotations
+
+from tests.support.server_fixtures import minio_server, own_redis, redis_server
+
+__all__ = ["minio_server", "own_redis", "redis_server"]
