@@ -1,7 +1,7 @@
 """Names and ids of scopes, streams, segments, transactions and tables.
 
-Every rule about the text of a name is here and nowhere else (wire reference 6.1, 6.2; controller reference 10). Ids: a segment id is ``(epoch << 32) | number``;
-transaction ids are ``uuid.UUID``.
+Every rule about the text of a name is here and nowhere else (wire reference 6.1, 6.2; controller reference 10).
+Ids: a segment id is ``(epoch << 32) | number``; transaction ids are ``uuid.UUID``.
 """
 
 from __future__ import annotations

@@ -26,7 +26,17 @@ from pravega_common.wire.commands import (
 from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.fields import PayloadReader, PayloadWriter, ShortPayload, string_bytes_max
 
-__all__ = ["WireDecodeError", "decode", "encode", "encode_parts", "frame_header", "payload_bytes_max"]
+__all__ = [
+    "WireDecodeError",
+    "decode",
+    "decode_by_layout",
+    "encode",
+    "encode_by_layout",
+    "encode_parts",
+    "frame_header",
+    "frame_header_bytes",
+    "payload_bytes_max",
+]
 
 frame_header_bytes: Final = 8
 payload_bytes_max: Final = 0x00FFFFFF - frame_header_bytes
@@ -61,7 +71,7 @@ def encode_parts(command: Command) -> list[bytes | memoryview]:
     """The frame of a command as consecutive pieces; bulk data is passed through, not copied."""
     try:
         fast = _FAST_ENCODERS.get(command.type_code)
-        parts = _encode_generic(command) if fast is None else fast(command)
+        parts = encode_by_layout(command) if fast is None else fast(command)
     except (struct.error, ValueError, TypeError) as error:
         raise InvalidArgument(f"{type(command).__name__} cannot be encoded: {error}") from error
     return parts
@@ -81,10 +91,11 @@ def decode(type_code: int, payload: memoryview) -> Command:
     made = COMMANDS.get(type_code)
     if made is None:
         raise WireDecodeError("frame", f"unknown type code {type_code}")
-    return _decode_generic(made, payload)
+    return decode_by_layout(made, payload)
 
 
-def _decode_generic(made: type[Command], payload: memoryview) -> Command:
+def decode_by_layout(made: type[Command], payload: memoryview) -> Command:
+    """What ``decode`` does for commands without a codec of their own, field by field."""
     reader = PayloadReader(made.__name__, payload)
     values: list[Any] = []
     try:
@@ -100,7 +111,8 @@ def _decode_generic(made: type[Command], payload: memoryview) -> Command:
     return made(*values)
 
 
-def _encode_generic(command: Command) -> list[bytes | memoryview]:
+def encode_by_layout(command: Command) -> list[bytes | memoryview]:
+    """What ``encode_parts`` does for commands without a codec of their own, field by field."""
     writer = PayloadWriter()
     for name, kind in command.layout:
         kind.write(writer, getattr(command, name))

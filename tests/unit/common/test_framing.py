@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from pravega_common.wire import framing
+from pravega_common.wire.codec import encode, payload_bytes_max
+from pravega_common.wire.commands import AppendBlockEnd, KeepAlive
+from pravega_common.wire.errors import WireDecodeError
+from pravega_common.wire.framing import FrameParser
+
+WRITER = bytes(16)
+
+
+def frame(type_code: int, payload: bytes) -> bytes:
+    return struct.pack(">ii", type_code, len(payload)) + payload
+
+
+def plain(frames: list[framing.Frame]) -> list[tuple[int, bytes]]:
+    return [(code, bytes(view)) for code, view in frames]
+
+
+def test_frames_arriving_byte_by_byte() -> None:
+    stream = frame(4, b"abc") + frame(100, b"") + frame(-127, b"xy")
+    parser = FrameParser()
+    got: list[tuple[int, bytes]] = []
+    for index in range(len(stream)):
+        got += plain(parser.feed(stream[index : index + 1]))
+    assert got == [(4, b"abc"), (100, b""), (-127, b"xy")]
+    assert parser.unfinished_bytes == 0
+
+
+def test_views_stay_valid_while_the_stream_goes_on() -> None:
+    parser = FrameParser()
+    held: list[tuple[bytes, memoryview]] = []
+    for number in range(2_000):
+        payload = number.to_bytes(4, "big") * (number % 300)
+        for _, view in parser.feed(frame(3, payload)):
+            held.append((payload, view))
+    assert len(held) == 2_000
+    assert all(bytes(view) == payload for payload, view in held)
+    assert all(view.readonly for _, view in held)
+
+
+def test_a_frame_larger_than_every_buffer_arrives_whole() -> None:
+    payload = bytes(range(256)) * (5 * 4096)
+    parser = FrameParser()
+    stream = frame(3, payload) + frame(100, b"")
+    got: list[framing.Frame] = []
+    for start in range(0, len(stream), 100_000):
+        got += parser.feed(stream[start : start + 100_000])
+    assert plain(got) == [(3, payload), (100, b"")]
+
+
+def test_the_transport_may_fill_the_buffer_itself() -> None:
+    stream = encode(AppendBlockEnd(WRITER, 3, b"abc", 1, 1, 7)) + encode(KeepAlive())
+    parser = FrameParser()
+    space = parser.get_buffer(1)
+    space[: len(stream)] = stream
+    assert [code for code, _ in parser.buffer_updated(len(stream))] == [4, 100]
+
+
+def test_buffers_grow_only_while_they_are_filled() -> None:
+    parser = FrameParser()
+    assert len(parser.get_buffer()) == framing.buffer_bytes_min
+    sizes = set()
+    for _ in range(400):
+        parser.feed(frame(3, bytes(10_000)))
+        sizes.add(len(parser.get_buffer()))
+    assert max(sizes) <= framing.buffer_bytes_max
+    assert max(sizes) > framing.buffer_bytes_max // 2
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), payload_bytes_max + 1, 2**31 - 1])
+def test_a_bad_length_ends_the_stream_after_the_frames_before_it(length: int) -> None:
+    parser = FrameParser()
+    frames = parser.feed(frame(100, b"") + struct.pack(">ii", 4, length))
+    assert plain(frames) == [(100, b"")]
+    assert parser.failure is not None
+    with pytest.raises(WireDecodeError, match=str(length)):
+        parser.get_buffer()
+
+
+def test_the_largest_payload_is_accepted() -> None:
+    parser = FrameParser()
+    assert parser.feed(struct.pack(">ii", 3, payload_bytes_max)) == []
+    assert parser.failure is None
+    assert len(parser.get_buffer()) == payload_bytes_max

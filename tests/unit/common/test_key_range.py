@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.hashing import position_of_key
+from pravega_common.key_range import (
+    WHOLE_KEY_SPACE,
+    KeyRange,
+    SegmentRouter,
+    cover_same,
+    covers_whole,
+    merge_adjoining,
+)
+
+
+def test_split_and_merge() -> None:
+    for count in (1, 2, 3, 7, 49):
+        parts = WHOLE_KEY_SPACE.split(count)
+        assert len(parts) == count
+        assert covers_whole(parts)
+        assert merge_adjoining(reversed(parts)) == (WHOLE_KEY_SPACE,)
+
+
+def test_half_open() -> None:
+    half = KeyRange(0.0, 0.5)
+    assert half.contains(0.0)
+    assert not half.contains(0.5)
+    assert not half.overlaps(KeyRange(0.5, 1.0))
+    assert half.overlaps(KeyRange(0.25, 0.75))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.5, 0.5), (0.6, 0.5), (-0.1, 0.5), (0.5, 1.1), (float("nan"), 1.0)])
+def test_bad_ranges(low: float, high: float) -> None:
+    with pytest.raises(InvalidArgument):
+        KeyRange(low, high)
+
+
+def test_overlaps_and_gaps_are_found() -> None:
+    with pytest.raises(InvalidArgument, match="overlap"):
+        merge_adjoining([KeyRange(0.0, 0.6), KeyRange(0.5, 1.0)])
+    assert not covers_whole([KeyRange(0.0, 0.4), KeyRange(0.5, 1.0)])
+    assert not cover_same([KeyRange(0.0, 0.5)], [KeyRange(0.0, 0.4)])
+
+
+def test_router_takes_the_smallest_upper_edge_at_or_above() -> None:
+    router = SegmentRouter(dict(enumerate(WHOLE_KEY_SPACE.split(4))))
+    assert router.segment_of(0.0) == 0
+    assert router.segment_of(0.25) == 0, "an edge belongs to the range below it, as in Java's ceiling lookup"
+    assert router.segment_of(0.2500001) == 1
+    assert router.segment_of(position_of_key("héllo")) == 1, "what a Java client chooses among four segments"
+    positions = np.array([0.0, 0.25, 0.26, 0.5, 0.9999999999])
+    chosen = [router.segment_ids[index] for index in router.indexes_of(positions)]
+    assert chosen == [router.segment_of(position) for position in positions]
+
+
+def test_router_survives_rounding_at_the_upper_end() -> None:
+    router = SegmentRouter({7: KeyRange(0.0, 1.0 - 1e-12)})
+    assert router.segment_of(1.0 - 1e-16) == 7
+
+
+def test_router_refuses_gaps() -> None:
+    with pytest.raises(InvalidArgument, match="do not cover"):
+        SegmentRouter({0: KeyRange(0.0, 0.4)})
