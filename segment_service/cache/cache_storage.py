@@ -1,0 +1,69 @@
+"""The contract of a block cache: bytes by address, no order, no durability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NewType, Protocol
+
+from segment_service.contracts.segment_store import Buffer
+
+CacheAddress = NewType("CacheAddress", int)
+"""Names one block of one cache; never used twice in the life of that cache."""
+
+block_bytes_min: Final = 4 * 1024
+"""Capacity of a block that is opened for a small append."""
+block_bytes_max: Final = 1024 * 1024
+"""Capacity of the largest block; longer data is spread over several."""
+cache_bytes_max_default: Final = 512 * 1024 * 1024
+"""Budget of one store's cache when the configuration names none."""
+
+
+class CacheStorage(Protocol):
+    """Blocks of bytes. Called from one event loop; no method waits.
+
+    A block is filled from its start and never changed where it is filled: a view that ``get`` handed out stays valid
+    and keeps its bytes for as long as somebody holds it, also after ``delete``. Nothing is reused or moved in place;
+    memory goes back when the last view is gone. The budget counts capacity, filled or not, and is the caller's to
+    keep (see ``manager.py``): no insert is ever refused, since what is not in Tier 2 yet must be kept.
+    """
+
+    @property
+    def bytes_max(self) -> int:
+        """The budget, in bytes of capacity."""
+        ...
+
+    @property
+    def bytes_used(self) -> int:
+        """Capacity of all blocks that were not deleted."""
+        ...
+
+    @property
+    def block_count(self) -> int: ...
+
+    def insert(self, data: Sequence[Buffer], capacity: int = 0) -> CacheAddress:
+        """Copy the joined buffers, once, into a new block of ``max(capacity, their length)`` bytes."""
+        ...
+
+    def adopt(self, data: bytes) -> CacheAddress:
+        """A full block made of an immutable object, without a copy."""
+        ...
+
+    def room(self, address: CacheAddress) -> int:
+        """Bytes that ``extend`` may still add to the block."""
+        ...
+
+    def extend(self, address: CacheAddress, data: Sequence[Buffer]) -> None:
+        """Copy the joined buffers behind what is filled; they must fit into ``room``."""
+        ...
+
+    def get(self, address: CacheAddress, offset: int, length: int) -> memoryview:
+        """A read-only view of filled bytes. Unknown address or unfilled bytes: an invariant violation."""
+        ...
+
+    def delete(self, address: CacheAddress) -> None:
+        """Drop the cache's reference."""
+        ...
+
+    def close(self) -> None:
+        """Drop all references."""
+        ...

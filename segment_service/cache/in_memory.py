@@ -1,0 +1,98 @@
+"""The cache in memory: one buffer object for each block, freed by reference counting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pravega_common.invariants import check, unreachable
+from segment_service.cache.cache_storage import CacheAddress, cache_bytes_max_default
+from segment_service.contracts.segment_store import Buffer
+
+
+class _Block:
+    """``view`` is writable and private; ``shared`` is the read-only one that slices are made of."""
+
+    __slots__ = ("capacity", "filled", "shared", "view")
+
+    def __init__(self, buffer: bytearray | bytes, filled: int) -> None:
+        self.view = memoryview(buffer)
+        self.shared = self.view.toreadonly()
+        self.capacity = len(buffer)
+        self.filled = filled
+
+
+class InMemoryCacheStorage:
+    """A ``CacheStorage`` of ``bytearray`` blocks that are allocated at full capacity and filled once from the start.
+
+    A block's buffer is exported for its whole life, so that it can neither grow nor move.
+    """
+
+    def __init__(self, bytes_max: int = cache_bytes_max_default) -> None:
+        check(bytes_max > 0, "a cache needs a budget above zero", bytes_max=bytes_max)
+        self._bytes_max = bytes_max
+        self._bytes_used = 0
+        self._blocks: dict[CacheAddress, _Block] = {}
+        self._next_address = 0
+
+    @property
+    def bytes_max(self) -> int:
+        return self._bytes_max
+
+    @property
+    def bytes_used(self) -> int:
+        return self._bytes_used
+
+    @property
+    def block_count(self) -> int:
+        return len(self._blocks)
+
+    def insert(self, data: Sequence[Buffer], capacity: int = 0) -> CacheAddress:
+        length = sum(map(len, data))
+        block = _Block(bytearray(max(capacity, length)), 0)
+        address = self._add(block)
+        self._fill(block, data)
+        return address
+
+    def adopt(self, data: bytes) -> CacheAddress:
+        return self._add(_Block(data, len(data)))
+
+    def room(self, address: CacheAddress) -> int:
+        block = self._blocks[address]
+        return block.capacity - block.filled
+
+    def extend(self, address: CacheAddress, data: Sequence[Buffer]) -> None:
+        self._fill(self._blocks[address], data)
+
+    def get(self, address: CacheAddress, offset: int, length: int) -> memoryview:
+        block = self._blocks.get(address)
+        if block is None:
+            unreachable("a cache address without a block", address=address)
+        end = offset + length
+        check(0 <= offset <= end <= block.filled, "a view beyond the filled bytes", offset=offset, length=length)
+        return block.shared[offset:end]
+
+    def delete(self, address: CacheAddress) -> None:
+        block = self._blocks.pop(address, None)
+        if block is not None:
+            self._bytes_used -= block.capacity
+
+    def close(self) -> None:
+        self._blocks.clear()
+        self._bytes_used = 0
+
+    def _add(self, block: _Block) -> CacheAddress:
+        self._next_address += 1
+        address = CacheAddress(self._next_address)
+        self._blocks[address] = block
+        self._bytes_used += block.capacity
+        return address
+
+    @staticmethod
+    def _fill(block: _Block, data: Sequence[Buffer]) -> None:
+        position = block.filled
+        for buffer in data:
+            end = position + len(buffer)
+            check(end <= block.capacity, "more bytes than the block has room for", capacity=block.capacity, end=end)
+            block.view[position:end] = buffer
+            position = end
+        block.filled = position

@@ -1,0 +1,124 @@
+"""Which blocks leave the cache: the least recently used among those whose bytes Tier 2 has."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, Protocol
+
+from pravega_common.invariants import check
+from segment_service.cache.cache_storage import CacheAddress, CacheStorage
+
+generations_per_budget: Final = 32
+"""A generation ends when this fraction of the budget was inserted: recency is as coarse as that."""
+trim_fraction: Final = 1 / 64
+"""A trim goes this fraction of the budget below it, so that not every insert trims."""
+
+
+class EntryOwner(Protocol):
+    """Whoever keeps cache entries: it forgets one when the manager evicts it."""
+
+    def evicted(self, entry: CacheEntry) -> None:
+        """Called once; the block is dropped right after."""
+        ...
+
+
+class CacheEntry:
+    """One block with its last use. Subclassed by the read index, which adds where the bytes belong."""
+
+    __slots__ = ("address", "generation", "is_evictable", "owner")
+
+    def __init__(self, owner: EntryOwner, address: CacheAddress, generation: int) -> None:
+        self.owner = owner
+        self.address = address
+        self.generation = generation
+        self.is_evictable = False
+
+
+class CacheManager:
+    """The budget of one store, over the read indices of all its containers.
+
+    Owners declare an entry evictable once all its bytes are in Tier 2 and take that back when it grows; only
+    declared entries are ever evicted, oldest generation first. When nothing is left to evict the cache stays above
+    its budget: back-pressure, whose limit lies below the budget, stops the appends (and never this class).
+    """
+
+    def __init__(self, storage: CacheStorage) -> None:
+        self.storage = storage
+        self.generation = 0
+        self.evicted_bytes = 0
+        """Capacity evicted since the start."""
+        self._generation_bytes = max(1, storage.bytes_max // generations_per_budget)
+        self._inserted_in_generation = 0
+        self._trim_to = storage.bytes_max - int(storage.bytes_max * trim_fraction)
+        self._evictable: dict[int, OrderedDict[CacheEntry, None]] = {}
+        self._oldest = 0
+
+    def inserted(self, length: int) -> None:
+        """Count new bytes, end a generation when it is full, and evict if the cache is above its budget."""
+        self._inserted_in_generation += length
+        if self._inserted_in_generation >= self._generation_bytes:
+            self._inserted_in_generation = 0
+            self.generation += 1
+        if self.storage.bytes_used > self.storage.bytes_max:
+            self.trim(self._trim_to)
+
+    def touch(self, entry: CacheEntry) -> None:
+        """The entry was used now."""
+        if entry.generation == self.generation:
+            return
+        if entry.is_evictable:
+            self._remove(entry)
+            entry.generation = self.generation
+            self._add(entry)
+        else:
+            entry.generation = self.generation
+
+    def allow_eviction(self, entry: CacheEntry) -> None:
+        """All bytes of the entry are in Tier 2."""
+        if not entry.is_evictable:
+            entry.is_evictable = True
+            self._add(entry)
+
+    def forbid_eviction(self, entry: CacheEntry) -> None:
+        """The entry holds bytes again that are not in Tier 2."""
+        if entry.is_evictable:
+            self._remove(entry)
+            entry.is_evictable = False
+
+    def drop(self, entry: CacheEntry) -> None:
+        """The owner needs the entry no more."""
+        self.forbid_eviction(entry)
+        self.storage.delete(entry.address)
+
+    def trim(self, bytes_target: int) -> int:
+        """Evict until the cache uses no more than this, or nothing evictable is left; returns the bytes freed."""
+        before = self.storage.bytes_used
+        while self.storage.bytes_used > bytes_target and self._evictable:
+            bucket = self._oldest_bucket()
+            entry = next(iter(bucket))
+            check(entry.is_evictable, "an entry that may not be evicted was up for eviction", address=entry.address)
+            entry.owner.evicted(entry)
+            self.drop(entry)
+        freed = before - self.storage.bytes_used
+        self.evicted_bytes += freed
+        return freed
+
+    def _oldest_bucket(self) -> OrderedDict[CacheEntry, None]:
+        bucket = self._evictable.get(self._oldest)
+        if bucket is None:
+            self._oldest = min(self._evictable)
+            bucket = self._evictable[self._oldest]
+        return bucket
+
+    def _add(self, entry: CacheEntry) -> None:
+        bucket = self._evictable.get(entry.generation)
+        if bucket is None:
+            bucket = self._evictable[entry.generation] = OrderedDict()
+        bucket[entry] = None
+        self._oldest = min(self._oldest, entry.generation)
+
+    def _remove(self, entry: CacheEntry) -> None:
+        bucket = self._evictable[entry.generation]
+        del bucket[entry]
+        if not bucket:
+            del self._evictable[entry.generation]

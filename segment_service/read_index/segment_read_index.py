@@ -1,0 +1,235 @@
+"""Where the bytes of one segment are: cache entries, and what stands in for them in Tier 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pravega_common.invariants import check
+from segment_service.cache.cache_storage import block_bytes_max, block_bytes_min
+from segment_service.cache.manager import CacheEntry, CacheManager
+from segment_service.container.metadata import SegmentMetadata
+from segment_service.contracts.segment_store import Buffer
+from segment_service.read_index.entries import EntryList, IndexEntry
+from segment_service.read_index.storage_fetch import Fetch
+from segment_service.read_index.waiters import TailWaiters
+
+merge_depth_max: Final = 8
+"""How many merges may be stacked while Tier 2 has moved none of them (large event into transaction into stream: 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRange:
+    """Bytes that are in Tier 2: ``places`` are (segment id, offset) to try in order, since a merge may move them from
+    one to the next at any time; ``length`` is how many follow there in one piece."""
+
+    places: tuple[tuple[int, int], ...]
+    length: int
+
+
+@dataclass(slots=True)
+class MergedPart:
+    """[offset, offset + length) of the target came from ``source``, and Tier 2 has not moved it yet."""
+
+    offset: int
+    length: int
+    source: SegmentReadIndex
+
+
+class SegmentReadIndex:
+    """The index of one segment, all of it synchronous.
+
+    A segment that was merged away keeps its index, without entries, as a *ghost* below its target until Tier 2 has
+    moved the bytes: it says what of it Tier 2 holds under the source's id.
+    """
+
+    def __init__(self, metadata: SegmentMetadata, cache: CacheManager) -> None:
+        self.metadata = metadata
+        self.waiters = TailWaiters()
+        self.fetches: list[Fetch] = []
+        self.entries = EntryList()
+        self.parts: list[MergedPart] = []
+        self.target: SegmentReadIndex | None = None
+        self.is_dropped = False
+        self._target_offset = 0
+        self._cache = cache
+        self._tail: IndexEntry | None = None
+        self._next_capacity = block_bytes_min
+        self._marked = 0
+        self._read_ends: dict[int, None] = {}
+
+    # --- where this segment's bytes live -----------------------------------------------------------------------------
+
+    def root(self) -> tuple[SegmentReadIndex, int]:
+        """The index that has this segment's entries, and where this segment begins in it."""
+        index, base = self, 0
+        while index.target is not None:
+            base += index._target_offset
+            index = index.target
+        return index, base
+
+    def stored_at(self, offset: int) -> StoredRange | None:
+        """Where Tier 2 has the byte at ``offset``; ``None`` if it is only in the cache (and Tier 1)."""
+        if offset < self.metadata.storage_length:
+            return StoredRange(((self.metadata.segment_id, offset),), self.metadata.storage_length - offset)
+        for part in self.parts:
+            if part.offset <= offset < part.offset + part.length:
+                inner = part.source.stored_at(offset - part.offset)
+                if inner is None:
+                    return None
+                length = min(inner.length, part.offset + part.length - offset)
+                return StoredRange((*inner.places, (self.metadata.segment_id, offset)), length)
+        return None
+
+    def collect(self, offset: int, end: int, views: list[memoryview]) -> int:
+        """Add views of the cached bytes from ``offset`` on, up to ``end``; returns where they stop."""
+        cache = self._cache
+        for entry in self.entries.run(offset, end):
+            cache.touch(entry)
+            within = offset - entry.offset
+            length = min(entry.length - within, end - offset)
+            views.append(cache.storage.get(entry.address, within, length))
+            offset += length
+        return offset
+
+    def note_read(self, offset: int, end: int) -> bool:
+        """Remember where a read ended; true if it began where an earlier one ended."""
+        is_sequential = offset in self._read_ends
+        self._read_ends.pop(offset, None)
+        self._read_ends[end] = None
+        if len(self._read_ends) > readers_remembered_max:
+            del self._read_ends[next(iter(self._read_ends))]
+        return is_sequential
+
+    # --- changes, in log order ---------------------------------------------------------------------------------------
+
+    def append(self, offset: int, data: Sequence[Buffer]) -> None:
+        """Copy the bytes behind the tail entry's block while it has room, then into new blocks."""
+        check(offset >= self.entries.end, "an append below what is there", offset=offset, end=self.entries.end)
+        remaining = sum(map(len, data))
+        if remaining == 0:
+            return
+        total = remaining
+        tail = self._tail
+        if tail is not None and tail.end == offset:
+            room = self._cache.storage.room(tail.address)
+            if room:
+                head, data = (data, ()) if remaining <= room else split(data, room)
+                length = min(remaining, room)
+                self._cache.forbid_eviction(tail)
+                self._cache.storage.extend(tail.address, head)
+                tail.length += length
+                offset, remaining = offset + length, remaining - length
+                self._settle(tail)
+        while remaining:
+            length = min(remaining, block_bytes_max)
+            head, data = (data, ()) if remaining == length else split(data, length)
+            self._open_block(offset, head, length)
+            offset, remaining = offset + length, remaining - length
+        self._cache.inserted(total)
+
+    def _open_block(self, offset: int, data: Sequence[Buffer], length: int) -> None:
+        capacity = max(self._next_capacity, length)
+        self._next_capacity = min(2 * capacity, block_bytes_max)
+        address = self._cache.storage.insert(data, capacity)
+        self._tail = IndexEntry(self, address, self._cache.generation, offset, length)
+        self.entries.add(self._tail)
+        self._settle(self._tail)
+
+    def _settle(self, entry: IndexEntry) -> None:
+        """After a fill: recently used, and evictable only if Tier 2 has it already (a replay after a crash)."""
+        self._cache.touch(entry)
+        if entry.end <= self.metadata.storage_length:
+            self._cache.allow_eviction(entry)
+
+    def insert_fetched(self, offset: int, data: bytes) -> None:
+        """Keep bytes that came from Tier 2, as far as no entry holds them by now."""
+        if self.is_dropped:
+            return
+        start = max(offset, self.metadata.start_offset)
+        for gap_start, gap_end in self.entries.gaps(start, offset + len(data)):
+            piece = data[gap_start - offset : gap_end - offset]
+            entry = IndexEntry(
+                self, self._cache.storage.adopt(piece), self._cache.generation, gap_start, gap_end - gap_start
+            )
+            self.entries.add(entry)
+            self._cache.allow_eviction(entry)
+        self._cache.inserted(len(data))
+
+    def merge(self, offset: int, source: SegmentReadIndex, length: int) -> None:
+        """Take over the source's entries at ``offset``; the source becomes a ghost of this segment."""
+        check(offset >= self.entries.end, "a merge below what is there", offset=offset, end=self.entries.end)
+        check(source.target is None and source is not self, "a segment was merged twice", source=source.metadata.name)
+        for entry in source.entries.pop_all():
+            check(entry.end <= length, "a merged entry beyond the source's length", end=entry.end, length=length)
+            entry.offset += offset
+            entry.owner = self
+            self.entries.add(entry)
+        source.target, source._target_offset = self, offset
+        source._tail = self._tail = None
+        self.parts.append(MergedPart(offset, length, source))
+
+    def merge_completed(self, source: SegmentReadIndex) -> None:
+        """Tier 2 has the source's bytes under this segment's id: forget the ghost."""
+        self.parts = [part for part in self.parts if part.source is not source]
+
+    def mark_stored(self) -> None:
+        """Declare evictable what lies below this segment's storage length by now."""
+        root, base = self.root()
+        stored_end = base + self.metadata.storage_length
+        for entry in root.entries.starting_from(base + self._marked):
+            if entry.end > stored_end:
+                break
+            self._cache.allow_eviction(entry)
+            self._marked = entry.end - base
+
+    def truncate(self, offset: int) -> None:
+        for entry in self.entries.pop_below(offset):
+            self._drop_entry(entry)
+
+    def drop(self) -> None:
+        """The segment is gone, or leaves memory: no entry and no ghost stays."""
+        self.is_dropped = True
+        for entry in self.entries.pop_all():
+            self._drop_entry(entry)
+        self.parts = []
+
+    def evicted(self, entry: CacheEntry) -> None:
+        """The cache manager takes the entry's block."""
+        check(isinstance(entry, IndexEntry), "an entry of another kind in a read index")
+        if isinstance(entry, IndexEntry):
+            self.entries.remove(entry)
+            self._forget_tail(entry)
+
+    def ghosts(self) -> Iterator[SegmentReadIndex]:
+        """The merged sources below this segment that Tier 2 has not moved, at all depths."""
+        for part in self.parts:
+            yield part.source
+            yield from part.source.ghosts()
+
+    def _drop_entry(self, entry: IndexEntry) -> None:
+        self._forget_tail(entry)
+        self._cache.drop(entry)
+
+    def _forget_tail(self, entry: IndexEntry) -> None:
+        if entry is self._tail:
+            self._tail = None
+            self._next_capacity = block_bytes_min
+
+
+readers_remembered_max: Final = 32
+"""Ends of recent reads kept for each segment, to tell sequential readers from random ones."""
+
+
+def split(data: Sequence[Buffer], length: int) -> tuple[list[Buffer], list[Buffer]]:
+    """The first ``length`` bytes of the joined buffers, and the rest, without a copy."""
+    head: list[Buffer] = []
+    for position, buffer in enumerate(data):
+        if len(buffer) > length:
+            view = memoryview(buffer)
+            head.append(view[:length])
+            return head, [view[length:], *data[position + 1 :]]
+        head.append(buffer)
+        length -= len(buffer)
+    return head, []

@@ -1,0 +1,164 @@
+"""Bytes from Tier 2 into the cache: one fetch for all readers of the same missing bytes, and read-ahead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from pravega_common.errors import (
+    BadOffset,
+    ContainerOffline,
+    NoSuchSegment,
+    PravegaError,
+    SegmentTruncated,
+    Unavailable,
+)
+from pravega_common.invariants import check, unreachable
+from segment_service.storage.segment_storage import SegmentStorage
+
+if TYPE_CHECKING:
+    from segment_service.read_index.segment_read_index import SegmentReadIndex
+
+Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
+"""``Service.spawn`` of the container: owns the fetches."""
+
+fetch_bytes_max: Final = 1024 * 1024
+"""One read of Tier 2; also the largest block that a fetch puts into the cache."""
+fetch_alignment: Final = 64 * 1024
+"""A fetch begins and ends on multiples of this where it can, so that close random reads share it."""
+read_ahead_bytes: Final = 4 * 1024 * 1024
+"""How far ahead of a sequential reader fetches are started."""
+fetches_in_flight_max: Final = 16
+"""Reads of Tier 2 at a time, for one container; further ones wait, read-ahead is left out."""
+locate_attempts_max: Final = 4
+"""How often bytes are looked for again when a merge moves them away under a fetch."""
+
+_moved = (NoSuchSegment, BadOffset, SegmentTruncated)
+
+
+class Fetch:
+    """Bytes [start, end) of one segment on their way from Tier 2."""
+
+    __slots__ = ("data", "end", "start")
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start = start
+        self.end = end
+        self.data: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.data.add_done_callback(_mark_retrieved)
+
+
+def _mark_retrieved(future: asyncio.Future[bytes]) -> None:
+    """A read-ahead may fail with nobody waiting; whoever needs the bytes then asks again."""
+    if not future.cancelled():
+        future.exception()
+
+
+class StorageFetcher:
+    """The fetches of one container."""
+
+    def __init__(self, storage: SegmentStorage, spawn: Spawn) -> None:
+        self._storage = storage
+        self._spawn = spawn
+        self._slots = asyncio.Semaphore(fetches_in_flight_max)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.fetch_count = 0
+
+    async def fetch(self, index: SegmentReadIndex, offset: int, end: int, is_sequential: bool) -> memoryview:
+        """Bytes from ``offset`` on, at least one, as many as one fetch brings; ``end`` says what the caller wants.
+
+        Raises ``NoSuchSegment``/``BadOffset``/``SegmentTruncated`` of Tier 2 if they are not where they should be
+        (the caller looks at the metadata again), ``Unavailable`` and ``UnknownOutcome`` as they come.
+        """
+        fetch = self._covering(index, offset) or self._start(index, offset, end, is_sequential)
+        self.start_missing(index, fetch.end, end, is_sequential)
+        data = await asyncio.shield(fetch.data)
+        return memoryview(data)[offset - fetch.start :]
+
+    def start_missing(self, index: SegmentReadIndex, offset: int, end: int, is_sequential: bool) -> None:
+        """Start fetches for what is neither cached nor on its way in [offset, end), as far as slots are free."""
+        while offset < end and len(self._tasks) < fetches_in_flight_max:
+            entry = index.entries.covering(offset)
+            if entry is not None:
+                offset = entry.end
+                continue
+            fetch = self._covering(index, offset)
+            if fetch is None:
+                if index.stored_at(offset) is None:
+                    return
+                fetch = self._start(index, offset, end, is_sequential)
+            offset = fetch.end
+
+    def close(self) -> None:
+        """Give up all fetches; their readers get ``ContainerOffline``."""
+        for task in self._tasks:
+            task.cancel()
+
+    @staticmethod
+    def _covering(index: SegmentReadIndex, offset: int) -> Fetch | None:
+        for fetch in index.fetches:
+            if fetch.start <= offset < fetch.end:
+                return fetch
+        return None
+
+    def _start(self, index: SegmentReadIndex, offset: int, end: int, is_sequential: bool) -> Fetch:
+        stored = index.stored_at(offset)
+        if stored is None:
+            unreachable("a byte is neither in the cache nor in Tier 2", segment=index.metadata, offset=offset)
+        floor, ceiling = index.entries.gap_around(offset)
+        floor = max(floor, index.metadata.start_offset)
+        limit = offset + min(stored.length, fetch_bytes_max)
+        if ceiling is not None:
+            limit = min(limit, ceiling)
+        for other in index.fetches:
+            if other.end <= offset:
+                floor = max(floor, other.end)
+            else:
+                limit = min(limit, other.start)
+        start = max(offset - offset % fetch_alignment, floor)
+        before = index.stored_at(start)
+        if before is None or before.places[0][0] != stored.places[0][0] or before.length < offset - start:
+            start = offset
+        wanted = offset + fetch_bytes_max if is_sequential else end + -end % fetch_alignment
+        fetch = Fetch(start, max(offset + 1, min(limit, wanted)))
+        index.fetches.append(fetch)
+        self.fetch_count += 1
+        task = self._spawn(self._run(index, fetch), f"fetch-{index.metadata.segment_id}-{fetch.start}")
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(done, index, fetch))
+        return fetch
+
+    async def _run(self, index: SegmentReadIndex, fetch: Fetch) -> None:
+        try:
+            async with self._slots:
+                data = await self._load(index, fetch.start, fetch.end)
+        except PravegaError as error:
+            fetch.data.set_exception(error)
+            return
+        root, base = index.root()
+        root.insert_fetched(base + fetch.start, data)
+        fetch.data.set_result(data)
+
+    def _ended(self, task: asyncio.Task[Any], index: SegmentReadIndex, fetch: Fetch) -> None:
+        self._tasks.discard(task)
+        index.fetches.remove(fetch)
+        if not fetch.data.done():
+            fetch.data.set_exception(ContainerOffline("the container stopped while bytes came from Tier 2"))
+
+    async def _load(self, index: SegmentReadIndex, start: int, end: int) -> bytes:
+        """Read [start, end) wherever Tier 2 has it, following merges that happen meanwhile."""
+        failure: PravegaError | None = None
+        for _ in range(locate_attempts_max):
+            stored = index.stored_at(start)
+            if stored is None:
+                break
+            for segment_id, offset in stored.places:
+                try:
+                    data = await self._storage.read(segment_id, offset, end - start)
+                except _moved as error:
+                    failure = error
+                    continue
+                check(len(data) == end - start, "Tier 2 gave another length", wanted=end - start, got=len(data))
+                return data
+        raise failure or Unavailable(f"{index.metadata.name}: bytes {start}..{end} are not in Tier 2")
