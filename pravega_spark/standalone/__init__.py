@@ -1,0 +1,1 @@
+"""Everything on one machine. See the README of this folder."""

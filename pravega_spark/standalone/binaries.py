@@ -1,0 +1,52 @@
+"""Where the servers are that the standalone starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from pravega_common.errors import ConfigurationError
+
+redis_version_min: Final = (6, 2)
+
+
+def cache_bin_folder() -> Path:
+    """Where ``scripts/setup`` puts programs that the machine lacks."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "pravega-spark" / "bin"
+
+
+def find_redis() -> Path:
+    """A redis-server or valkey-server that is new enough."""
+    seen: list[str] = []
+    for name in ("redis-server", "valkey-server", str(cache_bin_folder() / "redis-server")):
+        program = shutil.which(name)
+        if program is None:
+            continue
+        version = _redis_version(program)
+        if version >= redis_version_min:
+            return Path(program)
+        seen.append(f"{program} is version {'.'.join(map(str, version))}")
+    raise ConfigurationError(
+        f"no Redis server of version 6.2 or newer found ({'; '.join(seen) or 'none on the path'});"
+        " run scripts/setup, or install the package redis-server"
+    )
+
+
+def find_minio() -> Path:
+    program = shutil.which("minio") or shutil.which(str(cache_bin_folder() / "minio"))
+    if program is None:
+        raise ConfigurationError(
+            "no minio program on the path; run scripts/setup --minio, put one on the path, or use --tier2 dir"
+        )
+    return Path(program)
+
+
+def _redis_version(program: str) -> tuple[int, ...]:
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    match = re.search(r"v=(\d+)\.(\d+)\.(\d+)", answer.stdout)
+    return tuple(int(part) for part in match.groups()) if match else (0, 0, 0)

@@ -1,0 +1,84 @@
+"""The data folder of a standalone: its format, its lock, its layout."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from pravega_common.errors import ConfigurationError
+
+FORMAT_VERSION: Final = 1
+
+
+@dataclass
+class DataFolder:
+    """``root`` holds ``format.json``, ``lock``, and a folder for each part: redis, tier2 or minio, conf, logs."""
+
+    root: Path
+    _lock: IO[str] | None = None
+
+    def open(self, layout: dict[str, Any]) -> None:
+        """Create or check the folder and lock it. ``layout`` is what must be the same at every start."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.root / "lock").open("a+")
+        except OSError as error:
+            raise ConfigurationError(
+                f"data folder {self.root} cannot be written ({error.strerror}); choose another with --data-dir"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigurationError(
+                f"data folder {self.root} is in use by process {self._owner()}; stop it, or choose another --data-dir"
+            ) from error
+        self._lock.truncate(0)
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
+        self._check_format(layout)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def folder(self, name: str) -> Path:
+        path = self.root / name
+        path.mkdir(exist_ok=True)
+        return path
+
+    def _owner(self) -> str:
+        try:
+            return (self.root / "lock").read_text().strip() or "unknown"
+        except OSError:
+            return "unknown"
+
+    def _check_format(self, layout: dict[str, Any]) -> None:
+        marker = self.root / "format.json"
+        if not marker.exists():
+            temporary = marker.with_suffix(".new")
+            temporary.write_text(json.dumps({"format": FORMAT_VERSION, **layout}, indent=2))
+            os.replace(temporary, marker)
+            return
+        try:
+            found = json.loads(marker.read_text())
+            version = int(found["format"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"{marker} is damaged ({error}); this is no data folder of pravega-spark"
+            ) from error
+        if version > FORMAT_VERSION:
+            raise ConfigurationError(
+                f"data folder {self.root} has format {version}, this version reads up to {FORMAT_VERSION};"
+                " upgrade pravega-spark"
+            )
+        for name, value in layout.items():
+            if found.get(name) != value:
+                raise ConfigurationError(
+                    f"data folder {self.root} was made with {name} {found.get(name)}, not {value}:"
+                    " start with the same value, or choose another --data-dir"
+                )

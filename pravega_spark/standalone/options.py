@@ -1,0 +1,89 @@
+"""What a standalone can be asked for, checked as a whole before anything starts."""
+
+from __future__ import annotations
+
+import enum
+import os
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pravega_common.errors import ConfigurationError
+
+containers_max: Final = 1_024
+segment_stores_max: Final = 16
+
+
+class Tier2(enum.StrEnum):
+    DIR = "dir"
+    MINIO = "minio"
+    S3 = "s3"
+
+
+def default_data_dir() -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "pravega-spark"
+
+
+@dataclass(frozen=True)
+class StandaloneOptions:
+    """``tier2_url`` names the bucket of ``--tier2 s3`` (``s3://access:secret@host:port/bucket``)."""
+
+    data_dir: Path = field(default_factory=default_data_dir)
+    host: str = "127.0.0.1"
+    controller_port: int = 9090
+    rest_port: int = 10080
+    segment_store_port: int = 12345
+    segment_stores: int = 1
+    containers: int = 4
+    tier2: Tier2 = Tier2.DIR
+    tier2_url: str = ""
+    ready_file: Path | None = None
+
+    @property
+    def store_ports(self) -> list[int]:
+        return [self.segment_store_port + index for index in range(self.segment_stores)]
+
+    def validate(self) -> None:
+        """``ConfigurationError`` naming the first option that cannot work, and what to do."""
+        _in_range("--segment-stores", self.segment_stores, 1, segment_stores_max)
+        _in_range("--containers", self.containers, 1, containers_max)
+        if self.tier2 is Tier2.S3 and not self.tier2_url:
+            raise ConfigurationError("--tier2 s3 needs --tier2-url s3://access:secret@host:port/bucket")
+        if self.tier2 is not Tier2.S3 and self.tier2_url:
+            raise ConfigurationError(f"--tier2-url goes with --tier2 s3, not with --tier2 {self.tier2}")
+        ports = {"--controller-port": [self.controller_port], "--rest-port": [self.rest_port]}
+        ports["--segment-store-port"] = self.store_ports
+        taken: dict[int, str] = {}
+        for option, numbers in ports.items():
+            for port in numbers:
+                _in_range(option, port, 1, 65_535)
+                if port in taken:
+                    raise ConfigurationError(f"{option} {port} is already given by {taken[port]}; choose another port")
+                taken[port] = option
+                _check_free(self.host, option, port)
+
+
+def _in_range(option: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ConfigurationError(f"{option} {value} is not in {low}..{high}")
+
+
+def _check_free(host: str, option: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigurationError(
+                f"port {port} on {host} cannot be used ({error.strerror}): stop what listens there, or choose another"
+                f" with {option}"
+            ) from error
+
+
+def free_port(host: str) -> int:
+    """A port that was free a moment ago, for the servers that nobody addresses by number."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,152 @@
+"""Child processes: started in order, started again when they die, stopped in reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pravega_common.errors import ConfigurationError
+from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.service import Service
+
+restart_delay_min_s: Final = 0.2
+restart_delay_max_s: Final = 5.0
+stable_after_s: Final = 30.0
+"""A child that ran this long starts its next back-off from the beginning."""
+start_time_max_s: Final = 60.0
+stop_time_max_s: Final = 20.0
+ready_poll_s: Final = 0.05
+log_tail_bytes: Final = 2_000
+_PR_SET_PDEATHSIG: Final = 1
+
+
+@dataclass(frozen=True)
+class ChildSpec:
+    """How to start one child and how to see that it serves (``ready`` is asked until it says yes)."""
+
+    name: str
+    command: Sequence[str]
+    log_file: Path
+    ready: Callable[[], Awaitable[bool]]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop_signal: int = signal.SIGTERM
+
+
+class Child:
+    """One child and its present process."""
+
+    def __init__(self, spec: ChildSpec) -> None:
+        self.spec = spec
+        self.process: asyncio.subprocess.Process | None = None
+        self.restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None else None
+
+    async def launch(self) -> None:
+        with self.spec.log_file.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *self.spec.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, **self.spec.environment},
+                preexec_fn=_die_with_parent,
+                # A terminal's Ctrl-C goes to the supervisor alone, which stops the children in order.
+                start_new_session=True,
+            )
+
+    async def stop(self) -> None:
+        process = self.process
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(self.spec.stop_signal)
+        try:
+            async with asyncio.timeout(stop_time_max_s):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def log_tail(self) -> str:
+        data = self.spec.log_file.read_bytes()[-log_tail_bytes:]
+        return data.decode(errors="replace")
+
+
+class Supervisor(Service):
+    """Owns the children. ``changed`` is called whenever a child's process changed and serves again."""
+
+    def __init__(self, specs: Sequence[ChildSpec], changed: Callable[[], None], clock: Clock | None = None) -> None:
+        super().__init__("supervisor")
+        self.children = [Child(spec) for spec in specs]
+        self._changed = changed
+        self._clock = clock or SystemClock()
+
+    def pids(self) -> dict[str, int]:
+        return {child.spec.name: child.pid for child in self.children if child.pid is not None}
+
+    async def on_start(self) -> None:
+        for child in self.children:
+            await child.launch()
+            await self._until_ready(child)
+            self.spawn(self._watch(child), child.spec.name)
+
+    async def on_stop(self) -> None:
+        for child in reversed(self.children):
+            await child.stop()
+
+    async def _until_ready(self, child: Child) -> None:
+        """Wait until the child serves; a first start that fails ends the standalone with the child's last words."""
+        deadline_s = self._clock.monotonic_s() + start_time_max_s
+        while not await child.spec.ready():
+            process = child.process
+            if process is not None and process.returncode is not None:
+                raise ConfigurationError(
+                    f"{child.spec.name} ended with status {process.returncode}:\n{child.log_tail()}"
+                )
+            if self._clock.monotonic_s() > deadline_s:
+                raise ConfigurationError(
+                    f"{child.spec.name} does not serve after {start_time_max_s:.0f} s, see {child.spec.log_file}"
+                )
+            await self._clock.sleep(ready_poll_s)
+
+    async def _watch(self, child: Child) -> None:
+        delay_s = restart_delay_min_s
+        while True:
+            started_s = self._clock.monotonic_s()
+            process = child.process
+            if process is None:
+                return
+            status = await process.wait()
+            if not self.is_running and self.state.value != "starting":
+                return
+            if self._clock.monotonic_s() - started_s > stable_after_s:
+                delay_s = restart_delay_min_s
+            self.log.warning("child died, starting it again", child=child.spec.name, status=status, delay_s=delay_s)
+            await self._clock.sleep(delay_s)
+            delay_s = min(delay_s * 2, restart_delay_max_s)
+            child.restarts += 1
+            await child.launch()
+            self.spawn(self._announce(child), f"{child.spec.name}-ready")
+
+    async def _announce(self, child: Child) -> None:
+        process = child.process
+        while process is not None and process.returncode is None:
+            if await child.spec.ready():
+                self._changed()
+                return
+            await self._clock.sleep(ready_poll_s)
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to end this process when its parent does, so that a killed standalone leaves nothing behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
