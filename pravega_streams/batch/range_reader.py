@@ -1,0 +1,215 @@
+"""Reads the bytes between two offsets of a segment, for code without an event loop (wire reference section 4)."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pravega_common.errors import (
+    ContainerNotHosted,
+    InvalidArgument,
+    SegmentSealed,
+    SegmentTruncated,
+    Unavailable,
+    UnknownOutcome,
+)
+from pravega_common.wire import commands as c
+from pravega_streams.connection.blocking import WireSocket
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.replies import error_of
+from pravega_streams.event.block_writer import BlockingResolver, retry_delay_max_s, retry_delay_min_s
+
+request_bytes_max: Final = 2 * 1024 * 1024
+"""What one request asks for: no store sends more at once (4)."""
+request_bytes_min: Final = 64 * 1024
+requests_ahead_max: Final = 3
+read_time_max_s: Final = 120.0
+"""How long a reader goes without a byte, over as many stores and connections as it takes, before it gives up."""
+idle_sockets_max: Final = 8
+
+
+class ReadSockets:
+    """Idle connections of one thread by store, so that the next range does not connect anew. Never forked."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Endpoint, list[WireSocket]] = {}
+
+    def take(self, endpoint: Endpoint) -> WireSocket:
+        idle = self._idle.get(endpoint, [])
+        while idle:
+            if (socket := idle.pop()).is_open:
+                return socket
+        return WireSocket(endpoint)
+
+    def give_back(self, endpoint: Endpoint, socket: WireSocket) -> None:
+        """Only a connection without unanswered requests."""
+        idle = self._idle.setdefault(endpoint, [])
+        if socket.is_open and len(idle) < idle_sockets_max:
+            idle.append(socket)
+        else:
+            socket.close()
+
+    def close(self) -> None:
+        for sockets in self._idle.values():
+            for socket in sockets:
+                socket.close()
+        self._idle.clear()
+
+
+@dataclass(slots=True)
+class _Request:
+    offset: int
+    length: int
+    request_id: int
+
+
+class RangeReader:
+    """The bytes of ``segment`` from ``start`` (included) to ``end`` (excluded), which must have been written.
+
+    Errors of ``read_into``: ``SegmentTruncated`` (the start, or a later part, is gone), ``NoSuchSegment``,
+    ``InvalidArgument`` when the segment is sealed before ``end``, ``Unavailable`` when no store answers in time.
+    """
+
+    def __init__(
+        self,
+        segment: str,
+        start: int,
+        end: int,
+        resolver: BlockingResolver,
+        sockets: ReadSockets,
+        *,
+        read_time_s: float = read_time_max_s,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not 0 <= start <= end:
+            raise InvalidArgument(f"{segment}: range {start} to {end} must not be negative")
+        self.segment = segment
+        self.position = start
+        self.end = end
+        self._resolver = resolver
+        self._sockets = sockets
+        self._read_time_s = read_time_s
+        self._monotonic_s = monotonic_s
+        self._sleep = sleep
+        self._endpoint: Endpoint | None = None
+        self._socket: WireSocket | None = None
+        self._requests: deque[_Request] = deque()
+        self._asked_up_to = start
+        self._request_bytes = request_bytes_max
+        self._rest = memoryview(b"")
+        self._replies: dict[int, c.Command] = {}
+
+    def read_into(self, target: memoryview) -> int:
+        """Fill ``target`` as far as the range goes; returns the bytes written, less than its length only at the end."""
+        filled = 0
+        while filled < len(target) and self.position < self.end:
+            if not len(self._rest):
+                self._rest = self._next_reply()
+            count = min(len(self._rest), len(target) - filled)
+            target[filled : filled + count] = self._rest[:count]
+            self._rest = self._rest[count:]
+            self.position += count
+            filled += count
+        if self.position == self.end:
+            self.close()
+        return filled
+
+    def close(self) -> None:
+        """Give the connection up; it is kept for others when nothing is owed on it."""
+        if self._socket is None or self._endpoint is None:
+            return
+        if self._requests:
+            self._socket.close()
+        else:
+            self._sockets.give_back(self._endpoint, self._socket)
+        self._drop()
+
+    def _drop(self) -> None:
+        self._socket = None
+        self._requests.clear()
+        self._replies.clear()
+        self._asked_up_to = self.position
+
+    def _next_reply(self) -> memoryview:
+        deadline_s = self._monotonic_s() + self._read_time_s
+        delay_s = retry_delay_min_s
+        while True:
+            try:
+                data = self._ask()
+                if len(data):
+                    return data
+                failure: Exception = Unavailable("the store answered without data")
+            except (ContainerNotHosted, Unavailable, UnknownOutcome) as error:
+                failure = error
+                self._resolver.forget(self.segment)
+            if self._socket is not None:
+                self._socket.close()
+                self._drop()
+            if self._monotonic_s() + delay_s > deadline_s:
+                raise Unavailable(
+                    f"{self.segment}: nothing could be read at offset {self.position} for {self._read_time_s:.0f} s: "
+                    f"{failure}"
+                ) from failure
+            self._sleep(delay_s)
+            delay_s = min(delay_s * 2, retry_delay_max_s)
+
+    def _ask(self) -> memoryview:
+        """The data at ``position``, from the reply to the oldest request; further requests are sent first."""
+        if self._socket is None:
+            self._endpoint = self._resolver.resolve(self.segment)
+            self._socket = self._sockets.take(self._endpoint)
+            self._asked_up_to = self.position
+        self._send_ahead(self._socket)
+        request = self._requests[0]
+        reply = self._reply_to(request, self._socket)
+        self._requests.popleft()
+        if not isinstance(reply, c.SegmentRead):
+            return self._refused(reply)
+        if reply.offset != request.offset:
+            raise UnknownOutcome(f"{self.segment}: asked for offset {request.offset}, got {reply.offset}")
+        if reply.end_of_segment and reply.offset + len(reply.data) < self.end:
+            raise self._ends_early(reply.offset + len(reply.data))
+        data = memoryview(reply.data)[: request.length]
+        if 0 < len(data) < request.length:
+            self._ask_for_rest(request, len(data), self._socket)
+        return data
+
+    def _send_ahead(self, socket: WireSocket) -> None:
+        while len(self._requests) < requests_ahead_max and self._asked_up_to < self.end:
+            length = min(self._request_bytes, self.end - self._asked_up_to)
+            self._requests.append(self._send(socket, self._asked_up_to, length))
+            self._asked_up_to += length
+
+    def _send(self, socket: WireSocket, offset: int, length: int) -> _Request:
+        request = _Request(offset, length, socket.next_request_id())
+        socket.send(c.ReadSegment(self.segment, offset, length, "", request.request_id))
+        return request
+
+    def _ask_for_rest(self, request: _Request, received: int, socket: WireSocket) -> None:
+        """A store may send less than was asked for. Ask for the gap, and for no more than that in future."""
+        self._request_bytes = max(request_bytes_min, min(self._request_bytes, received))
+        self._requests.appendleft(self._send(socket, request.offset + received, request.length - received))
+
+    def _reply_to(self, request: _Request, socket: WireSocket) -> c.Command:
+        """Replies to later requests may come first and are kept."""
+        while request.request_id not in self._replies:
+            reply = socket.receive()
+            self._replies[getattr(reply, "request_id", -1)] = reply
+        return self._replies.pop(request.request_id)
+
+    def _refused(self, reply: c.Command) -> memoryview:
+        error = error_of(reply, self.segment)
+        if isinstance(error, SegmentSealed):
+            error = self._ends_early(self.position)
+        if isinstance(error, SegmentTruncated):
+            error = SegmentTruncated(self.segment, error.start_offset, self.position)
+        raise error or UnknownOutcome(f"{self.segment}: the store answered {type(reply).__name__} to a read")
+
+    def _ends_early(self, offset: int) -> InvalidArgument:
+        return InvalidArgument(
+            f"{self.segment} is sealed at offset {offset}, but the range to read goes on to offset {self.end}"
+        )

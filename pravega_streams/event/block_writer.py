@@ -1,0 +1,312 @@
+"""Appends of whole blocks of framed events, for code without an event loop (wire reference section 3).
+
+One socket per store carries the blocks of many segments. Every block travels inside one ``AppendBlockEnd``; several
+are in flight. Nothing here knows what an event is: callers give pieces that end between two events, and count them.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from pravega_common.errors import BadEventNumber, ContainerNotHosted, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.invariants import check
+from pravega_common.wire import commands as c
+from pravega_streams.connection.blocking import WireSocket
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.replies import error_of
+
+block_bytes_max: Final = 1024 * 1024
+"""Pieces gather up to this size before they leave; a single larger piece leaves as it is."""
+blocks_in_flight_max: Final = 8
+"""Blocks of one writer that may be unanswered."""
+attach_time_max_s: Final = 120.0
+"""How long a writer tries to find the owner of its segment and to set up again before it gives up."""
+retry_delay_min_s: Final = 0.02
+retry_delay_max_s: Final = 2.0
+reply_time_max_s: Final = 180.0
+"""A store that holds appends back (its Tier 2 is behind) is waited for this long before its connection is given up."""
+number_conflicts_max: Final = 5
+"""Refused event numbers in a row without progress. One is normal: blocks of a lost connection arrived after all."""
+
+_BLOCK_END_HEAD = struct.Struct(">ii16sii")
+_BLOCK_END_TAIL = struct.Struct(">iqq")
+_block_end_fixed_bytes: Final = 16 + 4 + 4 + 4 + 8 + 8
+
+
+class BlockingResolver(Protocol):
+    """Which store serves a segment; asked anew after ``forget``."""
+
+    def resolve(self, segment: str) -> Endpoint: ...
+
+    def forget(self, segment: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Piece:
+    """Whole framed events as ``write`` got them; ``tag`` is the caller's."""
+
+    data: memoryview
+    event_count: int
+    tag: Any = None
+
+
+@dataclass(slots=True)
+class _Block:
+    pieces: list[Piece]
+    event_count: int
+    last_event_number: int
+
+
+@dataclass(slots=True)
+class _Channel:
+    """One socket, and who may find its answers on it."""
+
+    socket: WireSocket
+    writers: dict[bytes, BlockWriter] = field(default_factory=dict)
+    requests: dict[int, BlockWriter] = field(default_factory=dict)
+
+
+class BlockWriter:
+    """Writes to one segment, or to one transaction segment. Made by ``BlockWriters.open``.
+
+    Errors of ``write`` and ``flush``: ``SegmentSealed`` and ``NoSuchSegment`` (then ``unacknowledged`` has what was not
+    written), ``BadEventNumber`` if another writer uses the same id, ``Unavailable`` when no store answers in time.
+    """
+
+    def __init__(self, writers: BlockWriters, segment: str, writer_id: bytes) -> None:
+        self.segment = segment
+        self.writer_id = writer_id
+        self._writers = writers
+        self._channel: _Channel | None = None
+        self._is_set_up = False
+        self._failure: PravegaError | None = None
+        self._event_number = 0
+        self._number_conflicts = 0
+        self._gathered: list[Piece] = []
+        self._gathered_bytes = 0
+        self._in_flight: deque[_Block] = deque()
+
+    def write(self, data: memoryview, event_count: int, tag: Any = None) -> None:
+        """Add whole framed events. ``data`` must stay unchanged until it is acknowledged."""
+        if self._gathered and self._gathered_bytes + len(data) > block_bytes_max:
+            self._send_gathered()
+        self._gathered.append(Piece(data, event_count, tag))
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes >= block_bytes_max:
+            self._send_gathered()
+
+    def start_flush(self) -> None:
+        """Send what has gathered, without waiting for the answer."""
+        if self._gathered:
+            self._send_gathered()
+
+    def flush(self) -> None:
+        """Return when everything written is durable."""
+        self.start_flush()
+        self._wait(lambda: not self._in_flight)
+
+    def unacknowledged(self) -> list[Piece]:
+        """What was written and never acknowledged, in order."""
+        return [piece for block in self._in_flight for piece in block.pieces] + self._gathered
+
+    def close(self) -> None:
+        """Forget this writer; what is not flushed may or may not be written."""
+        self._writers.forget(self)
+
+    def _send_gathered(self) -> None:
+        event_count = sum(piece.event_count for piece in self._gathered)
+        self._event_number += event_count
+        block = _Block(self._gathered, event_count, self._event_number)
+        self._gathered, self._gathered_bytes = [], 0
+        self._in_flight.append(block)  # From here on the block is sent again whenever the writer attaches anew.
+        if self._is_set_up and self._channel is not None:
+            self._send(block)
+        self._wait(lambda: len(self._in_flight) < blocks_in_flight_max)
+
+    def _send(self, block: _Block) -> None:
+        """A lost connection shows when its answers are read."""
+        channel = self._channel
+        check(channel is not None and self._is_set_up, "block of a writer that is not set up", segment=self.segment)
+        if channel is None or not channel.socket.is_open:
+            return
+        request_id = channel.socket.next_request_id()
+        channel.requests[request_id] = self
+        try:
+            channel.socket.send_parts(_block_frame(self.writer_id, block, request_id))
+        except UnknownOutcome:
+            self._writers.lost(channel)
+
+    def _wait(self, done: Callable[[], bool]) -> None:
+        """Read answers, of all writers of the socket, until ``done``; attach again whenever it is needed."""
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if done() and (self._is_set_up or not self._in_flight):
+                return
+            if self._channel is None or not self._is_set_up:
+                self._attach()
+            else:
+                self._writers.receive(self._channel)
+
+    def _attach(self) -> None:
+        deadline_s = self._writers.monotonic_s() + self._writers.attach_time_s
+        delay_s = retry_delay_min_s
+        while True:
+            try:
+                self._set_up()
+                return
+            except (ContainerNotHosted, Unavailable, UnknownOutcome) as error:
+                failure = error
+            self._writers.resolver.forget(self.segment)
+            if self._writers.monotonic_s() + delay_s > deadline_s:
+                raise Unavailable(
+                    f"{self.segment}: no store took the appends for {self._writers.attach_time_s:.0f} s: {failure}"
+                ) from failure
+            self._writers.sleep(delay_s)
+            delay_s = min(delay_s * 2, retry_delay_max_s)
+
+    def _set_up(self) -> None:
+        """One try: connect, say who we are, learn what the store has, send the rest."""
+        self._detach()
+        channel = self._writers.channel(self.segment)
+        channel.writers[self.writer_id] = self
+        self._channel = channel
+        request_id = channel.socket.next_request_id()
+        channel.requests[request_id] = self
+        try:
+            channel.socket.send(c.SetupAppend(request_id, self.writer_id, self.segment, ""))
+        except UnknownOutcome:
+            self._writers.lost(channel)
+            raise
+        while not self._is_set_up:
+            if self._failure is not None:
+                raise self._failure
+            if self._channel is None:
+                raise UnknownOutcome(f"{self.segment}: the store closed the connection")
+            self._writers.receive(self._channel)
+        for block in list(self._in_flight):
+            if not self._is_set_up:
+                raise UnknownOutcome(f"{self.segment}: the store closed the connection")
+            self._send(block)
+
+    def _detach(self) -> None:
+        self._is_set_up = False
+        if self._channel is not None:
+            self._channel.writers.pop(self.writer_id, None)
+            self._channel = None
+
+    def on_set_up(self, last_event_number: int) -> None:
+        self._is_set_up = True
+        self.on_acknowledged(last_event_number)
+
+    def on_acknowledged(self, event_number: int) -> None:
+        while self._in_flight and self._in_flight[0].last_event_number <= event_number:
+            self._in_flight.popleft()
+            self._number_conflicts = 0
+
+    def on_failed(self, error: PravegaError) -> None:
+        """The store refused a block or the set-up: look for the owner again, or give up."""
+        if isinstance(error, ContainerNotHosted):
+            self._writers.resolver.forget(self.segment)
+            self._detach()
+        elif isinstance(error, BadEventNumber) and self._number_conflicts < number_conflicts_max:
+            self._number_conflicts += 1
+            self._detach()
+        else:
+            self._failure = error
+
+    def on_lost(self) -> None:
+        self._detach()
+
+
+class BlockWriters:
+    """All block writers of one thread, and the sockets that they share. Made one per process, never forked."""
+
+    def __init__(
+        self,
+        resolver: BlockingResolver,
+        *,
+        attach_time_s: float = attach_time_max_s,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.resolver = resolver
+        self.attach_time_s = attach_time_s
+        self.monotonic_s = monotonic_s
+        self.sleep = sleep
+        self._channels: dict[Endpoint, _Channel] = {}
+
+    def open(self, segment: str, writer_id: bytes) -> BlockWriter:
+        """A writer with an id of 16 bytes that nobody else uses; the segment is looked for at the first send."""
+        return BlockWriter(self, segment, writer_id)
+
+    def close(self) -> None:
+        for channel in list(self._channels.values()):
+            self.lost(channel)
+
+    def channel(self, segment: str) -> _Channel:
+        endpoint = self.resolver.resolve(segment)
+        channel = self._channels.get(endpoint)
+        if channel is None or not channel.socket.is_open:
+            channel = _Channel(WireSocket(endpoint, reply_time_s=reply_time_max_s))
+            self._channels[endpoint] = channel
+        return channel
+
+    def receive(self, channel: _Channel) -> None:
+        """Take one answer off the socket and give it to its writer."""
+        try:
+            reply = channel.socket.receive()
+        except UnknownOutcome:
+            self.lost(channel)
+            return
+        match reply:
+            case c.DataAppended():
+                channel.requests.pop(reply.request_id, None)
+                if (writer := channel.writers.get(reply.writer_id)) is not None:
+                    writer.on_acknowledged(reply.event_number)
+            case c.AppendSetup():
+                channel.requests.pop(reply.request_id, None)
+                if (writer := channel.writers.get(reply.writer_id)) is not None:
+                    writer.on_set_up(reply.last_event_number)
+            case _:
+                self._failed(channel, reply)
+
+    def lost(self, channel: _Channel) -> None:
+        """The connection is gone: every writer on it attaches again when it is used next."""
+        channel.socket.close()
+        for writer in list(channel.writers.values()):
+            writer.on_lost()
+        channel.requests.clear()
+
+    def forget(self, writer: BlockWriter) -> None:
+        for channel in self._channels.values():
+            if channel.writers.get(writer.writer_id) is writer:
+                del channel.writers[writer.writer_id]
+                if any(owner is writer for owner in channel.requests.values()):
+                    # Its answers are still to come; a new writer must not find them.
+                    channel.requests = {rid: owner for rid, owner in channel.requests.items() if owner is not writer}
+
+    def _failed(self, channel: _Channel, reply: c.Command) -> None:
+        writer = channel.requests.pop(getattr(reply, "request_id", -1), None)
+        if writer is None and isinstance(reply, c.InvalidEventNumber):
+            writer = channel.writers.get(reply.writer_id)
+        if writer is None:
+            return
+        error = error_of(reply, writer.segment)
+        if error is None:
+            self.lost(channel)
+            return
+        writer.on_failed(error)
+
+
+def _block_frame(writer_id: bytes, block: _Block, request_id: int) -> list[bytes | memoryview]:
+    """The block as one ``AppendBlockEnd`` whose data stay in the pieces that they came in."""
+    size = sum(len(piece.data) for piece in block.pieces)
+    head = _BLOCK_END_HEAD.pack(c.AppendBlockEnd.type_code, _block_end_fixed_bytes + size, writer_id, size, size)
+    tail = _BLOCK_END_TAIL.pack(block.event_count, block.last_event_number, request_id)
+    return [head, *(piece.data for piece in block.pieces), tail]

@@ -1,0 +1,131 @@
+"""A segment store in memory that speaks the append and read commands over a real socket, with faults on demand."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pravega_common.wire import commands as c
+from pravega_common.wire.append_block import AppendDecoder
+from pravega_common.wire.codec import decode, encode
+from pravega_common.wire.errors import WireProtocolError
+from pravega_common.wire.framing import FrameParser
+from pravega_common.wire.versions import OLDEST_COMPATIBLE_VERSION, WIRE_VERSION
+from pravega_streams.connection.endpoints import Endpoint
+
+
+@dataclass
+class FakeSegment:
+    data: bytearray = field(default_factory=bytearray)
+    numbers: dict[bytes, int] = field(default_factory=dict)
+    start: int = 0
+    sealed: bool = False
+    block_sizes: list[int] = field(default_factory=list)
+
+
+class FakeStore:
+    """``before(command)`` may return ``"close"`` (drop the connection), ``"close after"``, or the reply to give."""
+
+    def __init__(self) -> None:
+        self.segments: dict[str, FakeSegment] = {}
+        self.read_bytes_max = 1 << 30
+        self.before: Callable[[c.Command], str | c.Command | None] = lambda _: None
+        self.connection_count = 0
+        self.lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = Endpoint("127.0.0.1", self._server.getsockname()[1])
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def resolve(self, segment: str) -> Endpoint:
+        return self.endpoint
+
+    def forget(self, segment: str) -> None:
+        pass
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for connection in self._open:
+            connection.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            self.connection_count += 1
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        parser, decoder = FrameParser(), AppendDecoder()
+        try:
+            while data := connection.recv(1 << 20):
+                for type_code, payload in parser.feed(data):
+                    if not self._handle(connection, decoder, decode(type_code, payload)):
+                        return
+        except (OSError, WireProtocolError):
+            return
+        finally:
+            connection.close()
+
+    def _handle(self, connection: socket.socket, decoder: AppendDecoder, command: c.Command) -> bool:
+        if isinstance(command, c.Hello):
+            connection.sendall(encode(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION)))
+            return True
+        with self.lock:
+            fault = self.before(command)
+            if fault == "close":
+                return False
+            reply = fault if isinstance(fault, c.Command) else self._do(decoder, command)
+        if fault == "close after":
+            return False
+        if reply is not None:
+            connection.sendall(encode(reply))
+        return True
+
+    def _do(self, decoder: AppendDecoder, command: c.Command) -> c.Command | None:
+        match command:
+            case c.SetupAppend():
+                decoder.accept(command)
+                segment = self.segments.get(command.segment)
+                if segment is None:
+                    return c.NoSuchSegment(command.request_id, command.segment, "", -1)
+                number = segment.numbers.get(command.writer_id, c.NULL_ATTRIBUTE_VALUE)
+                return c.AppendSetup(command.request_id, command.segment, command.writer_id, number)
+            case c.AppendBlockEnd():
+                return self._append(decoder, command)
+            case c.ReadSegment():
+                return self._read(command)
+        return None
+
+    def _append(self, decoder: AppendDecoder, command: c.AppendBlockEnd) -> c.Command:
+        append = decoder.accept(command)
+        assert append is not None
+        segment = self.segments[append.segment]
+        if segment.sealed:
+            return c.SegmentIsSealed(append.request_id, append.segment, "", append.event_number)
+        previous = segment.numbers.get(append.writer_id, c.NULL_ATTRIBUTE_VALUE)
+        assert append.event_number > previous, "a block that was stored already came again"
+        segment.numbers[append.writer_id] = append.event_number
+        segment.data += b"".join(append.parts)
+        segment.block_sizes.append(append.length)
+        return c.DataAppended(append.writer_id, append.event_number, previous, append.request_id, len(segment.data))
+
+    def _read(self, command: c.ReadSegment) -> c.Command:
+        segment = self.segments.get(command.segment)
+        if segment is None:
+            return c.NoSuchSegment(command.request_id, command.segment, "", command.offset)
+        if command.offset < segment.start:
+            return c.SegmentIsTruncated(command.request_id, command.segment, segment.start, "", command.offset)
+        length = min(command.suggested_length, self.read_bytes_max)
+        data = bytes(segment.data[command.offset : command.offset + length])
+        at_end = command.offset + len(data) == len(segment.data)
+        return c.SegmentRead(
+            command.segment, command.offset, False, segment.sealed and at_end, data, command.request_id
+        )
