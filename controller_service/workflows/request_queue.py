@@ -21,7 +21,7 @@ class Request:
 
 
 Handler = Callable[[Request], Awaitable[None]]
-"""Idempotent: may run again after a crash at any point, also on another instance. Raises ``Postpone`` to be run later."""
+"""Idempotent: may run again after a crash at any point, also on another instance. ``Postpone`` means: run it later."""
 
 
 class Postpone(Exception):

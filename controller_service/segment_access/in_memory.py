@@ -1,0 +1,89 @@
+"""``SegmentAccess`` in memory, for tests and the simulator: remembers which segments exist and how long they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller_service.segment_access.segment_access import SegmentInfo
+from pravega_common.errors import NoSuchSegment, SegmentSealed, TableNotEmpty
+
+
+@dataclass(slots=True)
+class InMemorySegment:
+    start_offset: int = 0
+    length: int = 0
+    is_sealed: bool = False
+    scale_type: int = 0
+    target_rate: int = 0
+    rollover_size_bytes: int = 0
+
+
+class InMemorySegmentAccess:
+    """``append`` plays the writer. ``tables`` holds table segments: name to key length."""
+
+    def __init__(self) -> None:
+        self.segments: dict[str, InMemorySegment] = {}
+        self.tables: dict[str, int] = {}
+
+    def append(self, segment: str, length: int) -> int:
+        """Grow a segment as a writer would; returns its new length."""
+        found = self._segment(segment)
+        if found.is_sealed:
+            raise SegmentSealed(segment)
+        found.length += length
+        return found.length
+
+    async def create_segments(
+        self, segments: Sequence[str], *, scale_type: int = 0, target_rate: int = 0, rollover_size_bytes: int = 0
+    ) -> None:
+        for name in segments:
+            new = InMemorySegment(
+                scale_type=scale_type, target_rate=target_rate, rollover_size_bytes=rollover_size_bytes
+            )
+            self.segments.setdefault(name, new)
+
+    async def seal_segments(self, segments: Sequence[str]) -> None:
+        for name in segments:
+            self._segment(name).is_sealed = True
+
+    async def delete_segments(self, segments: Sequence[str]) -> None:
+        for name in segments:
+            self.segments.pop(name, None)
+
+    async def truncate_segment(self, segment: str, offset: int) -> None:
+        found = self._segment(segment)
+        found.start_offset = max(found.start_offset, min(offset, found.length))
+
+    async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None:
+        found = self._segment(segment)
+        found.scale_type, found.target_rate = scale_type, target_rate
+
+    async def info(self, segment: str) -> SegmentInfo:
+        found = self._segment(segment)
+        return SegmentInfo(segment, found.start_offset, found.length, found.is_sealed)
+
+    async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
+        into = self._segment(target)
+        if into.is_sealed:
+            raise SegmentSealed(target)
+        lengths = []
+        for source in sources:
+            merged = self.segments.pop(source, None)
+            into.length += merged.length if merged is not None else 0
+            lengths.append(into.length)
+        return lengths
+
+    async def create_table_segment(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None:
+        self.tables.setdefault(segment, key_length)
+
+    async def delete_table_segment(self, segment: str, must_be_empty: bool) -> None:
+        if must_be_empty and self.tables.get(segment, 0) < 0:
+            raise TableNotEmpty(segment)
+        self.tables.pop(segment, None)
+
+    def _segment(self, name: str) -> InMemorySegment:
+        found = self.segments.get(name)
+        if found is None:
+            raise NoSuchSegment(name)
+        return found

@@ -1,0 +1,123 @@
+"""Create a stream (controller-api.md 3.3), with its mark stream."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from controller_service.errors import NoSuchStream
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.epochs import initial_epoch
+from controller_service.store.records import (
+    CONFIGURATION,
+    CURRENT_EPOCH,
+    STATE,
+    ConfigurationRecord,
+    ScaleType,
+    ScalingPolicy,
+    StateRecord,
+    StreamConfiguration,
+    StreamState,
+    epoch_key,
+)
+from controller_service.store.serializer import decode, encode
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.answers import run_and_wait
+from controller_service.workflows.request_queue import Request, RequestQueue
+from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name
+from pravega_common.runtime.failpoints import failpoint, register
+
+KIND: Final = "create_stream"
+
+ENTRY_ADDED = register("controller.create_stream_entry_added")
+RECORDS_WRITTEN = register("controller.create_stream_records_written")
+SEGMENTS_CREATED = register("controller.create_stream_segments_created")
+
+_MARK_CONFIGURATION: Final = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1))
+
+
+class CreateStream:
+    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+        self._store = store
+        self._access = access
+        self._queue = queue
+        queue.register(KIND, self.handle)
+
+    async def create(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
+        """False if the stream exists; one that an earlier attempt left half-made is completed first.
+
+        ``NoSuchScope`` if the scope is missing or being deleted, ``InvalidArgument`` for a bad number of segments.
+        """
+        initial_epoch(0, configuration.scaling.min_segments, 0)
+        entry, added = await self._store.add_entry(scope, stream, configuration.tags)
+        failpoint(ENTRY_ADDED)
+        if not added and await self._is_complete(scope, stream):
+            return False
+        payload = {
+            "scope": scope,
+            "stream": stream,
+            "stream_id": entry.stream_id,
+            "configuration": encode(configuration).decode(),
+        }
+        await run_and_wait(self._queue, f"{KIND}-{entry.stream_id}", KIND, scoped_name(scope, stream), payload)
+        return added
+
+    async def _is_complete(self, scope: str, stream: str) -> bool:
+        try:
+            context = await self._store.open(scope, stream)
+            return await context.state() is not StreamState.CREATING
+        except NoSuchStream:
+            return False
+
+    async def handle(self, request: Request) -> None:
+        scope, stream = request.payload["scope"], request.payload["stream"]
+        configuration = decode(StreamConfiguration, request.payload["configuration"].encode())
+        entry = await self._store.entry(scope, stream)
+        if entry is None or entry.stream_id != request.payload["stream_id"]:
+            return
+        work = [self._complete(scope, stream, entry.stream_id, configuration)]
+        if not stream.startswith(MARK_PREFIX):
+            work.append(self._create_mark_stream(scope, stream))
+        await asyncio.gather(*work)
+        await self._store.update(scope, stream, _activate)
+
+    async def _create_mark_stream(self, scope: str, stream: str) -> None:
+        name = mark_stream(stream)
+        entry, _ = await self._store.add_entry(scope, name, ())
+        await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
+        await self._store.update(scope, name, _activate)
+
+    async def _complete(self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> None:
+        """Write the records unless they stand already, then create the segments."""
+        await self._store.create_stream_tables(scope, stream, stream_id)
+        first_number = await self._store.first_segment_number(scope, stream)
+
+        async def write_records(context: StreamContext) -> None:
+            if await context.read(STATE) is not None:
+                return
+            policy = configuration.scaling
+            epoch = initial_epoch(first_number, policy.min_segments, self._store.clock.wall_ms())
+            await context.put(STATE, StateRecord(StreamState.CREATING))
+            await context.put(CONFIGURATION, ConfigurationRecord(configuration))
+            await context.put(epoch_key(0), epoch)
+            await context.put(CURRENT_EPOCH, epoch)
+
+        context = await self._store.update(scope, stream, write_records, epoch_key(0))
+        failpoint(RECORDS_WRITTEN)
+        if await context.state() is not StreamState.CREATING:
+            return
+        stored = (await context.configuration()).configuration
+        epoch = await context.current_epoch()
+        await self._access.create_segments(
+            epoch.names(scope, stream),
+            scale_type=stored.scaling.scale_type,
+            target_rate=stored.scaling.target_rate,
+            rollover_size_bytes=stored.rollover_size_bytes,
+        )
+        failpoint(SEGMENTS_CREATED)
+
+
+async def _activate(context: StreamContext) -> None:
+    if await context.state() is StreamState.CREATING:
+        await context.move_state(StreamState.ACTIVE)

@@ -1,0 +1,89 @@
+"""Delete a sealed stream with everything that belongs to it (controller-api.md 3.8)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller_service.errors import NoSuchStream, PreconditionFailed
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.epochs import last_number
+from controller_service.store.records import CURRENT_EPOCH, STATE, TRANSITION, TRUNCATION, StreamState
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.answers import run_and_wait
+from controller_service.workflows.request_queue import Request, RequestQueue
+from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name, segment_epoch
+from pravega_common.runtime.failpoints import failpoint, register
+
+KIND: Final = "delete_stream"
+epochs_per_read_max: Final = 500
+segments_per_delete_max: Final = 1_000
+
+SEGMENTS_DELETED = register("controller.delete_segments_deleted")
+NUMBER_RECORDED = register("controller.delete_number_recorded")
+
+
+class StreamNotSealed(PreconditionFailed):
+    """Only sealed streams may be deleted."""
+
+
+class DeleteStream:
+    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+        self._store = store
+        self._access = access
+        self._queue = queue
+        queue.register(KIND, self.handle)
+
+    async def delete(self, request_id: str, scope: str, stream: str) -> None:
+        """``NoSuchStream``; ``StreamNotSealed``. A stream that was never completed may be deleted, too."""
+        entry = await self._store.entry(scope, stream)
+        if entry is None:
+            raise NoSuchStream(scope, stream)
+        try:
+            state = await (await self._store.open(scope, stream)).state()
+        except NoSuchStream:
+            state = StreamState.CREATING
+        if state not in (StreamState.SEALED, StreamState.CREATING):
+            raise StreamNotSealed(f"stream {scope}/{stream} is {state.value}, not sealed")
+        payload = {"scope": scope, "stream": stream, "stream_id": entry.stream_id}
+        await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
+
+    async def handle(self, request: Request) -> None:
+        scope, stream = request.payload["scope"], request.payload["stream"]
+        entry = await self._store.entry(scope, stream)
+        if entry is None or entry.stream_id != request.payload["stream_id"]:
+            return
+        if not stream.startswith(MARK_PREFIX):
+            mark = await self._store.entry(scope, mark_stream(stream))
+            if mark is not None:
+                await self._delete(scope, mark_stream(stream), mark.stream_id)
+        await self._delete(scope, stream, entry.stream_id)
+
+    async def _delete(self, scope: str, stream: str, stream_id: str) -> None:
+        try:
+            await self._delete_segments(await self._store.open(scope, stream, TRANSITION, TRUNCATION))
+        except NoSuchStream:
+            # The metadata went in an earlier attempt, after the segments, or was never written, like them.
+            self._store.forget(scope, stream)
+        failpoint(NUMBER_RECORDED)
+        await self._store.remove_stream(scope, stream, stream_id)
+
+    async def _delete_segments(self, context: StreamContext) -> None:
+        if await context.read(STATE) is None or await context.read(CURRENT_EPOCH) is None:
+            return
+        current = await context.current_epoch()
+        head = (await context.truncation()).cut
+        first = min((segment_epoch(identifier) for identifier in head), default=0)
+        found: set[str] = set()
+        for low in range(first, current.epoch + 1, epochs_per_read_max):
+            for epoch in await context.epochs(low, min(low + epochs_per_read_max - 1, current.epoch)):
+                found.update(epoch.names(context.scope, context.stream))
+        # A scale that was planned may have created its segments already.
+        transition = await context.transition()
+        found.update(segment.name(context.scope, context.stream) for segment in transition.new_segments)
+        names = sorted(found)
+        for start in range(0, len(names), segments_per_delete_max):
+            await self._access.delete_segments(names[start : start + segments_per_delete_max])
+        failpoint(SEGMENTS_DELETED)
+        last = max([last_number(current), *(segment.number for segment in transition.new_segments)])
+        await self._store.record_deleted(context.scope, context.stream, last + 1)

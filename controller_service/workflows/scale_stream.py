@@ -1,0 +1,182 @@
+"""Replace segments by others (controller-api.md 3.5): the manual scale, and the steps that every scale shares."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from controller_service.errors import NoSuchStream, PreconditionFailed, WaitTimedOut
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.epochs import Range, next_epoch, plan_scale, rebase
+from controller_service.store.records import (
+    CURRENT_EPOCH,
+    EMPTY_TRANSITION,
+    TRANSITION,
+    EpochTransitionRecord,
+    SealedSegmentRecord,
+    StreamState,
+    epoch_key,
+    sealed_segment_key,
+)
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.answers import wait_time_max_s
+from controller_service.workflows.request_queue import Request, RequestQueue
+from controller_service.workflows.states import enter, leave
+from pravega_common.errors import PravegaError, RejectedError, SegmentSealed
+from pravega_common.invariants import check
+from pravega_common.names import scoped_name
+from pravega_common.runtime.failpoints import failpoint, register
+
+KIND: Final = "scale_stream"
+
+PLANNED = register("controller.scale_planned")
+SEGMENTS_CREATED = register("controller.scale_segments_created")
+EPOCH_WRITTEN = register("controller.scale_epoch_written")
+SEGMENTS_SEALED = register("controller.scale_segments_sealed")
+
+
+class ScaleStream:
+    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+        self._store = store
+        self._access = access
+        self._queue = queue
+        self._planned: OrderedDict[str, asyncio.Future[EpochTransitionRecord]] = OrderedDict()
+        queue.register(KIND, self.handle)
+
+    async def start(
+        self, scope: str, stream: str, to_seal: Sequence[int], ranges: Sequence[Range], now_ms: int
+    ) -> EpochTransitionRecord:
+        """Begin a scale; returns once its plan is stored, and the same input again returns the same plan.
+
+        ``PreconditionFailed``, ``InvalidArgument``, ``SegmentSealed`` (of the stream) and ``NoSuchStream`` refuse it.
+        """
+        context = await self._store.open(scope, stream, TRANSITION)
+        epoch = (await context.current_epoch()).epoch
+        identity = hashlib.sha256(json.dumps([sorted(to_seal), sorted(ranges)]).encode()).hexdigest()[:16]
+        request_id = f"{KIND}-{context.stream_id}-{epoch}-{identity}"
+        pending = await context.transition()
+        if pending.request_id == request_id:
+            return pending
+        planned = self._planned.get(request_id)
+        if planned is None:
+            planned = self._planned[request_id] = asyncio.get_running_loop().create_future()
+            planned.add_done_callback(lambda done: self._planned.pop(request_id, None))
+            payload = {
+                "scope": scope,
+                "stream": stream,
+                "stream_id": context.stream_id,
+                "to_seal": list(to_seal),
+                "ranges": [list(item) for item in ranges],
+                "now_ms": now_ms,
+            }
+            try:
+                await self._queue.submit(Request(request_id, KIND, scoped_name(scope, stream), payload))
+            except PravegaError:
+                planned.cancel()
+                raise
+        try:
+            async with asyncio.timeout(wait_time_max_s):
+                return await asyncio.shield(planned)
+        except TimeoutError as error:
+            raise WaitTimedOut(f"scale of {scope}/{stream} was not planned within {wait_time_max_s:.0f} s") from error
+
+    async def handle(self, request: Request) -> None:
+        payload = request.payload
+        scope, stream = payload["scope"], payload["stream"]
+        try:
+            context = await self._store.update(scope, stream, lambda context: self._plan(context, request), TRANSITION)
+        except RejectedError as error:
+            self._tell(request.request_id, error)
+            raise
+        transition = await context.transition()
+        self._tell(request.request_id, transition)
+        failpoint(PLANNED)
+        await enter(self._store, scope, stream, StreamState.SCALING)
+        await carry_out(self._store, self._access, scope, stream)
+
+    def _tell(self, request_id: str, outcome: EpochTransitionRecord | RejectedError) -> None:
+        planned = self._planned.get(request_id)
+        if planned is None or planned.done():
+            return
+        if isinstance(outcome, RejectedError):
+            planned.set_exception(outcome)
+        else:
+            planned.set_result(outcome)
+
+    async def _plan(self, context: StreamContext, request: Request) -> None:
+        payload = request.payload
+        if context.stream_id != payload["stream_id"]:
+            raise NoSuchStream(context.scope, context.stream)
+        if await context.state() in (StreamState.SEALING, StreamState.SEALED):
+            raise SegmentSealed(context.name, f"stream {context.name} is sealed")
+        pending = await context.transition()
+        current = await context.current_epoch()
+        if not pending.is_empty and pending.request_id != request.request_id:
+            raise PreconditionFailed(f"another scale of {context.name}, to epoch {pending.new_epoch}, is in flight")
+        if not pending.is_empty and pending.active_epoch == current.epoch:
+            return
+        if not pending.is_empty:
+            # A rolling commit moved the epoch while this scale waited for its turn.
+            context.stage(TRANSITION, rebase(pending, await context.epoch(pending.active_epoch), current))
+            return
+        segments_min = (await context.configuration()).configuration.scaling.min_segments
+        ranges = [(low, high) for low, high in payload["ranges"]]
+        plan = plan_scale(current, payload["to_seal"], ranges, segments_min, payload["now_ms"], request.request_id)
+        context.stage(TRANSITION, plan)
+
+
+async def carry_out(store: StreamStore, access: SegmentAccess, scope: str, stream: str) -> None:
+    """Do the stored transition and leave the stream active. Every step may have been done before.
+
+    The stream must be in a state (scaling, updating) that keeps others away.
+    """
+    context = await store.open(scope, stream, TRANSITION)
+    transition = await context.transition()
+    if not transition.is_empty:
+        policy = (await context.configuration()).configuration
+        names = [segment.name(scope, stream) for segment in transition.new_segments]
+        await access.create_segments(
+            names,
+            scale_type=policy.scaling.scale_type,
+            target_rate=policy.scaling.target_rate,
+            rollover_size_bytes=policy.rollover_size_bytes,
+        )
+        failpoint(SEGMENTS_CREATED)
+        await store.update(scope, stream, _write_epoch, TRANSITION)
+        failpoint(EPOCH_WRITTEN)
+        current = await context.current_epoch()
+        sealed = [segment for segment in current.segments if segment.segment_id in transition.segments_to_seal]
+        sealed_names = [segment.name(scope, stream) for segment in sealed]
+        await access.seal_segments(sealed_names)
+        failpoint(SEGMENTS_SEALED)
+        infos = await asyncio.gather(*(access.info(name) for name in sealed_names))
+        sizes = {segment.segment_id: info.length for segment, info in zip(sealed, infos, strict=True)}
+        await store.update(scope, stream, lambda fresh: _complete(fresh, transition, sizes), TRANSITION)
+    await leave(store, scope, stream)
+
+
+async def _write_epoch(context: StreamContext) -> None:
+    """The new epoch and the successors of what will be sealed, before anything is sealed."""
+    transition = await context.transition()
+    if transition.is_empty or await context.read(epoch_key(transition.new_epoch)) is not None:
+        return
+    current = await context.current_epoch()
+    check(current.epoch == transition.active_epoch, "a scale of another epoch", stream=context.name)
+    context.stage(epoch_key(transition.new_epoch), next_epoch(current, transition))
+    for identifier in transition.segments_to_seal:
+        await context.put(sealed_segment_key(identifier), SealedSegmentRecord(transition.new_epoch))
+
+
+async def _complete(context: StreamContext, transition: EpochTransitionRecord, sizes: dict[int, int]) -> None:
+    """Sizes of the sealed segments, the new current epoch and the end of the transition, in one step."""
+    if await context.transition() != transition:
+        return
+    for identifier, size in sizes.items():
+        await context.put(sealed_segment_key(identifier), SealedSegmentRecord(transition.new_epoch, size))
+    context.stage(CURRENT_EPOCH, await context.epoch(transition.new_epoch))
+    context.stage(TRANSITION, EMPTY_TRANSITION)

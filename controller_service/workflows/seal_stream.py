@@ -1,0 +1,82 @@
+"""End a stream (controller-api.md 3.7)."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from controller_service.errors import OperationNotAllowed
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.records import STATE, StateRecord, StreamState
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.answers import run_and_wait
+from controller_service.workflows.request_queue import Postpone, Request, RequestQueue
+from pravega_common.names import scoped_name
+from pravega_common.runtime.failpoints import failpoint, register
+
+KIND: Final = "seal_stream"
+
+MARKED = register("controller.seal_marked")
+SEGMENTS_SEALED = register("controller.seal_segments_sealed")
+
+
+class TransactionEnder(Protocol):
+    """What sealing needs of the transactions."""
+
+    async def end_all(self, scope: str, stream: str) -> bool:
+        """Abort the open transactions of a stream that is being sealed; true once no transaction is left, also none
+        that is being committed."""
+        ...
+
+
+class NoTransactions:
+    """For a controller without transactions."""
+
+    async def end_all(self, scope: str, stream: str) -> bool:
+        return True
+
+
+class SealStream:
+    def __init__(
+        self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, transactions: TransactionEnder
+    ) -> None:
+        self._store = store
+        self._access = access
+        self._queue = queue
+        self._transactions = transactions
+        queue.register(KIND, self.handle)
+
+    async def seal(self, request_id: str, scope: str, stream: str) -> None:
+        """Returns once the stream is sealed; at once if it is already. ``NoSuchStream``."""
+        context = await self._store.open(scope, stream)
+        if await context.state() is StreamState.SEALED:
+            return
+        payload = {"scope": scope, "stream": stream, "stream_id": context.stream_id}
+        await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
+
+    async def handle(self, request: Request) -> None:
+        scope, stream = request.payload["scope"], request.payload["stream"]
+        try:
+            context = await self._store.update(scope, stream, lambda fresh: _mark(fresh, request.payload["stream_id"]))
+        except OperationNotAllowed as error:
+            raise Postpone(str(error)) from error
+        if context.stream_id != request.payload["stream_id"] or await context.state() is StreamState.SEALED:
+            return
+        failpoint(MARKED)
+        if not await self._transactions.end_all(scope, stream):
+            raise Postpone(f"stream {context.name} has transactions")
+        # Read again: a commit that was let finish may have moved the epoch.
+        context = await self._store.open(scope, stream)
+        await self._access.seal_segments((await context.current_epoch()).names(scope, stream))
+        failpoint(SEGMENTS_SEALED)
+        await self._store.update(scope, stream, _sealed)
+
+
+async def _mark(context: StreamContext, stream_id: str) -> None:
+    if context.stream_id == stream_id and await context.state() is not StreamState.SEALED:
+        await context.move_state(StreamState.SEALING)
+
+
+async def _sealed(context: StreamContext) -> None:
+    if await context.state() is StreamState.SEALING:
+        context.stage(STATE, StateRecord(StreamState.SEALED))

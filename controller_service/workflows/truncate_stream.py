@@ -1,0 +1,132 @@
+"""Cut off the head of a stream (controller-api.md 3.6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.records import TRUNCATION, StreamState, TruncationRecord
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_cuts import (
+    PlacedCut,
+    epoch_bounds,
+    is_at_or_after,
+    is_valid,
+    place,
+    segments_before,
+)
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.answers import run_and_wait
+from controller_service.workflows.request_queue import Request, RequestQueue
+from controller_service.workflows.states import enter, leave
+from pravega_common.errors import InvalidArgument, NoSuchSegment
+from pravega_common.names import scoped_name, segment_name
+from pravega_common.runtime.failpoints import failpoint, register
+
+KIND: Final = "truncate_stream"
+
+ACCEPTED = register("controller.truncate_accepted")
+SEGMENTS_TRUNCATED = register("controller.truncate_segments_truncated")
+SEGMENTS_DELETED = register("controller.truncate_segments_deleted")
+
+
+class TruncateStream:
+    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+        self._store = store
+        self._access = access
+        self._queue = queue
+        queue.register(KIND, self.handle)
+
+    async def truncate(self, request_id: str, scope: str, stream: str, cut: Mapping[int, int]) -> None:
+        """``NoSuchStream``; ``SegmentSealed`` for a sealed stream; ``InvalidArgument`` for a cut that is no cut of the
+        stream or lies before its head. Offsets are not compared with the segments' lengths."""
+        context = await self._store.open(scope, stream)
+        await context.state()
+        payload = {
+            "scope": scope,
+            "stream": stream,
+            "stream_id": context.stream_id,
+            "cut": {str(identifier): offset for identifier, offset in cut.items()},
+        }
+        await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
+
+    async def handle(self, request: Request) -> None:
+        scope, stream = request.payload["scope"], request.payload["stream"]
+        cut = {int(identifier): offset for identifier, offset in request.payload["cut"].items()}
+        context = await enter(self._store, scope, stream, StreamState.TRUNCATING)
+        try:
+            if context.stream_id == request.payload["stream_id"]:
+                await self._truncate(scope, stream, cut)
+        finally:
+            # Also when the cut is refused; after a failure the state is taken again.
+            await leave(self._store, scope, stream)
+
+    async def _truncate(self, scope: str, stream: str, cut: dict[int, int]) -> None:
+        context = await self._store.update(scope, stream, lambda fresh: self._accept(fresh, cut), TRUNCATION)
+        failpoint(ACCEPTED)
+        record = await context.truncation()
+        if not record.updating:
+            return
+        await asyncio.gather(
+            *(
+                self._truncate_segment(segment_name(scope, stream, identifier), offset)
+                for identifier, offset in cut.items()
+                if offset >= 0
+            )
+        )
+        failpoint(SEGMENTS_TRUNCATED)
+        await self._access.delete_segments([segment_name(scope, stream, identifier) for identifier in record.to_delete])
+        failpoint(SEGMENTS_DELETED)
+        await self._store.update(scope, stream, lambda fresh: _complete(fresh, cut), TRUNCATION)
+
+    async def _truncate_segment(self, segment: str, offset: int) -> None:
+        try:
+            await self._access.truncate_segment(segment, offset)
+        except NoSuchSegment:
+            # Only possible if another instance carries out the same request and a later one already.
+            return
+
+    async def _accept(self, context: StreamContext, cut: dict[int, int]) -> None:
+        old_record = await context.truncation()
+        if old_record.cut == cut:
+            return
+        placed = await place_in(context, cut)
+        if not is_valid(placed):
+            raise InvalidArgument(f"{cut} is no stream cut of {context.name}")
+        old = await place_in(context, old_record.cut) if old_record.cut else None
+        if old is not None and not is_at_or_after(placed, old):
+            raise InvalidArgument(f"{cut} lies before the head {old_record.cut} of stream {context.name}")
+        epochs = await context.epochs(old.first_epoch if old else 0, placed.last_epoch)
+        before = segments_before(placed, epochs, old)
+        to_delete = set(before)
+        if old_record.updating:
+            to_delete |= set(old_record.to_delete)
+        size = old_record.size_till + await _bytes_between(context, old, placed, tuple(before))
+        context.stage(TRUNCATION, TruncationRecord(cut, tuple(sorted(to_delete)), size, True))
+
+
+async def place_in(context: StreamContext, cut: Mapping[int, int]) -> PlacedCut:
+    """The cut with its segments; ``InvalidArgument`` if it names one that the stream never had."""
+    low, high = epoch_bounds(cut)
+    current = await context.current_epoch()
+    if low < 0 or high > current.epoch:
+        raise InvalidArgument(f"{dict(cut)} names epochs that stream {context.name} does not have")
+    return place(cut, await context.epochs(low, high))
+
+
+async def _bytes_between(context: StreamContext, old: PlacedCut | None, new: PlacedCut, before: tuple[int, ...]) -> int:
+    """Bytes from one cut to a later one: the rest of the segments in between, and the new offsets."""
+    passed = dict(old.cut) if old is not None else {}
+    sizes = await context.sealed(before)
+    total = sum(
+        sizes[identifier].size - max(0, passed.get(identifier, 0)) for identifier in before if identifier in sizes
+    )
+    return total + sum(max(0, offset) - max(0, passed.get(identifier, 0)) for identifier, offset in new.cut.items())
+
+
+async def _complete(context: StreamContext, cut: dict[int, int]) -> None:
+    record = await context.truncation()
+    if record.cut == cut and record.updating:
+        context.stage(TRUNCATION, TruncationRecord(cut, (), record.size_till, False))

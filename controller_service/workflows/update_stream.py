@@ -1,0 +1,99 @@
+"""Replace a stream's configuration (controller-api.md 3.4)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.epochs import equal_ranges, initial_epoch, plan_scale
+from controller_service.store.records import (
+    CONFIGURATION,
+    TRANSITION,
+    ConfigurationRecord,
+    ScaleType,
+    StreamConfiguration,
+    StreamState,
+)
+from controller_service.store.serializer import decode, encode
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.answers import run_and_wait
+from controller_service.workflows.request_queue import Request, RequestQueue
+from controller_service.workflows.scale_stream import carry_out
+from controller_service.workflows.states import enter
+from pravega_common.names import scoped_name
+from pravega_common.runtime.failpoints import failpoint, register
+
+KIND: Final = "update_stream"
+
+CONFIGURATION_WRITTEN = register("controller.update_configuration_written")
+POLICY_PUSHED = register("controller.update_policy_pushed")
+
+
+class UpdateStream:
+    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+        self._store = store
+        self._access = access
+        self._queue = queue
+        queue.register(KIND, self.handle)
+
+    async def update(self, request_id: str, scope: str, stream: str, configuration: StreamConfiguration) -> None:
+        """The whole configuration is replaced. ``NoSuchStream``; ``SegmentSealed`` for a sealed stream;
+        ``InvalidArgument`` for a bad number of segments."""
+        initial_epoch(0, configuration.scaling.min_segments, 0)
+        context = await self._store.open(scope, stream)
+        await context.state()
+        payload = {
+            "scope": scope,
+            "stream": stream,
+            "stream_id": context.stream_id,
+            "configuration": encode(configuration).decode(),
+        }
+        await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
+
+    async def handle(self, request: Request) -> None:
+        scope, stream = request.payload["scope"], request.payload["stream"]
+        configuration = decode(StreamConfiguration, request.payload["configuration"].encode())
+        context = await enter(self._store, scope, stream, StreamState.UPDATING)
+        if context.stream_id != request.payload["stream_id"]:
+            return
+        await self._store.update(scope, stream, lambda fresh: _store_configuration(fresh, configuration))
+        failpoint(CONFIGURATION_WRITTEN)
+        await self._store.set_tags(scope, stream, context.stream_id, configuration.tags)
+        old = (await context.configuration()).configuration
+        if old.scaling != configuration.scaling:
+            epoch = await context.current_epoch()
+            policy = configuration.scaling
+            await asyncio.gather(
+                *(
+                    self._access.update_policy(name, policy.scale_type, policy.target_rate)
+                    for name in epoch.names(scope, stream)
+                )
+            )
+        failpoint(POLICY_PUSHED)
+        now_ms = self._store.clock.wall_ms()
+        await self._store.update(scope, stream, lambda fresh: _fix_count(fresh, request.request_id, now_ms), TRANSITION)
+        await carry_out(self._store, self._access, scope, stream)
+
+
+async def _store_configuration(context: StreamContext, configuration: StreamConfiguration) -> None:
+    if (await context.configuration()).configuration != configuration:
+        context.stage(CONFIGURATION, ConfigurationRecord(configuration))
+
+
+async def _fix_count(context: StreamContext, request_id: str, now_ms: int) -> None:
+    """Plan the replacement of all segments if their number does not fit the policy.
+
+    A scale that was planned and not begun is dropped; a plan of this very request is kept.
+    """
+    current = await context.current_epoch()
+    pending = await context.transition()
+    if pending.request_id == request_id and pending.active_epoch == current.epoch:
+        return
+    policy = (await context.configuration()).configuration.scaling
+    count = len(current.segments)
+    if count == policy.min_segments or (count > policy.min_segments and policy.scale_type is not ScaleType.FIXED):
+        return
+    ranges = equal_ranges(policy.min_segments)
+    context.stage(TRANSITION, plan_scale(current, current.segment_ids, ranges, policy.min_segments, now_ms, request_id))
