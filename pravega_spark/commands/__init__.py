@@ -1,0 +1,1 @@
+"""The sub-commands of ``pravega-spark``. See the README of this folder."""

@@ -1,0 +1,16 @@
+"""All sub-commands in one application."""
+
+from __future__ import annotations
+
+import typer
+
+from pravega_spark.commands import services
+
+application = typer.Typer(
+    name="pravega-spark",
+    help="A tiered event-stream store, and the Spark source and sink that make it useful.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+services.add_to(application)

@@ -1,0 +1,58 @@
+"""``standalone``, ``segment-store``, ``controller``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pravega_spark.standalone.options import StandaloneOptions, Tier2, default_data_dir
+from pravega_spark.standalone.standalone import run_standalone
+
+
+def add_to(application: typer.Typer) -> None:
+    application.command()(standalone)
+    application.command("segment-store")(segment_store)
+    application.command()(controller)
+
+
+def standalone(
+    data_dir: Annotated[Path, typer.Option(help="Where everything is kept.")] = default_data_dir(),  # noqa: B008
+    host: Annotated[str, typer.Option(help="Address to listen on and to tell clients.")] = "127.0.0.1",
+    controller_port: Annotated[int, typer.Option(help="gRPC port of the controller.")] = 9090,
+    rest_port: Annotated[int, typer.Option(help="REST, health and metrics of the controller.")] = 10080,
+    segment_store_port: Annotated[int, typer.Option(help="First port of the segment stores.")] = 12345,
+    segment_stores: Annotated[int, typer.Option(help="Number of segment store processes.")] = 1,
+    containers: Annotated[int, typer.Option(help="Segment containers, fixed at the first start.")] = 4,
+    tier2: Annotated[Tier2, typer.Option(help="Long-term storage.")] = Tier2.DIR,
+    tier2_url: Annotated[str, typer.Option(help="With --tier2 s3: s3://access:secret@host:port/bucket")] = "",
+    ready_file: Annotated[Path | None, typer.Option(help="JSON with the endpoints, written when all serve.")] = None,
+) -> None:
+    """Start everything on this machine, until SIGTERM or Ctrl-C."""
+    options = StandaloneOptions(
+        data_dir, host, controller_port, rest_port, segment_store_port, segment_stores, containers, tier2, tier2_url,
+        ready_file,
+    )  # fmt: skip
+    asyncio.run(run_standalone(options))
+
+
+Configuration = Annotated[Path, typer.Option("--config", exists=True, dir_okay=False, help="See conf/ for all keys.")]
+
+
+def segment_store(config: Configuration) -> None:
+    """Start one segment store."""
+    _become("segment_service", config)
+
+
+def controller(config: Configuration) -> None:
+    """Start one controller."""
+    _become("controller_service", config)
+
+
+def _become(package: str, config: Path) -> None:
+    """Replace this process by the service's own, which imports neither Spark nor this command line."""
+    os.execv(sys.executable, [sys.executable, "-m", package, "--config", str(config)])

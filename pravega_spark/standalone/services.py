@@ -1,0 +1,61 @@
+"""How the standalone starts its own services: a settings file each, and the service's own module."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pravega_spark.standalone.options import StandaloneOptions
+from pravega_spark.standalone.servers import accepts_connections
+from pravega_spark.standalone.supervisor import ChildSpec
+
+Section = Mapping[str, str | int | bool | list[str]]
+cluster_name: Final = "pravega-spark"
+
+
+def segment_store_spec(
+    options: StandaloneOptions, index: int, redis_url: str, tier2_url: str, conf: Path, logs: Path
+) -> ChildSpec:
+    name, port = f"segment-store-{index}", options.store_ports[index]
+    settings: dict[str, Section] = {
+        "store": {"id": name, "listen": f"{options.host}:{port}", "containers": options.containers},
+        "cluster": {"name": cluster_name, "cpo": redis_url},
+        "tier1": {"servers": [redis_url]},
+        "tier2": {"url": tier2_url},
+    }
+    file = write_settings(conf / f"{name}.toml", settings)
+    return _spec(name, "segment_service", file, logs, options.host, port)
+
+
+def controller_spec(options: StandaloneOptions, redis_url: str, conf: Path, logs: Path) -> ChildSpec:
+    host, port = options.host, options.controller_port
+    settings: dict[str, Section] = {
+        "controller": {
+            "listen": f"{host}:{port}",
+            "rest": f"{host}:{options.rest_port}",
+            "containers": options.containers,
+        },
+        "cluster": {"name": cluster_name, "cpo": redis_url},
+    }
+    file = write_settings(conf / "controller.toml", settings)
+    return _spec("controller", "controller_service", file, logs, host, port)
+
+
+def write_settings(file: Path, sections: Mapping[str, Section]) -> Path:
+    """TOML. The values used here are written as in JSON; the file may hold a secret, so only the owner reads it."""
+    lines = [
+        line
+        for section, values in sections.items()
+        for line in (f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items()), "")
+    ]
+    file.touch(mode=0o600)
+    file.write_text("\n".join(lines))
+    return file
+
+
+def _spec(name: str, package: str, file: Path, logs: Path, host: str, port: int) -> ChildSpec:
+    command = [sys.executable, "-m", package, "--config", str(file)]
+    return ChildSpec(name, command, logs / f"{name}.log", lambda: accepts_connections(host, port))

@@ -1,0 +1,99 @@
+"""The standalone: checks, child processes, ready file, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+from urllib.parse import quote
+
+from rich.console import Console
+
+from pravega_spark.standalone.data_folder import DataFolder
+from pravega_spark.standalone.options import StandaloneOptions, Tier2, free_port
+from pravega_spark.standalone.ready_file import write_ready_file
+from pravega_spark.standalone.servers import minio_bucket, minio_credentials, minio_spec, redis_spec
+from pravega_spark.standalone.services import controller_spec, segment_store_spec
+from pravega_spark.standalone.supervisor import ChildSpec, Supervisor
+
+
+async def run_standalone(options: StandaloneOptions) -> None:
+    """Run until SIGTERM or Ctrl-C. ``ConfigurationError`` before anything starts if it cannot work."""
+    options.validate()
+    folder = DataFolder(options.data_dir)
+    folder.open({"containers": options.containers, "tier2": str(options.tier2)})
+    try:
+        await _serve(options, folder)
+    finally:
+        folder.close()
+
+
+async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
+    specs, servers = _children(options, folder)
+
+    def announce() -> None:
+        if options.ready_file is not None:
+            write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": supervisor.pids()})
+
+    supervisor = Supervisor(specs, announce)
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    supervisor.on_failure(lambda _: ended.set())
+    starting = asyncio.ensure_future(supervisor.start())
+    end = asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait((starting, end), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            announce()
+            _print_ready(options)
+            await end
+    finally:
+        starting.cancel()
+        end.cancel()
+        await supervisor.stop()
+    if supervisor.failure is not None:
+        raise supervisor.failure
+
+
+def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[ChildSpec], dict[str, Any]]:
+    """The children in starting order, and the addresses of the servers brought along."""
+    host, logs, conf = options.host, folder.folder("logs"), folder.folder("conf")
+    redis_port = free_port(host)
+    redis_url = f"redis://{host}:{redis_port}/0"
+    specs = [redis_spec(folder.folder("redis"), logs / "redis.log", host, redis_port)]
+    servers = {"redis": f"{host}:{redis_port}"}
+    tier2_url = options.tier2_url
+    if options.tier2 is Tier2.DIR:
+        tier2_url = f"file://{quote(str(folder.folder('tier2').resolve()))}"
+    elif options.tier2 is Tier2.MINIO:
+        minio_port, minio_folder = free_port(host), folder.folder("minio")
+        specs.append(minio_spec(minio_folder, logs / "minio.log", host, minio_port))
+        access, secret = minio_credentials(minio_folder)
+        tier2_url = f"s3://{access}:{secret}@{host}:{minio_port}/{minio_bucket}?secure=false"
+        servers["minio"] = f"{host}:{minio_port}"
+    for index in range(options.segment_stores):
+        specs.append(segment_store_spec(options, index, redis_url, tier2_url, conf, logs))
+    specs.append(controller_spec(options, redis_url, conf, logs))
+    return specs, servers
+
+
+def _endpoints(options: StandaloneOptions) -> dict[str, Any]:
+    return {
+        "controller": f"{options.host}:{options.controller_port}",
+        "rest": f"{options.host}:{options.rest_port}",
+        "segment_stores": [f"{options.host}:{port}" for port in options.store_ports],
+        "data_dir": str(options.data_dir),
+    }
+
+
+def _print_ready(options: StandaloneOptions) -> None:
+    console = Console()
+    console.print(f"[bold]pravega-spark is ready.[/bold] Data: {options.data_dir}")
+    for name, value in _endpoints(options).items():
+        console.print(f"  {name:<16} {', '.join(value) if isinstance(value, list) else value}")
+    console.print(
+        f'  in Spark: .format("pravega").option("controller", "tcp://{options.host}:{options.controller_port}")'
+    )
+    console.print("  Ctrl-C stops everything cleanly.")
