@@ -13,6 +13,7 @@ from pravega_common.errors import ConfigurationError
 
 containers_max: Final = 1_024
 segment_stores_max: Final = 16
+S3_KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 class Tier2(enum.StrEnum):
@@ -28,7 +29,7 @@ def default_data_dir() -> Path:
 
 @dataclass(frozen=True)
 class StandaloneOptions:
-    """``tier2_url`` names the bucket of ``--tier2 s3`` (``s3://access:secret@host:port/bucket``)."""
+    """``tier2_url`` names the bucket of ``--tier2 s3`` (``https://host:port/bucket``); its keys are in the environment."""
 
     data_dir: Path = field(default_factory=default_data_dir)
     host: str = "127.0.0.1"
@@ -42,6 +43,12 @@ class StandaloneOptions:
     ready_file: Path | None = None
 
     @property
+    def s3_keys(self) -> tuple[str, str]:
+        """Access and secret key of ``--tier2 s3``; empty if not set."""
+        access, secret = (os.environ.get(name, "") for name in S3_KEY_VARIABLES)
+        return access, secret
+
+    @property
     def store_ports(self) -> list[int]:
         return [self.segment_store_port + index for index in range(self.segment_stores)]
 
@@ -50,7 +57,9 @@ class StandaloneOptions:
         _in_range("--segment-stores", self.segment_stores, 1, segment_stores_max)
         _in_range("--containers", self.containers, 1, containers_max)
         if self.tier2 is Tier2.S3 and not self.tier2_url:
-            raise ConfigurationError("--tier2 s3 needs --tier2-url s3://access:secret@host:port/bucket")
+            raise ConfigurationError("--tier2 s3 needs --tier2-url https://host:port/bucket")
+        if self.tier2 is Tier2.S3 and not all(self.s3_keys):
+            raise ConfigurationError(f"--tier2 s3 needs {' and '.join(S3_KEY_VARIABLES)} in the environment")
         if self.tier2 is not Tier2.S3 and self.tier2_url:
             raise ConfigurationError(f"--tier2-url goes with --tier2 s3, not with --tier2 {self.tier2}")
         ports = {"--controller-port": [self.controller_port], "--rest-port": [self.rest_port]}

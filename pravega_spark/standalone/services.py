@@ -17,14 +17,14 @@ cluster_name: Final = "pravega-spark"
 
 
 def segment_store_spec(
-    options: StandaloneOptions, index: int, redis_url: str, tier2_url: str, conf: Path, logs: Path
+    options: StandaloneOptions, index: int, redis_url: str, tier2: Section, conf: Path, logs: Path
 ) -> ChildSpec:
     name, port = f"segment-store-{index}", options.store_ports[index]
     settings: dict[str, Section] = {
         "store": {"id": name, "listen": f"{options.host}:{port}", "containers": options.containers},
         "cluster": {"name": cluster_name, "cpo": redis_url},
         "tier1": {"servers": [redis_url]},
-        "tier2": {"url": tier2_url},
+        "tier2": tier2,
     }
     file = write_settings(conf / f"{name}.toml", settings)
     return _spec(name, "segment_service", file, logs, options.host, port)

@@ -64,17 +64,17 @@ def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[Chil
     redis_url = f"redis://{host}:{redis_port}/0"
     specs = [redis_spec(folder.folder("redis"), logs / "redis.log", host, redis_port)]
     servers = {"redis": f"{host}:{redis_port}"}
-    tier2_url = options.tier2_url
+    url, (access, secret) = options.tier2_url, options.s3_keys if options.tier2 is Tier2.S3 else ("", "")
     if options.tier2 is Tier2.DIR:
-        tier2_url = f"file://{quote(str(folder.folder('tier2').resolve()))}"
+        url = f"file://{quote(str(folder.folder('tier2').resolve()))}"
     elif options.tier2 is Tier2.MINIO:
         minio_port, minio_folder = free_port(host), folder.folder("minio")
         specs.append(minio_spec(minio_folder, logs / "minio.log", host, minio_port))
-        access, secret = minio_credentials(minio_folder)
-        tier2_url = f"s3://{access}:{secret}@{host}:{minio_port}/{minio_bucket}?secure=false"
+        url, (access, secret) = f"http://{host}:{minio_port}/{minio_bucket}", minio_credentials(minio_folder)
         servers["minio"] = f"{host}:{minio_port}"
+    tier2 = {"url": url, "access_key": access, "secret_key": secret}
     for index in range(options.segment_stores):
-        specs.append(segment_store_spec(options, index, redis_url, tier2_url, conf, logs))
+        specs.append(segment_store_spec(options, index, redis_url, tier2, conf, logs))
     specs.append(controller_spec(options, redis_url, conf, logs))
     return specs, servers
 
