@@ -1,0 +1,106 @@
+"""Names of the objects of one container in Tier 2.
+
+::
+
+    c00003/e/<epoch>-<attempt>                       this epoch was opened
+    c00003/m/<segment>/<epoch>-<sequence>-<kind>     manifests of a segment; the highest (epoch, sequence) counts
+    c00003/d/<segment>/<epoch>-<counter>             chunks that were written for a segment
+
+All numbers are 16 hexadecimal digits, so that names sort as their numbers do. ``sequence`` and ``counter`` come from
+one counter per container and epoch: no name is ever used twice.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from pravega_common.errors import DataCorruption
+
+
+class ManifestId(NamedTuple):
+    """The order of manifests of one segment."""
+
+    epoch: int
+    sequence: int
+
+
+class ManifestKind(enum.Enum):
+    """The last part of a manifest's name tells what a sweep needs to know without reading it."""
+
+    BASE = "b"
+    BASE_FOREIGN = "bf"
+    """Base of a segment that has chunks of other segments (it merged them)."""
+    DELTA = "d"
+    DELTA_FOREIGN = "df"
+    TOMBSTONE = "t"
+
+
+class ManifestName(NamedTuple):
+    segment_id: int
+    id: ManifestId
+    kind: ManifestKind
+
+
+class ChunkId(NamedTuple):
+    """The segment that the chunk was *written* for; a merge gives it another owner and leaves the name."""
+
+    segment_id: int
+    epoch: int
+    counter: int
+
+
+class Layout:
+    """Makes and reads the names of one container."""
+
+    def __init__(self, container_id: int) -> None:
+        self.prefix = f"c{container_id:05d}/"
+        self.epochs = f"{self.prefix}e/"
+        self.manifests = f"{self.prefix}m/"
+        self.chunks = f"{self.prefix}d/"
+
+    def epoch(self, epoch: int, attempt: int) -> str:
+        return f"{self.epochs}{epoch:016x}-{attempt:016x}"
+
+    def manifests_of(self, segment_id: int) -> str:
+        return f"{self.manifests}{segment_id:016x}/"
+
+    def manifest(self, name: ManifestName) -> str:
+        return f"{self.manifests_of(name.segment_id)}{name.id.epoch:016x}-{name.id.sequence:016x}-{name.kind.value}"
+
+    def chunks_of(self, segment_id: int) -> str:
+        return f"{self.chunks}{segment_id:016x}/"
+
+    def chunk(self, chunk: ChunkId) -> str:
+        return f"{self.chunks_of(chunk.segment_id)}{chunk.epoch:016x}-{chunk.counter:016x}"
+
+    def parse_epoch(self, name: str) -> int:
+        return self._numbers(name, self.epochs, 2)[0]
+
+    def parse_manifest(self, name: str) -> ManifestName:
+        stem, _, kind = name.rpartition("-")
+        segment_id, epoch, sequence = self._numbers(stem, self.manifests, 3)
+        try:
+            return ManifestName(segment_id, ManifestId(epoch, sequence), ManifestKind(kind))
+        except ValueError:
+            raise DataCorruption(f"Tier 2 has a manifest of an unknown kind: {name!r}") from None
+
+    def parse_chunk(self, name: str) -> ChunkId:
+        return ChunkId(*self._numbers(name, self.chunks, 3))
+
+    def epoch_in(self, name: str) -> int:
+        """The epoch that any name of this container carries."""
+        if name.startswith(self.chunks):
+            return self.parse_chunk(name).epoch
+        if name.startswith(self.manifests):
+            return self.parse_manifest(name).id.epoch
+        return self.parse_epoch(name)
+
+    def _numbers(self, name: str, prefix: str, count: int) -> list[int]:
+        parts = name.removeprefix(prefix).replace("/", "-").split("-")
+        if not name.startswith(prefix) or len(parts) != count or any(len(part) != 16 for part in parts):
+            raise DataCorruption(f"Tier 2 has an object that is not ours below {prefix!r}: {name!r}")
+        try:
+            return [int(part, 16) for part in parts]
+        except ValueError:
+            raise DataCorruption(f"Tier 2 has an object that is not ours below {prefix!r}: {name!r}") from None

@@ -1,0 +1,145 @@
+"""Joins runs of small chunks at the end of a segment, so that a trickle of data does not become a pile of objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pravega_common.errors import DataCorruption, Fenced, PravegaError
+from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.service import Service
+from segment_service.storage.chunk_names import Layout
+from segment_service.storage.chunk_storage import ChunkStorage
+from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.manifest import ChunkRef
+from segment_service.storage.manifest_store import ManifestStore
+from segment_service.storage.segment_view import Change, SegmentView
+
+COMPOSED = register("storage.compact.composed")
+COMPACT_MANIFEST_STORED = register("storage.compact.manifest_stored")
+
+small_chunk_bytes = 1 << 20
+"""Chunks from this size on are left as they are."""
+
+composed_bytes_max = 16 << 20
+"""Size of what a run becomes, at most."""
+
+run_chunks_min = 16
+"""Shorter runs are not worth it."""
+
+run_chunks_max = 128
+"""Chunks joined at once; also bounds what looking for a run costs per flush."""
+
+waiting_segments_max = 10_000
+"""Segments that wait for compaction; more are considered again at their next flush."""
+
+newer_chunks_max = 10_000
+"""Chunks written while a run is being joined; with more of them the attempt is given up."""
+
+
+def run_to_join(chunks: Sequence[ChunkRef]) -> int:
+    """How many chunks at the end should become one; 0 for none.
+
+    A chunk is joined only with as many bytes behind it as it has itself, so a byte is rewritten at most a logarithmic
+    number of times.
+    """
+    count = 0
+    total = 0
+    for chunk in reversed(chunks[-run_chunks_max:]):
+        if chunk.length >= small_chunk_bytes or total + chunk.length > composed_bytes_max:
+            break
+        count += 1
+        total += chunk.length
+    while count:
+        first = chunks[-count].length
+        if first <= total - first:
+            break
+        total -= first
+        count -= 1
+    return count if count >= run_chunks_min else 0
+
+
+class Compactor(Service):
+    """Works through the segments whose last flush left a run, one at a time."""
+
+    def __init__(
+        self,
+        container_id: int,
+        chunks: ChunkStorage,
+        layout: Layout,
+        manifests: ManifestStore,
+        garbage: GarbageCollector,
+    ) -> None:
+        super().__init__(f"storage-compaction-{container_id}")
+        self._chunks = chunks
+        self._layout = layout
+        self._manifests = manifests
+        self._garbage = garbage
+        self._waiting: dict[int, None] = {}
+        self._wake = asyncio.Event()
+
+    async def on_start(self) -> None:
+        self.spawn(self._run(), "compact")
+
+    def consider(self, view: SegmentView) -> None:
+        """Note the segment if it has a run to join."""
+        if len(self._waiting) < waiting_segments_max and run_to_join(view.chunks):
+            self._waiting[view.segment_id] = None
+            self._wake.set()
+
+    async def compact(self, segment_id: int) -> bool:
+        """Join the run at the end of the segment, if it still has one. The segment is not locked meanwhile."""
+        view = self._manifests.cached(segment_id)
+        count = run_to_join(view.chunks) if view is not None and view.exists else 0
+        if view is None or not count:
+            return False
+        run = view.chunks[-count:]
+        composed = ChunkRef(*self._manifests.new_chunk_id(segment_id), sum(chunk.length for chunk in run))
+        name = self._layout.chunk(composed.id)
+        replaced = False
+        try:
+            await self._chunks.compose(name, [self._layout.chunk(chunk.id) for chunk in run])
+            found = await self._chunks.info(name)
+            if found.length != composed.length:
+                raise DataCorruption(f"chunk {name} was composed of {composed.length} bytes and has {found.length}")
+            failpoint(COMPOSED)
+            async with self._manifests.lock(segment_id):
+                change = _replacement(await self._manifests.view(segment_id), run, composed)
+                if change is not None:
+                    replaced = True  # from here on a manifest may name it
+                    await self._manifests.commit(await self._manifests.view(segment_id), change)
+        finally:
+            if not replaced:
+                self._garbage.discard([name])
+        if replaced:
+            failpoint(COMPACT_MANIFEST_STORED)
+            self._garbage.discard([self._layout.chunk(chunk.id) for chunk in run])
+        return replaced
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                segment_id = next(iter(self._waiting))
+                del self._waiting[segment_id]
+                try:
+                    await self.compact(segment_id)
+                except Fenced:
+                    return
+                except PravegaError as error:
+                    self.log.info("compaction was put off", segment=segment_id, error=str(error))
+
+
+def _replacement(view: SegmentView, run: Sequence[ChunkRef], composed: ChunkRef) -> Change | None:
+    """The change that puts the joined chunk where the run is, with what was written since behind it; ``None`` if the
+    run is not whole any more (truncated, deleted, merged away)."""
+    if not view.exists:
+        return None
+    newer = 0
+    while newer <= newer_chunks_max and newer < len(view.chunks) and view.chunks[-1 - newer] != run[-1]:
+        newer += 1
+    end = len(view.chunks) - newer
+    if end < len(run) or view.chunks[end - len(run) : end] != list(run):
+        return None
+    return Change(drop_back=len(run) + newer, add=(composed, *view.chunks[end:]))

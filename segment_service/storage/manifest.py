@@ -1,0 +1,136 @@
+"""The list of a segment's chunks as immutable objects: a base, and deltas that each hold all changes since it.
+
+Bytes (big-endian)::
+
+    4s  magic "PVTM"     H version (1)      B kind (1 base, 2 delta)     B flags (1 sealed, 2 deleted)
+    Q   segment id
+    Q Q epoch, sequence (those of the name)
+    Q Q epoch, sequence of the base (its own for a base)
+    Q   start offset     the truncation offset, exact
+    Q   first offset     where the first chunk begins; never above the start offset
+    Q   merged into      segment id, 0 if not merged
+    I I kept from, to    delta only: which of the base's chunks still count
+    I   count            chunks that follow
+    count x (Q segment id, Q epoch, Q counter, Q length)
+    I   CRC32C of everything before
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from pravega_common.errors import DataCorruption
+from pravega_common.invariants import check
+from segment_service.storage.chunk_names import ChunkId, ManifestId, ManifestKind, ManifestName
+
+MAGIC = b"PVTM"
+VERSION = 1
+_HEADER = struct.Struct(">4sHBBQQQQQQQQIII")
+_CHUNK = struct.Struct(">QQQQ")
+_CRC = struct.Struct(">I")
+_BASE, _DELTA = 1, 2
+_SEALED, _DELETED = 1, 2
+
+chunks_max = 4_000_000
+"""Chunks of one segment: a manifest base of 128 MB; compaction keeps real ones far below."""
+
+
+class ChunkRef(NamedTuple):
+    """A chunk in a segment's list."""
+
+    segment_id: int
+    epoch: int
+    counter: int
+    length: int
+
+    @property
+    def id(self) -> ChunkId:
+        return ChunkId(self.segment_id, self.epoch, self.counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Base if ``base == id``, else delta. A deleted one (a tombstone) lists the chunks that are still to be deleted."""
+
+    segment_id: int
+    id: ManifestId
+    base: ManifestId
+    start_offset: int
+    first_offset: int
+    is_sealed: bool
+    is_deleted: bool
+    merged_into: int
+    kept_from: int
+    kept_to: int
+    chunks: tuple[ChunkRef, ...]
+
+    @property
+    def is_base(self) -> bool:
+        return self.base == self.id
+
+    def name(self, foreign: bool) -> ManifestName:
+        """``foreign``: the segment has chunks that were written for others."""
+        if self.is_deleted:
+            kind = ManifestKind.TOMBSTONE
+        elif self.is_base:
+            kind = ManifestKind.BASE_FOREIGN if foreign else ManifestKind.BASE
+        else:
+            kind = ManifestKind.DELTA_FOREIGN if foreign else ManifestKind.DELTA
+        return ManifestName(self.segment_id, self.id, kind)
+
+
+def encode(manifest: Manifest) -> bytes:
+    check(len(manifest.chunks) <= chunks_max, "too many chunks for one manifest", segment=manifest.segment_id)
+    header = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        _BASE if manifest.is_base else _DELTA,
+        (_SEALED if manifest.is_sealed else 0) | (_DELETED if manifest.is_deleted else 0),
+        manifest.segment_id,
+        *manifest.id,
+        *manifest.base,
+        manifest.start_offset,
+        manifest.first_offset,
+        manifest.merged_into,
+        manifest.kept_from,
+        manifest.kept_to,
+        len(manifest.chunks),
+    )
+    body = b"".join((header, *(_CHUNK.pack(*chunk) for chunk in manifest.chunks)))
+    return body + _CRC.pack(crc32c(body))
+
+
+def decode(data: bytes, name: str) -> Manifest:
+    """``DataCorruption`` (with the object's ``name``) if a byte is wrong or the version is not known."""
+    if len(data) < _HEADER.size + _CRC.size:
+        raise DataCorruption(f"manifest {name} has {len(data)} bytes, fewer than any manifest")
+    body = memoryview(data)[: -_CRC.size]
+    if crc32c(body) != _CRC.unpack(data[-_CRC.size :])[0]:
+        raise DataCorruption(f"manifest {name} fails its checksum")
+    magic, version, kind, flags, segment_id, *numbers = _HEADER.unpack_from(body)
+    epoch, sequence, base_epoch, base_sequence, start, first, merged_into, kept_from, kept_to, count = numbers
+    if magic != MAGIC or version != VERSION:
+        raise DataCorruption(f"manifest {name} has version {version}, this software reads {VERSION}")
+    rest = body[_HEADER.size :]
+    if len(rest) != count * _CHUNK.size:
+        raise DataCorruption(f"manifest {name} announces {count} chunks and has {len(rest)} bytes of them")
+    manifest = Manifest(
+        segment_id=segment_id,
+        id=ManifestId(epoch, sequence),
+        base=ManifestId(base_epoch, base_sequence),
+        start_offset=start,
+        first_offset=first,
+        is_sealed=bool(flags & _SEALED),
+        is_deleted=bool(flags & _DELETED),
+        merged_into=merged_into,
+        kept_from=kept_from,
+        kept_to=kept_to,
+        chunks=tuple(ChunkRef(*fields) for fields in _CHUNK.iter_unpack(rest)),
+    )
+    if (kind == _BASE) != manifest.is_base or kept_from > kept_to:
+        raise DataCorruption(f"manifest {name} contradicts itself")
+    return manifest

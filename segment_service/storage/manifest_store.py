@@ -1,0 +1,185 @@
+"""Reads and writes the manifests of one container, and keeps the views made of them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from pravega_common.errors import DataCorruption, Fenced, NoSuchSegment, Unavailable, UnknownOutcome
+from pravega_common.invariants import check
+from segment_service.storage.chunk_names import ChunkId, Layout, ManifestId, ManifestName
+from segment_service.storage.chunk_storage import Buffer, ChunkStorage
+from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.manifest import Manifest, decode, encode
+from segment_service.storage.segment_view import Change, SegmentView
+
+T = TypeVar("T")
+
+views_max = 20_000
+"""Segments whose chunk lists stay in memory; others are read again when they are used."""
+
+put_attempts_max = 3
+"""Names tried for one object whose put keeps having no answer."""
+
+load_attempts_max = 5
+"""How often a segment is listed again when an object of the listing is gone (it was replaced meanwhile)."""
+
+
+class ManifestStore:
+    """Manifests by segment. Whoever changes a segment, or loads it, holds its lock."""
+
+    def __init__(self, chunks: ChunkStorage, layout: Layout, garbage: GarbageCollector) -> None:
+        self.epoch = 0
+        self._chunks = chunks
+        self._layout = layout
+        self._garbage = garbage
+        self._numbers = itertools.count(1)
+        self._views: OrderedDict[int, SegmentView] = OrderedDict()
+        self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    async def open(self, epoch: int) -> None:
+        """Leave a mark of the epoch. ``Fenced`` if there is one as high: an epoch is opened once."""
+        check(epoch >= 1, "epochs begin at 1", epoch=epoch)
+        self.epoch = epoch
+        earlier: list[str] = []
+        async for info in self._chunks.list(self._layout.epochs):
+            found = self._layout.parse_epoch(info.name)
+            if found >= epoch:
+                raise Fenced(f"Tier 2 was opened at epoch {found}, this owner has epoch {epoch}")
+            earlier.append(info.name)
+        await self._put_fresh(lambda: (None, self._layout.epoch(epoch, next(self._numbers)), [b"open"]), [])
+        self._garbage.discard(earlier)
+
+    def lock(self, segment_id: int) -> asyncio.Lock:
+        lock = self._locks.get(segment_id)
+        if lock is None:
+            lock = self._locks[segment_id] = asyncio.Lock()
+        return lock
+
+    def cached(self, segment_id: int) -> SegmentView | None:
+        """The view if it is in memory; never waits."""
+        view = self._views.get(segment_id)
+        if view is not None:
+            self._views.move_to_end(segment_id)
+        return view
+
+    async def view(self, segment_id: int) -> SegmentView:
+        """The view, from memory or from Tier 2; without a manifest if there is none."""
+        return self.cached(segment_id) or await self.load(segment_id)
+
+    def forget(self, segment_id: int) -> None:
+        """Drop the view: after a failed change only Tier 2 knows the state."""
+        self._views.pop(segment_id, None)
+
+    async def put_chunk(self, segment_id: int, data: Sequence[Buffer]) -> ChunkId:
+        """Store bytes under a fresh name; names without an answer become garbage."""
+
+        def fresh() -> tuple[ChunkId, str, Sequence[Buffer]]:
+            chunk = self.new_chunk_id(segment_id)
+            return chunk, self._layout.chunk(chunk), data
+
+        unanswered: list[str] = []
+        try:
+            return await self._put_fresh(fresh, unanswered)
+        finally:
+            self._garbage.discard(unanswered)
+
+    def new_chunk_id(self, segment_id: int) -> ChunkId:
+        return ChunkId(segment_id, self.epoch, next(self._numbers))
+
+    async def commit(self, view: SegmentView, change: Change) -> None:
+        """Store the manifest of a change and move the view to it; what it replaces becomes garbage. On an error the
+        view is dropped."""
+        self._garbage.discard(await self.replace(view, change))
+
+    async def replace(self, view: SegmentView, change: Change) -> list[str]:
+        """``commit`` that returns the names of the replaced manifests instead of discarding them."""
+        replaced = [name for name in (view.name, view.base_name) if name is not None]
+        foreign = view.foreign_after(change)
+        try:
+            manifest, name = await self._put_manifest(view, change, foreign)
+        except BaseException:
+            self.forget(view.segment_id)
+            raise
+        view.apply(change, name, manifest)
+        self._keep(view)
+        live = {view.name, view.base_name}
+        return [self._layout.manifest(old) for old in dict.fromkeys(replaced) if old not in live]
+
+    async def _put_manifest(self, view: SegmentView, change: Change, foreign: bool) -> tuple[Manifest, ManifestName]:
+        """A put without an answer is repeated with a higher sequence number, which replaces it if it was done."""
+
+        def fresh() -> tuple[tuple[Manifest, ManifestName], str, Sequence[Buffer]]:
+            manifest = view.next_manifest(change, ManifestId(self.epoch, next(self._numbers)))
+            name = manifest.name(foreign)
+            return (manifest, name), self._layout.manifest(name), [encode(manifest)]
+
+        unanswered: list[str] = []
+        stored = await self._put_fresh(fresh, unanswered)
+        self._garbage.discard(unanswered)
+        return stored
+
+    async def _put_fresh(self, fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: list[str]) -> T:
+        """Put what ``fresh`` makes, under another name as long as there is no answer; those names are added to
+        ``unanswered``. ``Unavailable`` only if nothing was stored under any name."""
+        for _ in range(put_attempts_max):
+            made, name, data = fresh()
+            try:
+                await self._chunks.put(name, data)
+                return made
+            except UnknownOutcome:
+                unanswered.append(name)
+            except Unavailable as error:
+                if not unanswered:
+                    raise
+                raise UnknownOutcome(f"no answer for {unanswered[-1]}, and then: {error}") from error
+        raise UnknownOutcome(f"no answer for {put_attempts_max} puts in a row, the last one {unanswered[-1]}")
+
+    async def load(self, segment_id: int) -> SegmentView:
+        """Read the manifests anew. ``Fenced`` if one carries a higher epoch."""
+        for _ in range(load_attempts_max):
+            lengths: dict[ManifestName, int] = {}
+            async for info in self._chunks.list(self._layout.manifests_of(segment_id)):
+                lengths[self._layout.parse_manifest(info.name)] = info.length
+            try:
+                view = await self._view_of(segment_id, lengths)
+            except NoSuchSegment:
+                continue
+            self._keep(view)
+            live = {view.name, view.base_name}
+            self._garbage.discard([self._layout.manifest(name) for name in lengths if name not in live])
+            return view
+        raise DataCorruption(f"segment {segment_id}: a manifest in Tier 2 needs another one that is missing")
+
+    async def _view_of(self, segment_id: int, lengths: dict[ManifestName, int]) -> SegmentView:
+        if not lengths:
+            return SegmentView(segment_id)
+        name = max(lengths, key=lambda one: one.id)
+        if name.id.epoch > self.epoch:
+            raise Fenced(f"segment {segment_id} was changed at epoch {name.id.epoch}, this owner has {self.epoch}")
+        manifest = await self._get(name, lengths[name])
+        if manifest.is_base:
+            return SegmentView.of(name, manifest, name, manifest)
+        base_name = next((one for one in lengths if one.id == manifest.base), None)
+        if base_name is None:
+            raise NoSuchSegment(f"base of {name}")
+        return SegmentView.of(name, manifest, base_name, await self._get(base_name, lengths[base_name]))
+
+    async def _get(self, name: ManifestName, length: int) -> Manifest:
+        text = self._layout.manifest(name)
+        manifest = decode(await self._chunks.get(text, 0, length), text)
+        if manifest.segment_id != name.segment_id or manifest.id != name.id:
+            raise DataCorruption(f"manifest {text} says that it is {manifest.segment_id} {manifest.id}")
+        return manifest
+
+    def _keep(self, view: SegmentView) -> None:
+        if view.name is None:
+            return
+        self._views[view.segment_id] = view
+        self._views.move_to_end(view.segment_id)
+        while len(self._views) > views_max:
+            self._views.popitem(last=False)

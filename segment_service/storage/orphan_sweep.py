@@ -1,0 +1,158 @@
+"""Finds what earlier owners left behind in Tier 2: chunks that no manifest names, and unfinished deletions.
+
+Two passes. The first reads the manifests of segments that have chunks written for others (their names say so) and
+notes those chunks. The second looks at each segment's chunks of earlier epochs: those that neither the segment's own
+manifest nor the notes name are orphans. Before they are discarded the segment gets a manifest of this epoch: a fenced
+owner that still writes a manifest naming one of them comes too late, its manifest does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
+
+from pravega_common.errors import Fenced, PravegaError
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.service import Service
+from segment_service.storage.chunk_names import ChunkId, Layout, ManifestKind
+from segment_service.storage.chunk_storage import ChunkStorage
+from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.manifest_store import ManifestStore
+from segment_service.storage.segment_view import Change, SegmentView
+
+CLAIMED = register("storage.sweep.claimed")
+
+start_delay_s = 30.0
+"""How long after the start of a container its sweep begins."""
+
+pace_s = 0.005
+"""Rest after each segment, so that a sweep never competes with the flushes."""
+
+retry_delay_s = 60.0
+"""Rest after a sweep that failed."""
+
+attempts_max = 10
+"""Sweeps tried in one epoch."""
+
+
+class Swept(NamedTuple):
+    """What a sweep found."""
+
+    orphans: int
+    tombstones: int
+
+
+class OrphanSweeper(Service):
+    """Sweeps once per epoch."""
+
+    def __init__(
+        self,
+        container_id: int,
+        chunks: ChunkStorage,
+        layout: Layout,
+        manifests: ManifestStore,
+        garbage: GarbageCollector,
+        clock: Clock,
+    ) -> None:
+        super().__init__(f"storage-sweep-{container_id}")
+        self._chunks = chunks
+        self._layout = layout
+        self._manifests = manifests
+        self._garbage = garbage
+        self._clock = clock
+        self._foreign: set[ChunkId] | None = None
+
+    async def on_start(self) -> None:
+        self.spawn(self._run(), "sweep")
+
+    def note_moved(self, chunks: Iterable[ChunkId]) -> None:
+        """Chunks that change their owner while a sweep runs are nobody's orphans."""
+        if self._foreign is not None:
+            self._foreign.update(chunks)
+
+    async def sweep(self) -> Swept:
+        """Both passes; what was found is given to the garbage collector."""
+        self._foreign = set()
+        try:
+            tombstones = await self._read_manifests(self._foreign)
+            orphans = await self._find_orphans(self._foreign)
+        finally:
+            self._foreign = None
+        return Swept(orphans, tombstones)
+
+    async def _read_manifests(self, foreign: set[ChunkId]) -> int:
+        tombstones = 0
+        async for segment_id, names in self._grouped(self._layout.manifests):
+            top = max((self._layout.parse_manifest(name) for name in names), key=lambda one: one.id)
+            if top.kind in (ManifestKind.BASE_FOREIGN, ManifestKind.DELTA_FOREIGN):
+                async with self._manifests.lock(segment_id):
+                    view = await self._manifests.view(segment_id)
+                    foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != segment_id)
+            elif top.kind is ManifestKind.TOMBSTONE and top.id.epoch < self._manifests.epoch:
+                async with self._manifests.lock(segment_id):
+                    tombstones += self._finish_deletion(await self._manifests.load(segment_id))
+            await self._clock.sleep(pace_s)
+        return tombstones
+
+    def _finish_deletion(self, view: SegmentView) -> int:
+        if not view.is_deleted or view.name is None:
+            return 0
+        names = [self._layout.chunk(chunk.id) for chunk in view.chunks]
+        self._garbage.discard([*names, self._layout.manifest(view.name)])
+        self._manifests.forget(view.segment_id)
+        return 1
+
+    async def _find_orphans(self, foreign: set[ChunkId]) -> int:
+        found = 0
+        async for segment_id, names in self._grouped(self._layout.chunks):
+            earlier = [chunk for chunk in map(self._layout.parse_chunk, names) if chunk.epoch < self._manifests.epoch]
+            if earlier:
+                async with self._manifests.lock(segment_id):
+                    found += await self._discard_orphans(segment_id, earlier, foreign)
+            await self._clock.sleep(pace_s)
+        return found
+
+    async def _discard_orphans(self, segment_id: int, chunks: list[ChunkId], foreign: set[ChunkId]) -> int:
+        view = await self._manifests.view(segment_id)
+        if view.is_deleted and view.chunks:
+            return 0  # its deletion is under way
+        own = {chunk.id for chunk in view.chunks}
+        orphans = [chunk for chunk in chunks if chunk not in own and chunk not in foreign]
+        if not orphans:
+            return 0
+        if view.name is None or view.name.id.epoch < self._manifests.epoch:
+            await self._manifests.commit(view, Change(delete=view.is_deleted))
+            failpoint(CLAIMED)
+        self._garbage.discard([self._layout.chunk(chunk) for chunk in orphans])
+        return len(orphans)
+
+    async def _grouped(self, prefix: str) -> AsyncIterator[tuple[int, list[str]]]:
+        """Names below the prefix by segment. ``Fenced`` if one carries a higher epoch."""
+        segment_id = -1
+        names: list[str] = []
+        async for info in self._chunks.list(prefix):
+            found = int(info.name.removeprefix(prefix).partition("/")[0], 16)
+            if self._layout.epoch_in(info.name) > self._manifests.epoch:
+                raise Fenced(f"{info.name} was made by a later owner than epoch {self._manifests.epoch}")
+            if found != segment_id and names:
+                yield segment_id, names
+                names = []
+            segment_id = found
+            names.append(info.name)
+        if names:
+            yield segment_id, names
+
+    async def _run(self) -> None:
+        await self._clock.sleep(start_delay_s)
+        for _ in range(attempts_max):
+            try:
+                swept = await self.sweep()
+                self.log.info("swept Tier 2", orphans=swept.orphans, tombstones=swept.tombstones)
+                return
+            except Fenced as error:
+                self.log.warning("sweep is left to the next owner", reason=str(error))
+                return
+            except PravegaError as error:
+                self.log.warning("sweep failed", error=str(error))
+            await self._clock.sleep(retry_delay_s)

@@ -1,0 +1,257 @@
+"""Segments as growing byte strings, made of chunks that are put once: see the README of this folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from pravega_common.errors import (
+    BadOffset,
+    ContainerOffline,
+    DataCorruption,
+    InvalidArgument,
+    NoSuchSegment,
+    SegmentSealed,
+    SegmentTruncated,
+    UnsupportedOperation,
+)
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.storage.chunk_names import ChunkId, Layout, ManifestName
+from segment_service.storage.chunk_storage import Buffer, ChunkStorage
+from segment_service.storage.compaction import Compactor
+from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.manifest import ChunkRef
+from segment_service.storage.manifest_store import ManifestStore
+from segment_service.storage.orphan_sweep import OrphanSweeper
+from segment_service.storage.segment_storage import Barrier, StorageState
+from segment_service.storage.segment_view import Change, SegmentView
+
+WRITE_CHUNK_STORED = register("storage.write.chunk_stored")
+WRITE_MANIFEST_STORED = register("storage.write.manifest_stored")
+TRUNCATE_MANIFEST_STORED = register("storage.truncate.manifest_stored")
+CONCAT_TARGET_STORED = register("storage.concat.target_stored")
+CONCAT_BARRIER_PASSED = register("storage.concat.barrier_passed")
+CONCAT_SOURCE_STORED = register("storage.concat.source_stored")
+DELETE_TOMBSTONE_STORED = register("storage.delete.tombstone_stored")
+
+write_bytes_max = 16 << 20
+"""Bytes of one write, which is one object."""
+
+read_pieces_at_once_max = 8
+"""Chunks that one read fetches at the same time."""
+
+read_attempts_max = 4
+"""How often a read looks up its chunks again when one is gone (it was replaced meanwhile)."""
+
+
+class RollingStorage:
+    """``SegmentStorage`` of one container at one epoch over a ``ChunkStorage`` shared by all containers.
+
+    The chunk storage is started and closed by whoever made it. ``background=False`` leaves collecting garbage,
+    compacting and sweeping to explicit calls (tests, simulator).
+    """
+
+    def __init__(self, chunks: ChunkStorage, container_id: int, clock: Clock, *, background: bool = True) -> None:
+        self.layout = Layout(container_id)
+        self.garbage = GarbageCollector(container_id, chunks, self.layout, clock)
+        self._manifests = ManifestStore(chunks, self.layout, self.garbage)
+        self.compactor = Compactor(container_id, chunks, self.layout, self._manifests, self.garbage)
+        self.sweeper = OrphanSweeper(container_id, chunks, self.layout, self._manifests, self.garbage, clock)
+        self._chunks = chunks
+        self._background = background
+        self._barrier: Barrier | None = None
+        self._closed = False
+
+    async def start(self, epoch: int, barrier: Barrier) -> None:
+        check(self._barrier is None, "storage started twice", epoch=epoch)
+        self._barrier = barrier
+        self.garbage.open(epoch, barrier)
+        await self._manifests.open(epoch)
+        if self._background:
+            for service in (self.garbage, self.compactor, self.sweeper):
+                await service.start()
+
+    async def close(self) -> None:
+        self._closed = True
+        for service in (self.sweeper, self.compactor, self.garbage):
+            await service.stop()
+
+    async def state(self, segment_id: int) -> StorageState | None:
+        async with self._changing(segment_id):
+            view = await self._manifests.load(segment_id)
+            if not view.exists:
+                return None
+            return StorageState(segment_id, view.start_offset, view.length, view.is_sealed)
+
+    async def write(self, segment_id: int, offset: int, data: Sequence[Buffer]) -> None:
+        length = sum(len(buffer) for buffer in data)
+        if length > write_bytes_max:
+            raise InvalidArgument(f"segment {segment_id}: a write of {length} bytes exceeds {write_bytes_max}")
+        async with self._changing(segment_id):
+            view = await self._live_or_new(segment_id)
+            if view.is_sealed:
+                raise SegmentSealed(_label(segment_id))
+            if offset != view.length:
+                raise BadOffset(_label(segment_id), view.length, offset)
+            added: tuple[ChunkRef, ...] = ()
+            if length:
+                chunk = await self._manifests.put_chunk(segment_id, data)
+                failpoint(WRITE_CHUNK_STORED)
+                added = (ChunkRef(*chunk, length),)
+            elif view.exists:
+                return
+            await self._manifests.commit(view, Change(add=added))
+            failpoint(WRITE_MANIFEST_STORED)
+            self.compactor.consider(view)
+
+    async def seal(self, segment_id: int) -> None:
+        async with self._changing(segment_id):
+            view = await self._live_or_new(segment_id)
+            if not view.is_sealed:
+                await self._manifests.commit(view, Change(seal=True))
+
+    async def truncate(self, segment_id: int, offset: int) -> None:
+        async with self._changing(segment_id):
+            view = await self._live(segment_id)
+            if offset > view.length:
+                raise BadOffset(_label(segment_id), view.length, offset)
+            if offset <= view.start_offset:
+                return
+            dropped = view.chunks[: view.chunks_below(offset)]
+            await self._manifests.commit(view, Change(drop_front=len(dropped), start_offset=offset))
+            failpoint(TRUNCATE_MANIFEST_STORED)
+            self._discard_chunks(dropped)
+
+    async def concat(self, target_id: int, offset: int, source_id: int) -> None:
+        check(target_id != source_id, "a segment cannot join itself", segment=target_id)
+        first, second = sorted((target_id, source_id))
+        async with self._changing(first), self._changing(second):
+            source = await self._manifests.view(source_id)
+            target = await self._live_or_new(target_id)
+            if not source.exists:
+                if target.length < offset:
+                    raise BadOffset(_label(target_id), target.length, offset)
+                return
+            if source.start_offset:
+                raise UnsupportedOperation(
+                    f"segment {source_id} was truncated at {source.start_offset}, it cannot join"
+                )
+            if target.length < offset or offset < target.length < offset + source.length:
+                raise BadOffset(_label(target_id), target.length, offset)
+            if target.length < offset + source.length:
+                await self._take_over(target, source)
+            await self._hand_over(source, target_id)
+
+    async def _take_over(self, target: SegmentView, source: SegmentView) -> None:
+        if target.is_sealed:
+            raise SegmentSealed(_label(target.segment_id))
+        moved = tuple(source.chunks)
+        self.sweeper.note_moved(chunk.id for chunk in moved)
+        await self._manifests.commit(target, Change(add=moved))
+        failpoint(CONCAT_TARGET_STORED)
+
+    async def _hand_over(self, source: SegmentView, target_id: int) -> None:
+        """The source lets go of its chunks, once every later owner is sure to see that the target has them."""
+        await self._pass_barrier()
+        failpoint(CONCAT_BARRIER_PASSED)
+        replaced = await self._manifests.replace(source, Change(delete=True, merged_into=target_id))
+        failpoint(CONCAT_SOURCE_STORED)
+        self._discard_tombstone(source, replaced)
+
+    async def delete(self, segment_id: int) -> None:
+        async with self._changing(segment_id):
+            view = await self._manifests.view(segment_id)
+            if view.name is None:
+                return
+            replaced: list[str] = []
+            if view.exists:
+                replaced = await self._manifests.replace(view, Change(delete=True))
+                failpoint(DELETE_TOMBSTONE_STORED)
+            self._discard_tombstone(view, replaced)
+
+    async def read(self, segment_id: int, offset: int, length: int) -> bytes:
+        check(length >= 0 and offset >= 0, "not a range", offset=offset, length=length)
+        seen: ManifestName | None = None
+        for _ in range(read_attempts_max):
+            view = self._manifests.cached(segment_id)
+            if view is None or view.name == seen:
+                async with self._changing(segment_id):
+                    view = await self._manifests.load(segment_id)
+            pieces = self._pieces(view, offset, length)
+            try:
+                return await self._fetch(pieces)
+            except NoSuchSegment as error:
+                if view.name == seen:
+                    raise DataCorruption(f"segment {segment_id} has lost a chunk in Tier 2: {error}") from error
+                seen = view.name
+        raise DataCorruption(f"segment {segment_id}: its chunks keep vanishing while they are read")
+
+    def _pieces(self, view: SegmentView, offset: int, length: int) -> list[tuple[ChunkId, int, int]]:
+        label = _label(view.segment_id)
+        if not view.exists:
+            raise NoSuchSegment(label)
+        if offset < view.start_offset:
+            raise SegmentTruncated(label, view.start_offset, offset)
+        if offset + length > view.length:
+            raise BadOffset(label, view.length, offset + length)
+        return list(view.locate(offset, length))
+
+    async def _fetch(self, pieces: Sequence[tuple[ChunkId, int, int]]) -> bytes:
+        if len(pieces) == 1:
+            chunk, offset, length = pieces[0]
+            return await self._chunks.get(self.layout.chunk(chunk), offset, length)
+        parts: list[bytes] = []
+        for first in range(0, len(pieces), read_pieces_at_once_max):
+            batch = pieces[first : first + read_pieces_at_once_max]
+            results = await asyncio.gather(
+                *(self._chunks.get(self.layout.chunk(chunk), offset, length) for chunk, offset, length in batch),
+                return_exceptions=True,
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+                parts.append(result)
+        return b"".join(parts)
+
+    async def _live(self, segment_id: int) -> SegmentView:
+        view = await self._manifests.view(segment_id)
+        if not view.exists:
+            raise NoSuchSegment(_label(segment_id))
+        return view
+
+    async def _live_or_new(self, segment_id: int) -> SegmentView:
+        view = await self._manifests.view(segment_id)
+        return view if view.exists else SegmentView(segment_id)
+
+    async def _pass_barrier(self) -> None:
+        check(self._barrier is not None, "storage is not started")
+        if self._barrier is not None:
+            await self._barrier()
+
+    def _discard_chunks(self, chunks: Sequence[ChunkRef]) -> None:
+        self.garbage.discard([self.layout.chunk(chunk.id) for chunk in chunks])
+
+    def _discard_tombstone(self, view: SegmentView, replaced: Sequence[str]) -> None:
+        """The chunks it still lists first, then the manifests that it replaced, and the tombstone itself last, so that
+        a crash leaves something to find."""
+        check(view.is_deleted and view.name is not None, "not a tombstone", segment=view.segment_id)
+        names = [*(self.layout.chunk(chunk.id) for chunk in view.chunks), *replaced]
+        if view.name is not None:
+            names.append(self.layout.manifest(view.name))
+        self.garbage.discard(names)
+        self._manifests.forget(view.segment_id)
+
+    @contextlib.asynccontextmanager
+    async def _changing(self, segment_id: int) -> AsyncIterator[None]:
+        """Hold the segment's lock, as whoever changes or loads it must."""
+        if self._closed:
+            raise ContainerOffline("Tier 2 of this container is closed here")
+        async with self._manifests.lock(segment_id):
+            yield
+
+
+def _label(segment_id: int) -> str:
+    return f"segment {segment_id} in Tier 2"
