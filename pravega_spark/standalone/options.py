@@ -29,7 +29,7 @@ def default_data_dir() -> Path:
 
 @dataclass(frozen=True)
 class StandaloneOptions:
-    """``tier2_url`` names the bucket of ``--tier2 s3`` (``https://host:port/bucket``); its keys are in the environment."""
+    """``tier2_url``: the bucket of ``--tier2 s3`` (``https://host:port/bucket``); the keys are in the environment."""
 
     data_dir: Path = field(default_factory=default_data_dir)
     host: str = "127.0.0.1"

@@ -1,0 +1,1 @@
+"""The demo. See the README of this folder."""

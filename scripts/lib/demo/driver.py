@@ -1,0 +1,56 @@
+"""The demo's Spark driver as a process group that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+class Driver:
+    """``spark_job.py`` with everything it starts (JVM, Python workers)."""
+
+    def __init__(self, folder: Path, controller: str, lines: int) -> None:
+        self.folder = folder
+        self._command = [sys.executable, str(Path(__file__).with_name("spark_job.py")), "--folder", str(folder)]
+        self._command += ["--controller", controller, "--lines", str(lines)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        (self.folder / "status.json").unlink(missing_ok=True)
+        with (self.folder / "driver.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+            )
+
+    def status(self) -> dict[str, Any]:
+        """What the driver last told; empty before its first word."""
+        try:
+            status: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return status
+
+    def exit_status(self) -> int | None:
+        return None if self._process is None else self._process.poll()
+
+    def kill(self) -> None:
+        """SIGKILL to the whole process group."""
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            finally:
+                self._process.wait()
+
+    def log_tail(self) -> str:
+        return (self.folder / "driver.log").read_text(errors="replace")[-3_000:]
