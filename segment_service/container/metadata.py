@@ -24,6 +24,8 @@ class SegmentMetadata:
     is_sealed: bool = False
     is_sealed_in_storage: bool = False
     is_merged: bool = False
+    merged_into: int = 0
+    """Id of the target, once merged."""
     is_deleted: bool = False
     last_modified_ms: int = 0
     attributes: dict[AttributeId, int] = field(default_factory=dict)

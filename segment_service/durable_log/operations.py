@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate
 from segment_service.contracts.segment_store import Buffer
 
+AttributeValues = Sequence[tuple[AttributeId, int]]
+
 
 @dataclass(slots=True, kw_only=True)
 class Operation:
@@ -43,6 +45,7 @@ class Append(SegmentOperation):
     data: Sequence[Buffer] | None
     length: int
     updates: Sequence[AttributeUpdate] = ()
+    values: AttributeValues = ()
     expected_offset: int | None = None
     offset: int = -1
     time_ms: int = 0
@@ -70,6 +73,7 @@ class Merge(SegmentOperation):
 
     source_id: int
     updates: Sequence[AttributeUpdate] = ()
+    values: AttributeValues = ()
     offset: int = -1
     length: int = -1
     time_ms: int = 0
@@ -77,7 +81,8 @@ class Merge(SegmentOperation):
 
 @dataclass(slots=True, kw_only=True)
 class UpdateAttributes(SegmentOperation):
-    updates: Sequence[AttributeUpdate]
+    updates: Sequence[AttributeUpdate] = ()
+    values: AttributeValues = ()
 
 
 @dataclass(slots=True, kw_only=True)

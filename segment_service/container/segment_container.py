@@ -1,0 +1,267 @@
+"""One container: the single writer of its segments, from taking over its log to going offline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pravega_common.errors import (
+    ContainerOffline,
+    FailedError,
+    Fenced,
+    InvalidArgument,
+    NoSuchSegment,
+    PravegaError,
+    Throttled,
+)
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.service import Service
+from segment_service.container.back_pressure import PendingBytes, StoreBackPressure
+from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
+from segment_service.container.writer_source import ContainerDataSource
+from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate
+from segment_service.contracts.read_index import ReadIndex
+from segment_service.contracts.segment_store import (
+    Buffer,
+    MergeResult,
+    ReadResult,
+    SegmentProperties,
+    append_bytes_max,
+    read_bytes_max,
+)
+from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.durable_log.durable_log import DurableLog
+from segment_service.durable_log.memory_log import MemoryLog
+from segment_service.durable_log.memory_state import MemoryState
+from segment_service.durable_log.metadata_updater import initial_attributes
+from segment_service.durable_log.operation_queue import QueuedOperation
+from segment_service.durable_log.operations import (
+    Append,
+    Delete,
+    MapSegment,
+    Merge,
+    Operation,
+    Seal,
+    Truncate,
+    UpdateAttributes,
+)
+from segment_service.plog.data_log import DurableDataLog
+from segment_service.storage.segment_storage import SegmentStorage
+from segment_service.writer.data_source import WriterDataSource
+
+Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
+ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn], ReadIndex]
+WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
+
+merge_batch_max: Final = 10_000
+"""Sources of one batched merge."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerConfig:
+    checkpoints: CheckpointPolicy = field(default_factory=CheckpointPolicy)
+    storage_retry_s: float = 1.0
+    """Pause between attempts to open Tier 2 while it does not answer."""
+
+
+class SegmentContainer(Service):
+    """``SegmentStore`` for the segments of one container.
+
+    Start: fence the log, recover from it, write a checkpoint, open Tier 2 and start the storage writer. Requests are
+    taken as soon as the checkpoint is durable: Tier 2 may be away meanwhile. A part that dies takes the container
+    offline: whoever waits gets ``UnknownOutcome`` or ``ContainerOffline``. A container starts once; the next owner
+    is a new object.
+    """
+
+    def __init__(
+        self,
+        log: DurableDataLog,
+        storage: SegmentStorage,
+        read_index_factory: ReadIndexFactory,
+        writer_factory: WriterFactory,
+        back_pressure: StoreBackPressure,
+        clock: Clock,
+        config: ContainerConfig | None = None,
+    ) -> None:
+        super().__init__(f"container-{log.container_id}")
+        self.container_id = log.container_id
+        self.metadata = ContainerMetadata(log.container_id)
+        self._config = config or ContainerConfig()
+        self._clock = clock
+        self._storage = storage
+        self._writer_factory = writer_factory
+        self._writer: Service | None = None
+        self._back_pressure = back_pressure
+        self.pending = PendingBytes(back_pressure)
+        self.read_index = read_index_factory(self.metadata, storage, self.spawn)
+        state = MemoryState(self.metadata, MemoryLog(), self.read_index, self.pending)
+        self.durable_log = DurableLog(log, state, clock, self._config.checkpoints)
+        self.durable_log.on_failure(self.fail)
+        self.source = ContainerDataSource(self.metadata, self.durable_log, self.read_index, self.pending)
+        self._takes_requests = False
+
+    @property
+    def epoch(self) -> int:
+        """Of this owner of the log; greater than that of every earlier one."""
+        return self.durable_log.epoch
+
+    async def on_start(self) -> None:
+        await self.durable_log.start()
+        self._takes_requests = True
+        self.spawn(self._open_storage(), "open-storage")
+        recovered = self.durable_log.recovered
+        self.log.info(
+            "container recovered",
+            epoch=self.epoch,
+            operations=recovered.operations,
+            appended_bytes=recovered.appended_bytes,
+            frames=recovered.frames,
+            segments=len(self.metadata.ids),
+        )
+
+    async def on_stop(self) -> None:
+        self._takes_requests = False
+        self.read_index.close()
+        if self._writer is not None:
+            await self._writer.stop()
+        if self.failure is not None:
+            self.durable_log.fail(self.failure)  # at once, without waiting for what is on its way
+        await self.durable_log.stop()
+        await self._storage.close()
+        self.pending.clear()
+
+    async def _open_storage(self) -> None:
+        """Open Tier 2 as soon as it answers, then start writing to it."""
+        while True:
+            try:
+                await self._storage.start(self.epoch, self.source.barrier)
+                break
+            except Fenced:
+                raise
+            except FailedError as error:
+                self.log.warning("Tier 2 does not answer, trying again", error=repr(error))
+                await self._clock.sleep(self._config.storage_retry_s)
+        writer = self._writer_factory(self.source, self._storage)
+        writer.on_failure(self.fail)
+        self._writer = writer
+        await writer.start()
+
+    async def create_segment(self, segment: str, attributes: Sequence[AttributeUpdate] = ()) -> None:
+        initial = initial_attributes(segment, attributes)
+        await self._submit(MapSegment(name=segment, attributes=initial), segment)
+
+    def append(
+        self,
+        segment: str,
+        data: Sequence[Buffer],
+        updates: Sequence[AttributeUpdate] = (),
+        *,
+        expected_offset: int | None = None,
+    ) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        length = 0
+        for buffer in data:
+            length += len(buffer)
+        refusal = self._refusal(length)
+        if refusal is not None:
+            future.set_exception(refusal)
+            return future
+        operation = Append(segment_id=0, data=data, length=length, updates=updates, expected_offset=expected_offset)
+        self.pending.accepted(length)
+        self.durable_log.add(QueuedOperation(operation, future, segment), length)
+        return future
+
+    async def read(self, segment: str, offset: int, length_max: int) -> ReadResult:
+        if offset < 0 or length_max < 0:
+            raise InvalidArgument(f"{segment}: cannot read {length_max} bytes at offset {offset}; both must be ≥ 0")
+        segment_id = self._live(segment).segment_id
+        return await self.read_index.read(segment_id, offset, min(length_max, read_bytes_max))
+
+    async def get_info(self, segment: str) -> SegmentProperties:
+        found = self._live(segment)
+        return SegmentProperties(
+            name=found.name,
+            segment_id=found.segment_id,
+            start_offset=found.start_offset,
+            length=found.length,
+            storage_length=found.storage_length,
+            is_sealed=found.is_sealed,
+            last_modified_ms=found.last_modified_ms,
+            attributes=dict(found.attributes),
+        )
+
+    async def get_attribute(self, segment: str, attribute_id: AttributeId) -> int:
+        return self._live(segment).attributes.get(attribute_id, NULL_ATTRIBUTE_VALUE)
+
+    async def update_attributes(self, segment: str, updates: Sequence[AttributeUpdate]) -> None:
+        await self._submit(UpdateAttributes(segment_id=0, updates=updates), segment)
+
+    async def seal(self, segment: str) -> int:
+        return await self._submit(Seal(segment_id=0), segment)
+
+    async def truncate(self, segment: str, offset: int) -> None:
+        await self._submit(Truncate(segment_id=0, offset=offset), segment)
+
+    async def delete(self, segment: str) -> None:
+        await self._submit(Delete(segment_id=0), segment)
+
+    async def merge(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> MergeResult:
+        operation = Merge(segment_id=0, source_id=0, updates=updates)
+        length = await self._submit(operation, target, source)
+        return MergeResult(length, operation.length)
+
+    async def merge_many(self, target: str, sources: Sequence[str]) -> list[MergeResult | PravegaError]:
+        """Merge several sources in order, as one batch of operations: none waits for another to become durable.
+
+        Each is all or nothing by itself; the answer has a result or an error for each source, in order.
+        """
+        if len(sources) > merge_batch_max:
+            raise InvalidArgument(f"{target}: {len(sources)} sources in one merge; {merge_batch_max} are allowed")
+        operations = [Merge(segment_id=0, source_id=0) for _ in sources]
+        futures = [self._submit(item, target, source) for item, source in zip(operations, sources, strict=True)]
+        answers: list[MergeResult | PravegaError] = []
+        for answer, operation in zip(await asyncio.gather(*futures, return_exceptions=True), operations, strict=True):
+            if isinstance(answer, PravegaError):
+                answers.append(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                answers.append(MergeResult(answer, operation.length))
+        return answers
+
+    def _submit(self, operation: Operation, segment: str, source: str = "") -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        refusal = self._refusal(0)
+        if refusal is not None:
+            future.set_exception(refusal)
+        else:
+            self.durable_log.add(QueuedOperation(operation, future, segment, source))
+        return future
+
+    def _refusal(self, length: int) -> PravegaError | None:
+        """Why an operation with so many bytes cannot be taken now."""
+        if not self._takes_requests:
+            return ContainerOffline(f"container {self.container_id} is {self.state.value}")
+        if self.durable_log.queue.is_full:
+            return Throttled(f"container {self.container_id}: the queue of operations is full")
+        if length and self._back_pressure.refuses:
+            store = self._back_pressure
+            return Throttled(f"{store.bytes} bytes wait for Tier 2, more than the limit of {store.bytes_hard_max}")
+        if length > append_bytes_max:
+            return InvalidArgument(f"append of {length} bytes; at most {append_bytes_max} are allowed")
+        return None
+
+    def _live(self, segment: str) -> SegmentMetadata:
+        if not self._takes_requests:
+            raise ContainerOffline(f"container {self.container_id} is {self.state.value}")
+        found = self.metadata.by_name(segment)
+        if found is None:
+            raise NoSuchSegment(segment)
+        return found
+
+    def fail(self, error: BaseException) -> None:
+        """Go offline at once: nothing new is taken while the parts shut down."""
+        self._takes_requests = False
+        super().fail(error)

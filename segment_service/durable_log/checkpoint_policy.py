@@ -1,0 +1,23 @@
+"""When a container writes a checkpoint: often enough that Tier 1 stays short, rarely enough that it stays cheap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPolicy:
+    """A checkpoint is due after so many operations or bytes of log since the last one, whichever comes first.
+
+    ``snapshot_ratio``: and not before the log grew by that many times the size of the last snapshot, so that
+    checkpoints of a container with very many segments cost a bounded share of the log.
+    """
+
+    operations_max: int = 50_000
+    bytes_max: int = 32 * 1024 * 1024
+    snapshot_ratio: int = 4
+
+    def is_due(self, operations: int, log_bytes: int, snapshot_bytes: int) -> bool:
+        if log_bytes < self.snapshot_ratio * snapshot_bytes:
+            return False
+        return operations >= self.operations_max or log_bytes >= self.bytes_max

@@ -1,0 +1,156 @@
+"""The durable log of one container: operations in, in order, for ever; and what follows from them, in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from pravega_common.errors import ContainerOffline, FailedError, Fenced, PravegaError
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.service import Service
+from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.durable_log.memory_state import MemoryState
+from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
+from segment_service.durable_log.operation_processor import OperationProcessor
+from segment_service.durable_log.operation_queue import OperationQueue, QueuedOperation
+from segment_service.durable_log.operations import Barrier, Checkpoint, Operation
+from segment_service.durable_log.recovery import Recovered, recover
+from segment_service.plog.data_log import DurableDataLog, LogAddress
+
+AFTER_FENCE: Final = register("durable_log.fenced_before_recovery")
+AFTER_RECOVERY: Final = register("durable_log.recovered_before_checkpoint")
+BEFORE_TRUNCATE: Final = register("durable_log.acknowledged_before_truncate")
+
+drain_time_max_s: Final = 10.0
+"""Time that a clean stop waits for operations on their way."""
+
+
+class DurableLog(Service):
+    """Start = take the log over, recover, write a checkpoint; then ``add``.
+
+    Every error of the data log, and every broken invariant, ends this service; its waiters are told first.
+    """
+
+    def __init__(self, log: DurableDataLog, state: MemoryState, clock: Clock, policy: CheckpointPolicy) -> None:
+        super().__init__(f"durable-log-{log.container_id}")
+        self._log = log
+        self._state = state
+        self._clock = clock
+        self._policy = policy
+        self.queue = OperationQueue()
+        self._updater = OperationMetadataUpdater(state.metadata)
+        self._processor: OperationProcessor | None = None
+        self._truncation_points: deque[tuple[int, LogAddress]] = deque()
+        self._truncated_at = 0
+        self._operations_since_checkpoint = 0
+        self._bytes_since_checkpoint = 0
+        self._checkpoint_pending = False
+        self.recovered = Recovered()
+
+    @property
+    def epoch(self) -> int:
+        return self._log.epoch
+
+    async def on_start(self) -> None:
+        await self._log.initialize()
+        failpoint(AFTER_FENCE)
+        self.recovered = await recover(self._log, self._state)
+        self._truncation_points.extend(self.recovered.truncation_points)
+        self._processor = OperationProcessor(
+            self._log, self.queue, self._updater, self._state, self._clock, listener=self
+        )
+        self.spawn(self._processor.run(), "operation-processor")
+        failpoint(AFTER_RECOVERY)
+        await self.checkpoint()
+
+    async def on_stop(self) -> None:
+        processor = self._processor
+        if processor is not None:
+            if self.failure is None:
+                await self._drain(processor)
+            processor.fail(self.failure or ContainerOffline("the container was stopped"))
+        await self._log.close()
+
+    async def _drain(self, processor: OperationProcessor) -> None:
+        """Let what was accepted become durable, within a limit of time."""
+        last = self._enqueue_internal(Barrier())
+        try:
+            await asyncio.wait_for(last, drain_time_max_s)
+        except (PravegaError, TimeoutError) as error:
+            self.log.warning("stopping with operations on their way", error=repr(error))
+
+    def add(self, item: QueuedOperation, size: int = 0) -> None:
+        """Register an operation, in call order. Its future is done once it is durable and applied, or refused.
+
+        The caller has looked at ``queue.is_full``; ``size`` is the bytes of an append.
+        """
+        check(self._processor is not None, "operation before recovery", container=self._log.container_id)
+        self.queue.put(item, size)
+
+    async def checkpoint(self) -> None:
+        """Write a checkpoint and wait until it is durable."""
+        self._checkpoint_pending = True
+        await self._enqueue_internal(Checkpoint())
+
+    async def barrier(self) -> None:
+        """Wait until an operation added now is durable: proof that nobody took over before."""
+        await self._enqueue_internal(Barrier())
+
+    async def read(self, after: int, count_max: int) -> Sequence[Operation]:
+        """As ``WriterDataSource.read_operations``."""
+        return await self._state.memory_log.read(after, count_max)
+
+    async def acknowledge(self, sequence_number: int) -> None:
+        """Everything up to this number is in Tier 2: forget it, and truncate Tier 1 at the last checkpoint in it.
+
+        A truncation that fails is made up for by a later one.
+        """
+        self._state.memory_log.truncate(sequence_number)
+        point: tuple[int, LogAddress] | None = None
+        while self._truncation_points and self._truncation_points[0][0] <= sequence_number:
+            point = self._truncation_points.popleft()
+        if point is None or point[0] <= self._truncated_at:
+            return
+        failpoint(BEFORE_TRUNCATE)
+        try:
+            await self._log.truncate(point[1])
+        except Fenced:
+            raise
+        except FailedError as error:
+            self.log.warning("truncation of the log failed, a later one will do", error=repr(error))
+            self._truncation_points.appendleft(point)
+            return
+        self._truncated_at = point[0]
+
+    def frame_committed(self, operations: int, frame_bytes: int) -> None:
+        self._operations_since_checkpoint += operations
+        self._bytes_since_checkpoint += frame_bytes
+        if self._checkpoint_pending or self._processor is None:
+            return
+        if self._policy.is_due(
+            self._operations_since_checkpoint, self._bytes_since_checkpoint, self._processor.snapshot_bytes
+        ):
+            self._checkpoint_pending = True
+            self._enqueue_internal(Checkpoint())
+
+    def checkpoint_committed(self, sequence_number: int, address: LogAddress) -> None:
+        self._truncation_points.append((sequence_number, address))
+        self._operations_since_checkpoint = 0
+        self._bytes_since_checkpoint = 0
+        self._checkpoint_pending = False
+
+    def processor_failed(self, error: BaseException) -> None:
+        self.fail(error)
+
+    def _enqueue_internal(self, operation: Operation) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        item = QueuedOperation(operation, future)
+        if self.failure is not None:
+            item.fail(ContainerOffline(f"container {self._log.container_id} is offline: {self.failure!r}"))
+        else:
+            self.add(item)
+        return future

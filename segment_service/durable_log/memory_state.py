@@ -1,0 +1,84 @@
+"""What follows from a durable operation in memory: metadata, read index, bytes to flush, memory log, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pravega_common.invariants import check
+from segment_service.container.back_pressure import PendingBytes
+from segment_service.container.metadata import ContainerMetadata
+from segment_service.contracts.read_index import ReadIndex
+from segment_service.contracts.segment_store import Buffer
+from segment_service.durable_log.memory_log import MemoryLog
+from segment_service.durable_log.operations import Append, Checkpoint, Delete, Merge, Operation, Seal, Truncate
+
+
+class MemoryState:
+    """Applies durable operations in log order; never waits."""
+
+    def __init__(
+        self,
+        metadata: ContainerMetadata,
+        memory_log: MemoryLog,
+        read_index: ReadIndex,
+        pending: PendingBytes,
+    ) -> None:
+        self.metadata = metadata
+        self.memory_log = memory_log
+        self.read_index = read_index
+        self.pending = pending
+
+    def apply(self, operations: Sequence[Operation], commit: Callable[[Operation], None]) -> None:
+        """``commit`` changes the metadata by one operation (with or without a staged state behind it).
+
+        Successive appends to one segment reach the read index as one: its cost is per frame, not per append.
+        """
+        runs: dict[int, tuple[int, list[Buffer]]] = {}
+        for operation in operations:
+            if type(operation) is Append:
+                commit(operation)
+                self._collect(operation, runs)
+                continue
+            if runs:
+                self._flush_runs(runs)
+            commit(operation)
+            self._apply_other(operation)
+        if runs:
+            self._flush_runs(runs)
+        self.memory_log.extend(operations)
+
+    def _collect(self, operation: Append, runs: dict[int, tuple[int, list[Buffer]]]) -> None:
+        data = operation.data
+        if data is None:
+            check(False, "an append without bytes cannot be applied", operation=operation)
+            return
+        operation.data = None
+        length = operation.length
+        if not length:
+            return
+        segment_id = operation.segment_id
+        self.pending.committed(segment_id, length)
+        run = runs.get(segment_id)
+        if run is None:
+            runs[segment_id] = (operation.offset, list(data))
+        else:
+            run[1].extend(data)
+
+    def _flush_runs(self, runs: dict[int, tuple[int, list[Buffer]]]) -> None:
+        for segment_id, (offset, data) in runs.items():
+            self.read_index.append(segment_id, offset, data)
+        runs.clear()
+
+    def _apply_other(self, operation: Operation) -> None:
+        if isinstance(operation, Seal):
+            self.read_index.seal(operation.segment_id)
+        elif isinstance(operation, Truncate):
+            self.read_index.truncate(operation.segment_id, operation.offset)
+        elif isinstance(operation, Merge):
+            self.pending.merged(operation.segment_id, operation.source_id)
+            self.read_index.merge(operation.segment_id, operation.offset, operation.source_id, operation.length)
+        elif isinstance(operation, Delete):
+            self.pending.deleted(operation.segment_id)
+            self.read_index.delete(operation.segment_id)
+        elif isinstance(operation, Checkpoint):
+            operation.snapshot = b""

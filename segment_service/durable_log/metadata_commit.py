@@ -1,0 +1,114 @@
+"""The effect of one durable operation on the metadata of its container: the same in normal work and in recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pravega_common.invariants import check
+from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
+from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE
+from segment_service.durable_log.operations import (
+    Append,
+    AttributeValues,
+    Barrier,
+    Checkpoint,
+    Delete,
+    MapSegment,
+    Merge,
+    Operation,
+    Seal,
+    Truncate,
+    UpdateAttributes,
+)
+
+
+def commit_operation(metadata: ContainerMetadata, operation: Operation) -> None:
+    """Apply an operation whose fields are all assigned. An effect that does not fit is an invariant violation."""
+    if type(operation) is Append:
+        _append(metadata, operation)
+    else:
+        _COMMITS[type(operation)](metadata, operation)
+
+
+def _append(metadata: ContainerMetadata, operation: Append) -> None:
+    segment = metadata.segments[operation.segment_id]
+    if segment.length != operation.offset or segment.is_sealed:
+        check(False, "append does not continue its segment", segment=segment, offset=operation.offset)
+    segment.length += operation.length
+    segment.last_modified_ms = operation.time_ms
+    if operation.values:
+        _set_attributes(segment, operation.values)
+
+
+def _set_attributes(segment: SegmentMetadata, values: AttributeValues) -> None:
+    attributes = segment.attributes
+    for attribute_id, value in values:
+        if value == NULL_ATTRIBUTE_VALUE:
+            attributes.pop(attribute_id, None)
+        else:
+            attributes[attribute_id] = value
+
+
+def _map_segment(metadata: ContainerMetadata, operation: MapSegment) -> None:
+    check(operation.name not in metadata.ids, "segment mapped twice", operation=operation)
+    check(operation.segment_id not in metadata.segments, "segment id used twice", operation=operation)
+    metadata.segments[operation.segment_id] = SegmentMetadata(
+        segment_id=operation.segment_id,
+        name=operation.name,
+        last_modified_ms=operation.created_ms,
+        attributes=dict(operation.attributes),
+    )
+    metadata.ids[operation.name] = operation.segment_id
+    metadata.next_segment_id = max(metadata.next_segment_id, operation.segment_id + 1)
+
+
+def _seal(metadata: ContainerMetadata, operation: Seal) -> None:
+    segment = metadata.segments[operation.segment_id]
+    check(segment.length == operation.offset and not segment.is_sealed, "seal does not fit", segment=segment)
+    segment.is_sealed = True
+
+
+def _truncate(metadata: ContainerMetadata, operation: Truncate) -> None:
+    segment = metadata.segments[operation.segment_id]
+    check(operation.offset >= segment.start_offset, "start offset would go back", segment=segment)
+    segment.start_offset = operation.offset
+    segment.check_invariants()
+
+
+def _merge(metadata: ContainerMetadata, operation: Merge) -> None:
+    target, source = metadata.segments[operation.segment_id], metadata.segments[operation.source_id]
+    check(target.length == operation.offset and not target.is_sealed, "merge does not continue", target=target)
+    check(source.length == operation.length and source.is_sealed, "merge of another length", source=source)
+    target.length += operation.length
+    target.last_modified_ms = operation.time_ms
+    _set_attributes(target, operation.values)
+    source.is_merged = True
+    source.merged_into = target.segment_id
+    check(metadata.ids.pop(source.name, 0) == source.segment_id, "merge of an unmapped source", source=source)
+
+
+def _update_attributes(metadata: ContainerMetadata, operation: UpdateAttributes) -> None:
+    _set_attributes(metadata.segments[operation.segment_id], operation.values)
+
+
+def _delete(metadata: ContainerMetadata, operation: Delete) -> None:
+    segment = metadata.segments[operation.segment_id]
+    segment.is_deleted = True
+    check(metadata.ids.pop(segment.name, 0) == segment.segment_id, "delete of an unmapped segment", segment=segment)
+
+
+def _nothing(_metadata: ContainerMetadata, _operation: Operation) -> None:
+    pass
+
+
+_COMMITS: Final[dict[type[Operation], Callable[[ContainerMetadata, Any], None]]] = {
+    MapSegment: _map_segment,
+    Seal: _seal,
+    Truncate: _truncate,
+    Merge: _merge,
+    UpdateAttributes: _update_attributes,
+    Delete: _delete,
+    Checkpoint: _nothing,
+    Barrier: _nothing,
+}

@@ -1,0 +1,221 @@
+"""The single writer of a container: takes what is queued, validates it, packs it into frames, sends these to Tier 1.
+
+There is no timer here. Below the window of frames in flight everything queued is sent at once; at the window the
+processor waits for one frame to become durable, and what is queued meanwhile forms the next frame.
+
+When a frame is durable, the operations that end in it are committed to memory and their callers answered, in order.
+A rejection is answered in order too, since it may rest on something that is not durable yet.
+When a frame fails, the log is over: callers of operations that were sent get ``UnknownOutcome``, all others
+``ContainerOffline``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, Protocol
+
+from pravega_common.errors import ContainerOffline, PravegaError, RejectedError, UnknownOutcome
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.container.snapshot import write_snapshot
+from segment_service.durable_log.data_frame_builder import BuiltFrame, DataFrameBuilder
+from segment_service.durable_log.memory_state import MemoryState
+from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
+from segment_service.durable_log.operation_queue import OperationQueue, QueuedOperation
+from segment_service.durable_log.operations import Append, Checkpoint, Merge, Seal
+from segment_service.durable_log.serializer import serialize
+from segment_service.plog.data_log import DurableDataLog, LogAddress, frames_in_flight_bytes_max, frames_in_flight_max
+
+BEFORE_SEND: Final = register("durable_log.before_frame_is_sent")
+BEFORE_COMMIT: Final = register("durable_log.frame_durable_before_commit")
+BEFORE_ACK: Final = register("durable_log.committed_before_ack")
+
+
+class _SentFrame:
+    __slots__ = ("begins_with_checkpoint", "completed", "durable", "length")
+
+    def __init__(self, frame: BuiltFrame[QueuedOperation], durable: asyncio.Future[LogAddress]) -> None:
+        self.completed = frame.completed
+        self.length = frame.length
+        self.begins_with_checkpoint = frame.begins_with_checkpoint
+        self.durable = durable
+
+
+class ProcessorListener(Protocol):
+    """Whom the processor tells what became of its frames."""
+
+    def frame_committed(self, operations: int, frame_bytes: int) -> None: ...
+
+    def checkpoint_committed(self, sequence_number: int, address: LogAddress) -> None:
+        """A checkpoint is durable; it begins the frame at ``address``."""
+        ...
+
+    def processor_failed(self, error: BaseException) -> None: ...
+
+
+class OperationProcessor:
+    """``run`` is the loop; it ends only by an error. ``fail`` ends everything that is on its way."""
+
+    def __init__(
+        self,
+        log: DurableDataLog,
+        queue: OperationQueue,
+        updater: OperationMetadataUpdater,
+        state: MemoryState,
+        clock: Clock,
+        listener: ProcessorListener,
+    ) -> None:
+        self._log = log
+        self._queue = queue
+        self._updater = updater
+        self._state = state
+        self._clock = clock
+        self._listener = listener
+        self._builder: DataFrameBuilder[QueuedOperation] = DataFrameBuilder(log.epoch)
+        self._in_flight: deque[_SentFrame] = deque()
+        self._in_flight_bytes = 0
+        self._window_waiter: asyncio.Future[None] | None = None
+        self._failure: BaseException | None = None
+        self._checkpoint_address = LogAddress(0, 0)
+        self.snapshot_bytes = 0
+        """Size of the last checkpoint."""
+
+    async def run(self) -> None:
+        while True:
+            if self._builder.is_empty:
+                await self._queue.wait_not_empty()
+            await self._wait_window()
+            time_ms = self._clock.wall_ms()
+            while (item := self._queue.pop()) is not None:
+                self._process(item, time_ms)
+                if self._builder.full:
+                    await self._send_full()
+            if self._has_room:
+                self._builder.close()
+                await self._send_full()
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._in_flight) < frames_in_flight_max and self._in_flight_bytes < frames_in_flight_bytes_max
+
+    async def _wait_window(self) -> None:
+        while not self._has_room:
+            self._window_waiter = asyncio.get_running_loop().create_future()
+            await self._window_waiter
+        if self._failure is not None:
+            raise self._failure
+
+    async def _send_full(self) -> None:
+        while self._builder.full:
+            await self._wait_window()
+            self._send_one()
+            # One turn of the loop per frame: what was sent gets onto its way, and acks are not held up by packing.
+            await asyncio.sleep(0)
+
+    def _send_one(self) -> None:
+        frame = self._builder.full[0]
+        failpoint(BEFORE_SEND)
+        durable = self._log.append(frame.buffers)
+        self._builder.full.popleft()  # only now: until it is sent, its callers are answered as not sent
+        self._in_flight.append(_SentFrame(frame, durable))
+        self._in_flight_bytes += frame.length
+        durable.add_done_callback(self._frame_done)
+
+    def _process(self, item: QueuedOperation, time_ms: int) -> None:
+        """Validate one operation and pack it, or reject it."""
+        operation = item.operation
+        try:
+            if type(operation) is Merge and self._updater.needs_seal(operation, item.segment, item.source):
+                seal = QueuedOperation(Seal(segment_id=0), None, item.source)
+                self._updater.stage(seal.operation, item.source, "", time_ms)
+                self._pack(seal)
+            self._updater.stage(operation, item.segment, item.source, time_ms)
+        except RejectedError as error:
+            self._reject(item, error)
+            return
+        except BaseException:
+            item.fail(ContainerOffline("the operation could not be validated"))
+            raise
+        if type(operation) is Checkpoint:
+            self._pack_checkpoint(item, operation)
+        else:
+            self._pack(item)
+
+    def _pack(self, item: QueuedOperation) -> None:
+        head, body, length = serialize(item.operation)
+        self._builder.add(head, body, length, item)
+
+    def _pack_checkpoint(self, item: QueuedOperation, operation: Checkpoint) -> None:
+        operation.snapshot = write_snapshot(self._updater.metadata, self._updater.staged_segments())
+        self.snapshot_bytes = len(operation.snapshot)
+        head, body, length = serialize(operation)
+        self._builder.add_checkpoint(head, body, length, item)
+
+    def _reject(self, item: QueuedOperation, error: PravegaError) -> None:
+        item.rejection = error
+        if self._builder.attach(item):
+            return
+        if self._builder.full:
+            self._builder.full[-1].completed.append(item)
+        elif self._in_flight:
+            self._in_flight[-1].completed.append(item)
+        else:
+            self._answer(item)
+
+    def _answer(self, item: QueuedOperation) -> None:
+        if item.rejection is not None and type(item.operation) is Append:
+            self._state.pending.dropped(item.operation.length)
+        item.complete()
+
+    def _frame_done(self, durable: asyncio.Future[LogAddress]) -> None:
+        """Commit every frame, from the oldest on, that is durable by now."""
+        if not durable.cancelled():
+            durable.exception()  # marks it retrieved: after a failure nobody asks the later frames
+        if self._failure is not None:
+            return
+        try:
+            while self._in_flight and self._in_flight[0].durable.done():
+                frame = self._in_flight[0]
+                self._commit(frame, frame.durable.result())
+                self._in_flight.popleft()
+                self._in_flight_bytes -= frame.length
+        except BaseException as error:
+            self.fail(error)
+            self._listener.processor_failed(error)
+        if self._window_waiter is not None and not self._window_waiter.done():
+            self._window_waiter.set_result(None)
+
+    def _commit(self, frame: _SentFrame, address: LogAddress) -> None:
+        failpoint(BEFORE_COMMIT)
+        operations = [item.operation for item in frame.completed if item.rejection is None]
+        self._state.apply(operations, self._updater.commit)
+        if frame.begins_with_checkpoint:
+            self._checkpoint_address = address
+        failpoint(BEFORE_ACK)
+        for item in frame.completed:
+            if type(item.operation) is Checkpoint:
+                self._listener.checkpoint_committed(item.operation.sequence_number, self._checkpoint_address)
+            self._answer(item)
+        self._listener.frame_committed(len(operations), frame.length)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing queued, packed or in flight."""
+        return not self._queue and not self._in_flight and self._builder.is_empty and not self._builder.full
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more becomes durable: end everybody who waits. May be called twice; the first error counts."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        self._updater.rollback()
+        unknown = UnknownOutcome(f"container {self._log.container_id} went offline while it wrote: {error!r}")
+        offline = ContainerOffline(f"container {self._log.container_id} went offline: {error!r}")
+        for frame in self._in_flight:
+            for item in frame.completed:
+                item.fail(offline if item.rejection is not None else unknown)
+        for item in self._builder.open_tags():
+            item.fail(offline)
+        while (queued := self._queue.pop()) is not None:
+            queued.fail(offline)

@@ -1,0 +1,133 @@
+"""Rebuilds a container's state from its log: frames, records, operations, memory.
+
+The first operation in a log is always a checkpoint: the log was truncated there, so everything before it is in
+Tier 2 (or the log is new, and the checkpoint is empty). Later checkpoints teach nothing about the segments that the
+operations do not, except how far Tier 2 had come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pravega_common.errors import DataCorruption
+from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
+from segment_service.container.snapshot import read_snapshot
+from segment_service.durable_log.data_frame_reader import DataFrameReader, ReadRecord
+from segment_service.durable_log.memory_state import MemoryState
+from segment_service.durable_log.metadata_commit import commit_operation
+from segment_service.durable_log.operations import Append, Checkpoint, MapSegment, Operation
+from segment_service.durable_log.serializer import deserialize
+from segment_service.plog.data_log import DurableDataLog, LogAddress
+
+sequence_gap_per_epoch: Final = 1 << 20
+"""Sequence numbers that a new epoch leaves out: more than the last owner could have had on their way, so that a
+number of an operation that was lost is never used again."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    operations: int = 0
+    appended_bytes: int = 0
+    frames: int = 0
+    truncation_points: list[tuple[int, LogAddress]] = field(default_factory=list)
+    """Sequence numbers of checkpoints, with the address of the frame that each begins; ascending."""
+
+
+async def recover(log: DurableDataLog, state: MemoryState) -> Recovered:
+    """Read the whole log into ``state``; ``DataCorruption`` if anything in it does not fit."""
+    reader = DataFrameReader()
+    recovered = Recovered()
+    async for entry in log.read():
+        recovered.frames += 1
+        for record in reader.feed(entry):
+            _replay(record, state, recovered)
+    state.metadata.epoch = log.epoch
+    if recovered.operations:
+        state.metadata.sequence_number += sequence_gap_per_epoch
+    return recovered
+
+
+def _replay(record: ReadRecord, state: MemoryState, recovered: Recovered) -> None:
+    operation = deserialize(record.data)
+    metadata = state.metadata
+    if operation.sequence_number <= metadata.sequence_number:
+        raise DataCorruption(
+            f"container {metadata.container_id}: operation {operation.sequence_number} follows "
+            f"{metadata.sequence_number} in the log"
+        )
+    is_first = recovered.operations == 0
+    if is_first and not isinstance(operation, Checkpoint):
+        raise DataCorruption(f"container {metadata.container_id}: the log does not begin with a checkpoint")
+    recovered.operations += 1
+    if isinstance(operation, Checkpoint):
+        snapshot = _snapshot_of(operation, metadata.container_id)
+        if is_first:
+            _start_from(snapshot, metadata)
+        else:
+            _learn_storage_state(snapshot, state)
+        if record.begins_frame:
+            recovered.truncation_points.append((operation.sequence_number, record.address))
+    elif isinstance(operation, Append):
+        recovered.appended_bytes += operation.length
+        state.pending.accepted(operation.length)
+    metadata.sequence_number = operation.sequence_number
+    state.apply([operation], lambda item: _commit(metadata, item))
+
+
+def _commit(metadata: ContainerMetadata, operation: Operation) -> None:
+    try:
+        commit_operation(metadata, operation)
+    except KeyError as error:
+        raise DataCorruption(
+            f"container {metadata.container_id}: operation {operation.sequence_number} is about the unknown "
+            f"segment id {error}"
+        ) from error
+    if isinstance(operation, MapSegment):
+        metadata.next_segment_id = max(metadata.next_segment_id, operation.segment_id + 1)
+
+
+def _snapshot_of(operation: Checkpoint, container_id: int) -> ContainerMetadata:
+    snapshot = read_snapshot(operation.snapshot)
+    if snapshot.container_id != container_id:
+        raise DataCorruption(f"container {container_id}: checkpoint of container {snapshot.container_id} in its log")
+    if snapshot.sequence_number != operation.sequence_number:
+        raise DataCorruption(
+            f"container {container_id}: checkpoint {operation.sequence_number} holds the state at "
+            f"{snapshot.sequence_number}"
+        )
+    return snapshot
+
+
+def _start_from(snapshot: ContainerMetadata, metadata: ContainerMetadata) -> None:
+    """Take over the first checkpoint. All that precedes it is in Tier 2, whatever was known when it was written."""
+    metadata.next_segment_id = snapshot.next_segment_id
+    metadata.ids = snapshot.ids
+    metadata.segments = {}
+    for segment_id in snapshot.ids.values():
+        segment = snapshot.segments[segment_id]
+        segment.storage_length = segment.length
+        segment.is_sealed_in_storage = segment.is_sealed
+        segment.check_invariants()
+        metadata.segments[segment_id] = segment
+
+
+def _learn_storage_state(snapshot: ContainerMetadata, state: MemoryState) -> None:
+    for segment in list(state.metadata.segments.values()):
+        known = snapshot.segments.get(segment.segment_id)
+        if known is None:
+            _forget(segment, state)
+        elif known.storage_length > segment.storage_length:
+            segment.set_storage_length(known.storage_length)
+            segment.is_sealed_in_storage = known.is_sealed_in_storage
+            state.pending.flushed(segment)
+            state.read_index.storage_length_changed(segment.segment_id)
+
+
+def _forget(segment: SegmentMetadata, state: MemoryState) -> None:
+    """Tier 2 was through with a merged or deleted segment when the checkpoint was written."""
+    if not segment.is_merged and not segment.is_deleted:
+        raise DataCorruption(f"segment {segment.name} is missing from a checkpoint, but nothing deleted it")
+    if segment.is_merged:
+        state.read_index.merge_completed(segment.merged_into, segment.segment_id)
+    del state.metadata.segments[segment.segment_id]
