@@ -1,0 +1,15 @@
+"""Pravega's ``ControllerService``: every method in a file of its subject; what is in none answers UNIMPLEMENTED, so
+that clients fail at once instead of repeating."""
+
+from __future__ import annotations
+
+from controller_service.grpc_api.parts import ApiParts
+from controller_service.grpc_api.scopes_api import ScopesApi
+from controller_service.grpc_api.segments_api import SegmentsApi
+from controller_service.grpc_api.streams_api import StreamsApi
+from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer
+
+
+class ControllerServiceApi(ScopesApi, StreamsApi, SegmentsApi, ControllerServiceServicer):
+    def __init__(self, parts: ApiParts) -> None:
+        self.parts = parts

@@ -1,0 +1,100 @@
+"""Which gRPC status an error becomes (controller-api.md 2.2).
+
+Clients retry INTERNAL, UNKNOWN and most others for a long time, but give up at once on NOT_FOUND and INVALID_ARGUMENT:
+whatever can never succeed gets one of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+import structlog
+
+from controller_service.errors import (
+    AlreadyExists,
+    IllegalState,
+    NoHost,
+    NotFound,
+    OperationNotAllowed,
+    PreconditionFailed,
+    WaitTimedOut,
+)
+from pravega_common.errors import (
+    AuthenticationFailed,
+    DataCorruption,
+    InvalidArgument,
+    NoSuchSegment,
+    PravegaError,
+    RejectedError,
+    SegmentSealed,
+    Throttled,
+    Unavailable,
+    UnknownOutcome,
+    UnsupportedOperation,
+    VersionConflict,
+)
+
+# The first class that fits counts, so subclasses stand before their parents.
+_STATUSES: Final[tuple[tuple[type[PravegaError], grpc.StatusCode], ...]] = (
+    (NotFound, grpc.StatusCode.NOT_FOUND),
+    (NoSuchSegment, grpc.StatusCode.NOT_FOUND),
+    (AlreadyExists, grpc.StatusCode.ALREADY_EXISTS),
+    (InvalidArgument, grpc.StatusCode.INVALID_ARGUMENT),
+    (PreconditionFailed, grpc.StatusCode.FAILED_PRECONDITION),
+    (VersionConflict, grpc.StatusCode.FAILED_PRECONDITION),
+    (SegmentSealed, grpc.StatusCode.INTERNAL),
+    (IllegalState, grpc.StatusCode.INTERNAL),
+    (OperationNotAllowed, grpc.StatusCode.PERMISSION_DENIED),
+    (WaitTimedOut, grpc.StatusCode.DEADLINE_EXCEEDED),
+    (UnsupportedOperation, grpc.StatusCode.UNIMPLEMENTED),
+    (AuthenticationFailed, grpc.StatusCode.UNAUTHENTICATED),
+    (NoHost, grpc.StatusCode.UNAVAILABLE),
+    (Unavailable, grpc.StatusCode.UNAVAILABLE),
+    (Throttled, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (DataCorruption, grpc.StatusCode.DATA_LOSS),
+    (UnknownOutcome, grpc.StatusCode.UNAVAILABLE),
+    (RejectedError, grpc.StatusCode.FAILED_PRECONDITION),
+)
+
+description_chars_max: Final = 1_000
+
+Behaviour = Callable[[Any, Any], Awaitable[Any]]
+
+log = structlog.get_logger(service="grpc-api")
+
+
+def status_of(error: BaseException) -> grpc.StatusCode:
+    """UNKNOWN for what is no error of this project."""
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), grpc.StatusCode.UNKNOWN)
+
+
+class ErrorMapping(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Turns errors of handlers into statuses; a handler's bug becomes UNKNOWN and a line in the log."""
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.unary_unary is None:
+            return handler
+        return grpc.unary_unary_rpc_method_handler(
+            mapped(handler.unary_unary, handler_call_details.method),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+
+def mapped(behaviour: Behaviour, method: str) -> Behaviour:
+    async def call(request: Any, context: Any) -> Any:
+        try:
+            return await behaviour(request, context)
+        except PravegaError as error:
+            status, message = status_of(error), str(error)
+        except (grpc.aio.AbortError, grpc.RpcError):
+            raise
+        except Exception as error:
+            log.exception("handler failed", method=method)
+            status, message = grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {error}"
+        return await context.abort(status, message[:description_chars_max])
+
+    return call

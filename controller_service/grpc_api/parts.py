@@ -1,0 +1,48 @@
+"""What the API's handlers are made of: the stores and workflows that a composition root puts together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.create_stream import CreateStream
+from controller_service.workflows.delete_scope import DeleteScope
+from controller_service.workflows.delete_stream import DeleteStream
+from controller_service.workflows.scale_stream import ScaleStream
+from controller_service.workflows.seal_stream import SealStream
+from controller_service.workflows.truncate_stream import TruncateStream
+from controller_service.workflows.update_stream import UpdateStream
+
+
+class HostStore(Protocol):
+    """Who serves which segment."""
+
+    async def owner_of(self, segment: str) -> tuple[str, int]:
+        """Host and port of the store that owns the segment's container; ``NoHost``. The segment need not exist."""
+        ...
+
+    async def controllers(self) -> Sequence[tuple[str, int]]:
+        """Published gRPC addresses of the live controllers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Workflows:
+    create: CreateStream
+    update: UpdateStream
+    scale: ScaleStream
+    truncate: TruncateStream
+    seal: SealStream
+    delete: DeleteStream
+    delete_scope: DeleteScope
+
+
+@dataclass(frozen=True)
+class ApiParts:
+    store: StreamStore
+    workflows: Workflows
+    hosts: HostStore
+    new_id: Callable[[], str]
+    """Ids that are never given twice."""

@@ -1,0 +1,75 @@
+"""Delete a scope with everything in it (controller-api.md 2.4, deleteScopeRecursive)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from controller_service.errors import NoSuchScope, NoSuchStream
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.answers import run_and_wait
+from controller_service.workflows.delete_stream import DeleteStream
+from controller_service.workflows.request_queue import Postpone, Request, RequestQueue
+from controller_service.workflows.seal_stream import SealStream
+from pravega_common.names import MARK_PREFIX
+
+KIND: Final = "delete_scope"
+streams_concurrent_max: Final = 10
+
+
+class DeleteScope:
+    def __init__(self, store: StreamStore, queue: RequestQueue, seal: SealStream, delete: DeleteStream) -> None:
+        self._store = store
+        self._queue = queue
+        self._seal = seal
+        self._delete = delete
+        queue.register(KIND, self.handle)
+
+    async def delete(self, scope: str) -> None:
+        """Returns when everything is gone, at once if the scope does not exist. New members are refused meanwhile."""
+        record = await self._store.mark_scope(scope, deleting=True)
+        if record is None:
+            return
+        payload = {"scope": scope, "scope_id": record.scope_id}
+        # Its own kind of key: the streams' requests run in their own lines beside this one.
+        await run_and_wait(self._queue, f"{KIND}-{record.scope_id}", KIND, f"{scope}/", payload)
+
+    async def handle(self, request: Request) -> None:
+        scope = request.payload["scope"]
+        record = await self._store.scope(scope)
+        if record is None or record.scope_id != request.payload["scope_id"]:
+            return
+        await self._delete_streams(scope)
+        if not await self._store.scope_is_empty(scope, record):
+            raise Postpone(f"scope {scope} still has members")
+        await self._store.remove_scope(scope, record)
+
+    async def _delete_streams(self, scope: str) -> None:
+        slots = asyncio.Semaphore(streams_concurrent_max)
+
+        async def delete(stream: str, stream_id: str) -> None:
+            async with slots:
+                await self._delete_one(scope, stream, stream_id)
+
+        token = b""
+        while True:
+            try:
+                streams, token = await self._store.list_streams(scope, token)
+            except NoSuchScope:
+                return
+            await asyncio.gather(
+                *(delete(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX))
+            )
+            if not token:
+                return
+
+    async def _delete_one(self, scope: str, stream: str, stream_id: str) -> None:
+        try:
+            await self._seal.seal(f"scope-{stream_id}", scope, stream)
+        except NoSuchStream:
+            # Half-made: it can be deleted without having been sealed.
+            pass
+        try:
+            await self._delete.delete(f"scope-{stream_id}", scope, stream)
+        except NoSuchStream:
+            return

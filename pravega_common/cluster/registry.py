@@ -1,0 +1,48 @@
+"""What segment stores and controllers write to the control plane oracle about themselves: the names both sides use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pravega_common.errors import DataCorruption
+
+SEGMENT_STORE_KIND: Final = "segment-store"
+"""Lease kind of a segment store; the member id is the store's id, as in the assignment."""
+CONTROLLER_KIND: Final = "controller"
+"""Lease kind of a controller; the member id is fresh at every start."""
+CONTAINER_COUNT_KEY: Final = "containers"
+"""Constant: the number of containers, in decimal."""
+ASSIGNMENT_LEADER_ROLE: Final = "assignment"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live process: where it is reached, and which of its starts this is.
+
+    ``failed_containers``: containers of a store that stopped by themselves and wait to be assigned again, each with the
+    assignment's version under which it failed.
+    """
+
+    host: str
+    port: int
+    incarnation: str = ""
+    failed_containers: tuple[tuple[int, int], ...] = ()
+
+    def to_payload(self) -> dict[str, Any]:
+        return {
+            "host": self.host,
+            "port": self.port,
+            "incarnation": self.incarnation,
+            "failed_containers": [list(item) for item in self.failed_containers],
+        }
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> Member:
+        try:
+            failed = tuple(
+                (int(container), int(version)) for container, version in payload.get("failed_containers", ())
+            )
+            return cls(str(payload["host"]), int(payload["port"]), str(payload.get("incarnation", "")), failed)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataCorruption(f"membership payload {payload!r} is not one: {error}") from error
