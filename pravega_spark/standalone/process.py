@@ -94,6 +94,11 @@ class StandaloneProcess:
                 raise Unavailable(f"{name} was not started again within {timeout_s} s:\n{self.log_tail()}")
             time.sleep(poll_s)
 
+    def wait(self) -> None:
+        """Until somebody ends the standalone."""
+        if self._process is not None:
+            self._process.wait()
+
     def stop(self) -> int:
         """SIGTERM and wait; returns the exit status."""
         process, self._process = self._process, None

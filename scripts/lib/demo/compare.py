@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from dataclasses import dataclass
@@ -25,9 +26,8 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        return (
-            not (self.lost or self.duplicated or self.out_of_order or self.phantom) and self.files == self.files_equal
-        )
+        wrong = self.lost + self.duplicated + self.out_of_order + self.phantom
+        return wrong == 0 and self.files == self.files_equal
 
 
 def compare(events_folder: Path, source: SourceLines) -> Comparison:
@@ -52,5 +52,5 @@ def _compare_file(result: Comparison, expected: list[str], found: list[tuple[int
     result.lost += len(set(range(len(expected))) - distinct)
     result.phantom += len(distinct - set(range(len(expected))))
     result.duplicated += len(numbers) - len(distinct)
-    result.out_of_order += sum(1 for before, after in zip(numbers, numbers[1:], strict=False) if after < before)
+    result.out_of_order += sum(1 for before, after in itertools.pairwise(numbers) if after < before)
     result.files_equal += "".join(text for _, text in found).encode() == "".join(expected).encode()

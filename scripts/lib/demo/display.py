@@ -13,10 +13,11 @@ from demo.compare import Comparison
 
 @dataclass
 class Figures:
-    """What the run measured. Rates are over the time that micro-batches of the last driver took."""
+    """What the run measured. Writing is rated over the time that the micro-batches of the last driver took."""
 
     lines: int
     input_bytes: int
+    write_lines: int
     write_seconds: float
     read_seconds: float
     counted: int
@@ -64,7 +65,7 @@ class Display:
             "files equal byte for byte": f"{comparison.files_equal} of {comparison.files}",
             "counted by the second query": f"{figures.counted:,}",
             "killed on the way": "segment store, Spark driver",
-            "write": _rate(figures.lines, megabytes, figures.write_seconds),
+            "write": _rate(figures.write_lines, megabytes * figures.write_lines / figures.lines, figures.write_seconds),
             "read back (batch, with JVM start)": _rate(figures.lines, megabytes, figures.read_seconds),
             "long-term storage": figures.tier2,
         }

@@ -16,7 +16,7 @@ class Driver:
 
     def __init__(self, folder: Path, controller: str, lines: int) -> None:
         self.folder = folder
-        self._command = [sys.executable, str(Path(__file__).with_name("spark_job.py")), "--folder", str(folder)]
+        self._command = [sys.executable, "-m", "demo.spark_job", "--folder", str(folder)]
         self._command += ["--controller", controller, "--lines", str(lines)]
         self._process: subprocess.Popen[bytes] | None = None
 

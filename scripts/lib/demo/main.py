@@ -35,6 +35,7 @@ class Story:
         self.written_before = 0
         self.write_seconds = 0.0
         self.write_lines = 0
+        self.counted = 0
 
     def run(self) -> Comparison:
         say = self.display.say
@@ -69,7 +70,8 @@ class Story:
         status = driver.status()
         self.write_seconds = status["batch_seconds_this_run"]
         self.write_lines = status["written_this_run"]
-        say(f"all written; the counting query saw {status['counted']:,} events")
+        self.counted = status["counted"]
+        say(f"all written; the counting query saw {self.counted:,} events")
 
     def _written(self, driver: Driver) -> int:
         return self.written_before + int(driver.status().get("written_this_run", 0))
@@ -109,13 +111,18 @@ def main() -> int:
         story = Story(folder, args, display)
         try:
             comparison = story.run()
-            counted = story.source.lines
         except BaseException:
             display.say(f"failed; logs are in {folder}")
             story.cluster.stop()
             raise
     figures = Figures(
-        story.write_lines, story.source.bytes, story.write_seconds, comparison.seconds, counted, args.tier2
+        story.source.lines,
+        story.source.bytes,
+        story.write_lines,
+        story.write_seconds,
+        comparison.seconds,
+        story.counted,
+        args.tier2,
     )
     display.result(figures, comparison)
     if args.keep:

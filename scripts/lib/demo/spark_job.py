@@ -90,14 +90,18 @@ def rows_of(query: StreamingQuery) -> tuple[int, float]:
     return sum(item.numInputRows for item in progress), sum(item.batchDuration for item in progress) / 1000
 
 
+def counted_so_far(folder: Path) -> int:
+    try:
+        return sum(json.loads((folder / "counts.json").read_text())["counts"].values())
+    except FileNotFoundError:
+        return 0
+
+
 def follow(writing: StreamingQuery, counting: StreamingQuery, args: argparse.Namespace) -> None:
     """Report until everything is written and everything written was counted."""
     while True:
         written, seconds = rows_of(writing)
-        counted = (
-            json.loads((args.folder / "counts.json").read_text()) if (args.folder / "counts.json").exists() else {}
-        )
-        total = sum(counted.get("counts", {}).values())
+        total = counted_so_far(args.folder)
         status = {
             "written_this_run": written,
             "batch_seconds_this_run": seconds,
