@@ -1,0 +1,123 @@
+"""Events with routing keys into a stream, for code without an event loop."""
+
+from __future__ import annotations
+
+import random
+import struct
+import uuid
+from bisect import bisect_left
+from typing import Final
+
+from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentSealed
+from pravega_common.hashing import position_of_key
+from pravega_common.invariants import check
+from pravega_streams.controller.model import SegmentRange
+from pravega_streams.errors import StreamSealed
+from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
+from pravega_streams.sync import StreamClient
+
+event_bytes_max: Final = 8 * 1024 * 1024
+"""Of one event without its header, as all Pravega clients have it."""
+_HEADER = struct.Struct(">ii")
+
+
+def frame_event(event: bytes) -> memoryview:
+    """The event as it is stored: type 0, length, bytes (wire-protocol.md 5.1)."""
+    if len(event) > event_bytes_max:
+        raise InvalidArgument(f"an event of {len(event)} bytes is larger than {event_bytes_max} bytes")
+    return memoryview(_HEADER.pack(0, len(event)) + event)
+
+
+class SegmentMap:
+    """Which of a stream's segments takes a position: the one with the smallest upper bound not below it."""
+
+    def __init__(self, segments: list[SegmentRange]) -> None:
+        self.segments = sorted(segments, key=lambda item: item.key_high)
+        self._bounds = [item.key_high for item in self.segments]
+
+    def segment_of(self, position: float) -> SegmentRange:
+        index = bisect_left(self._bounds, position)
+        check(index < len(self.segments), "no segment takes a position", position=position, bounds=self._bounds)
+        return self.segments[index]
+
+
+class EventWriter:
+    """Writes events in order per routing key; an event without a key goes anywhere.
+
+    Not for several threads. ``write`` returns before the event is durable, ``flush`` when all are. A segment that was
+    sealed by a scale event is followed by its successors, to which what it did not take is written again, in order.
+    Errors: ``InvalidArgument`` (size), ``StreamSealed``, and those of ``BlockWriter``.
+    """
+
+    def __init__(self, client: StreamClient, scope: str, stream: str) -> None:
+        self._client = client
+        self._scope = scope
+        self._stream = stream
+        self._blocks = BlockWriters(client.segments.endpoints)
+        self._writers: dict[int, BlockWriter] = {}
+        self._map = self._current_map()
+
+    def __enter__(self) -> EventWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, event: bytes, routing_key: str | None = None) -> None:
+        """Add one event."""
+        position = random.random() if routing_key is None else position_of_key(routing_key)
+        self._write(Piece(frame_event(event), 1, position))
+
+    def flush(self) -> None:
+        """Return when everything written is durable."""
+        for writer in list(self._writers.values()):
+            writer.start_flush()
+        while self._writers:
+            pending = list(self._writers.items())
+            for segment_id, writer in pending:
+                try:
+                    writer.flush()
+                except (SegmentSealed, NoSuchSegment):
+                    self._follow(segment_id)
+            if set(self._writers) == {segment_id for segment_id, _ in pending}:
+                return
+
+    def close(self) -> None:
+        """Flush and give the connections up."""
+        self.flush()
+        self._blocks.close()
+
+    def _write(self, piece: Piece) -> None:
+        while True:
+            segment_id = self._map.segment_of(piece.tag).segment_id
+            try:
+                self._writer_of(segment_id).write(piece.data, piece.event_count, piece.tag)
+                return
+            except (SegmentSealed, NoSuchSegment):
+                # The segment may have failed before or after it took note of this piece.
+                if any(other.data is piece.data for other in self._follow(segment_id)):
+                    return
+
+    def _writer_of(self, segment_id: int) -> BlockWriter:
+        writer = self._writers.get(segment_id)
+        if writer is None:
+            name = next(item.name for item in self._map.segments if item.segment_id == segment_id)
+            writer = self._blocks.open(name, uuid.uuid4().bytes)
+            self._writers[segment_id] = writer
+        return writer
+
+    def _follow(self, sealed_id: int) -> list[Piece]:
+        """Take the stream's present segments, and write again what the sealed one did not take; returns that."""
+        writer = self._writers.pop(sealed_id)
+        pieces = writer.unacknowledged()
+        writer.close()
+        self._map = self._current_map()
+        for piece in pieces:
+            self._write(piece)
+        return pieces
+
+    def _current_map(self) -> SegmentMap:
+        segments = self._client.controller.current_segments(self._scope, self._stream)
+        if not segments:
+            raise StreamSealed(f"stream {self._scope}/{self._stream} is sealed and takes no further events")
+        return SegmentMap(segments)

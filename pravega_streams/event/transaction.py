@@ -1,0 +1,102 @@
+"""Transactions on one stream, for code without an event loop."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from typing import Final
+
+from pravega_common.errors import NoSuchSegment, SegmentSealed, Unavailable
+from pravega_common.hashing import position_of_key
+from pravega_common.names import transaction_segment_name
+from pravega_streams.controller.model import NewTransaction, PingStatus, TransactionState
+from pravega_streams.errors import TransactionFailed
+from pravega_streams.event.block_writer import BlockWriter, BlockWriters
+from pravega_streams.event.event_writer import SegmentMap, frame_event
+from pravega_streams.sync import StreamClient
+
+lease_default_ms: Final = 90_000
+commit_time_max_s: Final = 120.0
+commit_poll_s: Final = 0.02
+
+
+class Transaction:
+    """Events that become readable together, or not at all. Made by ``TransactionalWriter.begin``.
+
+    Errors: ``TransactionFailed`` once it was aborted or timed out, and those of ``BlockWriter``.
+    """
+
+    def __init__(self, client: StreamClient, scope: str, stream: str, begun: NewTransaction, lease_ms: int) -> None:
+        self.transaction_id = begun.transaction_id
+        self._client = client
+        self._scope = scope
+        self._stream = stream
+        self._lease_ms = lease_ms
+        self._map = SegmentMap(list(begun.segments))
+        self._blocks = BlockWriters(client.segments.endpoints)
+        self._writers: dict[int, BlockWriter] = {}
+
+    def write(self, event: bytes, routing_key: str | None = None) -> None:
+        position = random.random() if routing_key is None else position_of_key(routing_key)
+        segment = self._map.segment_of(position)
+        writer = self._writers.get(segment.segment_id)
+        if writer is None:
+            name = transaction_segment_name(segment.name, self.transaction_id)
+            writer = self._blocks.open(name, uuid.uuid4().bytes)
+            self._writers[segment.segment_id] = writer
+        try:
+            writer.write(frame_event(event), 1)
+        except (NoSuchSegment, SegmentSealed) as error:
+            raise self._ended() from error
+
+    def flush(self) -> None:
+        """Return when everything written is durable."""
+        try:
+            for writer in self._writers.values():
+                writer.flush()
+        except (NoSuchSegment, SegmentSealed) as error:
+            raise self._ended() from error
+
+    def ping(self) -> None:
+        """Renew the lease."""
+        status = self._client.controller.ping_transaction(
+            self._scope, self._stream, self.transaction_id, self._lease_ms
+        )
+        if status is not PingStatus.OK:
+            raise TransactionFailed(f"transaction {self.transaction_id} cannot be renewed: {status.name}")
+
+    def commit(self, *, wait: bool = True) -> None:
+        """Flush and commit; with ``wait`` the events are readable on return."""
+        self.flush()
+        self._blocks.close()
+        self._client.controller.commit_transaction(self._scope, self._stream, self.transaction_id)
+        deadline_s = time.monotonic() + commit_time_max_s
+        while wait and self.state() is not TransactionState.COMMITTED:
+            if time.monotonic() > deadline_s:
+                raise Unavailable(f"transaction {self.transaction_id} is committed, but not readable yet")
+            time.sleep(commit_poll_s)
+
+    def abort(self) -> None:
+        self._blocks.close()
+        self._client.controller.abort_transaction(self._scope, self._stream, self.transaction_id)
+
+    def state(self) -> TransactionState:
+        return self._client.controller.transaction_state(self._scope, self._stream, self.transaction_id)
+
+    def _ended(self) -> TransactionFailed:
+        return TransactionFailed(f"transaction {self.transaction_id} is {self.state().name} and takes no more events")
+
+
+class TransactionalWriter:
+    """Begins transactions on one stream. ``lease_ms``: how long one stays open without ``ping``."""
+
+    def __init__(self, client: StreamClient, scope: str, stream: str, lease_ms: int = lease_default_ms) -> None:
+        self._client = client
+        self._scope = scope
+        self._stream = stream
+        self._lease_ms = lease_ms
+
+    def begin(self) -> Transaction:
+        begun = self._client.controller.create_transaction(self._scope, self._stream, self._lease_ms)
+        return Transaction(self._client, self._scope, self._stream, begun, self._lease_ms)
