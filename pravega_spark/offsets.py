@@ -1,0 +1,92 @@
+"""The offset of a streaming source: for each stream, the position after the last byte read of each segment.
+
+The JSON is canonical, since Spark compares offsets as text. An end offset carries the start of its own batch in
+``from``: Spark does not store the initial offset, so a batch that failed could not be repeated without it
+(spark-connector.md B.3). The segments of a position cover the key space of the stream; a sealed segment stays in it
+at its end until its successors are begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.names import split_scoped_name
+
+VERSION: Final = 1
+
+Position = dict[str, dict[int, int]]
+"""Offset by segment id, by ``scope/stream``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """``start`` is None in an initial offset and set in every end offset."""
+
+    position: Position
+    start: Position | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Streams by name, segments by id: the same offset always gives the same text."""
+        made: dict[str, Any] = {"version": VERSION, "streams": _sorted(self.position)}
+        if self.start is not None:
+            made["from"] = _sorted(self.start)
+        return made
+
+    @classmethod
+    def from_json(cls, made: Mapping[str, Any]) -> SourceOffset:
+        """``InvalidArgument`` for an offset that is damaged, of a newer version, or of another source."""
+        version = made.get("version")
+        if not isinstance(version, int) or isinstance(version, bool):
+            raise InvalidArgument(
+                f"the checkpoint's offset {_short(made)} is not one of this source: it has no version"
+            )
+        if version != VERSION:
+            raise InvalidArgument(
+                f"the checkpoint's offset has version {version}, this connector reads version {VERSION}; "
+                "use the connector that wrote it, or a newer one"
+            )
+        start = made.get("from")
+        return cls(_parsed(made.get("streams")), None if start is None else _parsed(start))
+
+
+def _sorted(position: Position) -> dict[str, dict[str, int]]:
+    return {
+        stream: {str(segment_id): position[stream][segment_id] for segment_id in sorted(position[stream])}
+        for stream in sorted(position)
+    }
+
+
+def _parsed(streams: Any) -> Position:
+    if not isinstance(streams, Mapping) or not streams:
+        raise InvalidArgument(f"the checkpoint's offset is damaged: {_short(streams)} names no streams")
+    return {_stream(name): _segments(name, segments) for name, segments in streams.items()}
+
+
+def _stream(name: Any) -> str:
+    if not isinstance(name, str):
+        raise InvalidArgument(f"the checkpoint's offset is damaged: {_short(name)} is no stream")
+    split_scoped_name(name)
+    return name
+
+
+def _segments(stream: str, segments: Any) -> dict[int, int]:
+    if not isinstance(segments, Mapping) or not segments:
+        raise InvalidArgument(
+            f"the checkpoint's offset is damaged: stream {stream} has {_short(segments)} for segments"
+        )
+    parsed = {}
+    for segment_id, offset in segments.items():
+        if not (isinstance(segment_id, str) and segment_id.isdecimal()) or type(offset) is not int or offset < 0:
+            raise InvalidArgument(
+                f"the checkpoint's offset is damaged: stream {stream}, segment {_short(segment_id)} at {_short(offset)}"
+            )
+        parsed[int(segment_id)] = offset
+    return parsed
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
