@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -33,6 +31,7 @@ from pravega_common.cluster.redis_audit import (
     parse_info,
     refuse_unsafe,
 )
+from pravega_common.cluster.redis_script import Script
 from pravega_common.errors import Fenced, Unavailable, UnknownOutcome, VersionConflict
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.deadline import Deadline
@@ -46,17 +45,6 @@ attempts_max: Final = 3
 
 _LOST: Final = (RedisConnectionError, RedisTimeoutError, OSError)
 Answer = Any
-
-
-@dataclass(frozen=True)
-class Script:
-    """A Lua script, called by its digest; its keys are always declared."""
-
-    body: str
-    digest: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", hashlib.sha1(self.body.encode(), usedforsecurity=False).hexdigest())
 
 
 _SET_ONCE = Script("""

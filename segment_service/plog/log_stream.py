@@ -1,0 +1,382 @@
+"""A log stream: an endless log over a list of plogs, of which only the last one is open.
+
+Appends are sent at once and acknowledged in order. Everything slow happens in one control task:
+
+* a full plog is followed by the pre-allocated spare; frames go there while the switch is being recorded, and are
+  acknowledged only after it is;
+* when an append was refused or its answer lost, the plog is *handed over*: fenced, read back, sealed at the last
+  contiguous frame; frames found are acknowledged, the missing suffix goes first into a new plog, at the same epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pravega_common.errors import FailedError, Fenced, InvalidArgument, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.deadline import Deadline
+from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.service import Service
+from segment_service.plog.chain import Chain, find_end, offset_max
+from segment_service.plog.data_log import Buffer, LogAddress, frame_bytes_max
+from segment_service.plog.frame import FrameHeader, FrameKind, encode_envelope, envelope_bytes
+from segment_service.plog.metadata_manager import MetadataManager
+from segment_service.plog.metadata_records import PlogRecord, Switch, Truncate
+from segment_service.plog.persistence_group import PersistenceClient
+from segment_service.plog.plog import PlogHeader, PlogId
+from segment_service.plog.plog_server import AppendRefused, OpenPlog, PlogMissing
+from segment_service.plog.redis_connection import ReplyError
+
+frames_pending_max: Final = 1024
+"""Frames not yet acknowledged; callers keep to ``frames_in_flight_max``, this only bounds a mistake."""
+retry_delay_first_s: Final = 0.02
+retry_delay_max_s: Final = 1.0
+
+SPARE_CREATED = register("plog.stream.spare_created")
+SWITCH_SEALED = register("plog.stream.switch_sealed")
+HAND_OVER_FENCED = register("plog.stream.hand_over_fenced")
+HAND_OVER_SEALED = register("plog.stream.hand_over_sealed")
+HAND_OVER_RECORDED = register("plog.stream.hand_over_recorded")
+TRUNCATE_RECORDED = register("plog.stream.truncate_recorded")
+TRUNCATE_DELETED = register("plog.stream.truncate_deleted")
+
+
+@dataclass(slots=True)
+class WritePlog:
+    """A plog that this owner appends to, or will."""
+
+    number: int
+    plog: OpenPlog
+    offset: int = 0
+    """Where the next frame goes."""
+    first_sequence: int = -1
+    previous: LogAddress | None = None
+    """The frame before its first one."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    sequence: int
+    parts: Sequence[Buffer]
+    payload_bytes: int
+    future: asyncio.Future[LogAddress]
+    address: LogAddress = LogAddress(0, 0)  # noqa: RUF009
+    answered: bool = False
+    refused: bool = False
+
+
+class LogStream(Service):
+    """The writing end of one log stream at one epoch; starts with an empty plog that is recorded already."""
+
+    def __init__(
+        self,
+        stream: str,
+        container_id: int,
+        manager: MetadataManager,
+        client: PersistenceClient,
+        clock: Clock,
+        first: WritePlog,
+        chain: Chain,
+    ) -> None:
+        super().__init__(f"log-{container_id}")
+        self._stream = stream
+        self._container_id = container_id
+        self._epoch = manager.epoch
+        self._manager = manager
+        self._client = client
+        self._group = client.group_for(container_id)
+        self._clock = clock
+        self._next_number = first.number + 1
+        self._active = self._recorded = first
+        self._spare: WritePlog | None = None
+        self._next_sequence = chain.next_sequence or 0
+        self._sent_last = self._acked_last = chain.last
+        self._acked_offset = 0  # end of the last acknowledged frame in the recorded plog
+        self._queue: deque[_Pending] = deque()
+        self._sent: deque[_Pending] = deque()
+        self._generation = 0
+        self._broken = False
+        self._stuck_since: Deadline | None = None
+        self._stuck_delay_s = retry_delay_first_s
+        self._error: PravegaError | None = None
+        self._wake = asyncio.Event()
+
+    async def on_start(self) -> None:
+        await self._group.open_for_appends()
+        self._recorded.first_sequence = self._next_sequence
+        self.spawn(self._control(), "control")
+
+    async def on_stop(self) -> None:
+        self._end(UnknownOutcome(f"container {self._container_id}: log closed before the append was acknowledged"))
+        self._error = Unavailable(f"container {self._container_id}: the log is closed")
+        self._generation += 1
+        self._client.close()
+
+    @property
+    def acked_last(self) -> LogAddress | None:
+        """The address of the last acknowledged frame, also of an earlier owner."""
+        return self._acked_last
+
+    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+        """See ``DurableDataLog.append``."""
+        future: asyncio.Future[LogAddress] = asyncio.get_running_loop().create_future()
+        size = sum(memoryview(part).nbytes for part in frame)
+        if self._error is not None:
+            future.set_exception(self._error)
+        elif not 0 < size <= frame_bytes_max:
+            future.set_exception(InvalidArgument(f"frame of {size} bytes; 1 to {frame_bytes_max} are allowed"))
+        else:
+            check(len(self._queue) + len(self._sent) < frames_pending_max, "too many frames in flight", log=self.name)
+            self._queue.append(_Pending(self._next_sequence, frame, size, future))
+            self._next_sequence += 1
+            self._send()
+        return future
+
+    async def truncate(self, up_to: LogAddress) -> None:
+        """See ``DurableDataLog.truncate``."""
+        if self._error is not None:
+            raise self._error
+        state = self._manager.state.streams[self._stream]
+        record = next((plog for plog in state.plogs if plog.number == up_to.plog_number), None)
+        below = state.truncated_at is not None and up_to < state.truncated_at
+        if record is None or below or self._acked_last is None or up_to > self._acked_last:
+            raise InvalidArgument(f"container {self._container_id}: no frame begins at {up_to}; cannot truncate there")
+        if up_to.offset > 0 and not await self._ends_frame(record.plog_id, up_to.offset):
+            raise InvalidArgument(f"container {self._container_id}: no frame begins at {up_to}; cannot truncate there")
+        await self._patiently(lambda: self._manager.record(Truncate(self._stream, up_to)))
+        failpoint(TRUNCATE_RECORDED)
+        for plog in state.plogs:
+            if plog.number < up_to.plog_number:
+                await self._free(plog.plog_id)
+        failpoint(TRUNCATE_DELETED)
+
+    async def _ends_frame(self, plog_id: PlogId, offset: int) -> bool:
+        try:
+            return await self._client.group_of(plog_id).has_entry_at(plog_id, offset)
+        except PlogMissing as error:
+            await self._manager.explain_missing(error)
+
+    def _send(self) -> None:
+        """Send what is queued, until the window's owner, a full plog or a broken connection stops it."""
+        while self._queue and not self._broken and self._error is None:
+            frame = self._queue[0]
+            size = envelope_bytes + frame.payload_bytes
+            if self._active.offset + size > self._client.settings.block_bytes:
+                if self._active is not self._recorded or self._spare is None:
+                    return  # the control task makes room and calls again
+                self._active, self._spare = self._spare, None
+                self._wake.set()
+            self._queue.popleft()
+            self._send_one(frame, size)
+
+    def _send_one(self, frame: _Pending, size: int) -> None:
+        plog = self._active
+        if plog.offset == 0:
+            plog.first_sequence, plog.previous = frame.sequence, self._sent_last
+        acked = self._sent[0].sequence if self._sent else frame.sequence
+        header = FrameHeader(FrameKind.DATA, self._epoch, frame.sequence, acked, self._sent_last)
+        envelope = encode_envelope(header, frame.parts, frame.payload_bytes)
+        frame.address = self._sent_last = LogAddress(plog.number, plog.offset)
+        frame.answered = frame.refused = False
+        self._sent.append(frame)
+        start, plog.offset = plog.offset, plog.offset + size
+        generation = self._generation
+
+        def done(error: BaseException | None) -> None:
+            if generation == self._generation:
+                self._on_answer(frame, error)
+
+        self._group.append(plog.plog, start, (envelope, *frame.parts), size, done)
+
+    def _on_answer(self, frame: _Pending, error: BaseException | None) -> None:
+        if error is None:
+            frame.answered = True
+            self._acknowledge()
+            return
+        frame.refused = isinstance(error, AppendRefused | ReplyError)
+        if not self._broken:
+            self.log.warning("append not confirmed; handing the plog over", error=str(error), at=str(frame.address))
+            self._broken = True
+            self._wake.set()
+
+    def _acknowledge(self) -> None:
+        """Answer the frames at the head that are durable in a plog that the metadata log knows."""
+        while self._sent and self._sent[0].answered and self._sent[0].address.plog_number == self._recorded.number:
+            frame = self._sent.popleft()
+            self._acked_last = frame.address
+            self._acked_offset = frame.address.offset + envelope_bytes + frame.payload_bytes
+            self._stuck_since = None
+            if not frame.future.done():
+                frame.future.set_result(frame.address)
+        if self._switch_is_due:
+            self._wake.set()
+
+    @property
+    def _switch_is_due(self) -> bool:
+        """Whether a switch waits to be recorded and the old plog has no unanswered frame left."""
+        if self._active is self._recorded:
+            return False
+        return not self._sent or self._sent[0].address.plog_number != self._recorded.number
+
+    async def _control(self) -> None:
+        try:
+            while True:
+                self._wake.clear()
+                if self._broken:
+                    await self._heal()
+                elif self._switch_is_due:
+                    await self._patiently(self._finish_switch, unless_broken=True)
+                elif self._spare is None and self._active is self._recorded:
+                    await self._patiently(self._make_spare, unless_broken=True)
+                else:
+                    await self._wake.wait()
+                    continue
+                self._send()
+        except PravegaError as error:
+            self.log.error("the log is over", error=str(error))
+            self._end(error)
+
+    async def _heal(self) -> None:
+        """Hand the plog over; more and more slowly, and not for ever, while appends make no progress."""
+        if self._stuck_since is None:
+            self._stuck_since = Deadline.after(self._clock, self._client.settings.heal_time_max_s)
+            self._stuck_delay_s = retry_delay_first_s
+        elif self._stuck_since.expired:
+            raise Unavailable(f"container {self._container_id}: appends made no progress; the log gave up")
+        else:
+            await self._clock.sleep(self._stuck_delay_s)
+            self._stuck_delay_s = min(self._stuck_delay_s * 2, retry_delay_max_s)
+        await self._patiently(self._hand_over)
+
+    async def _patiently(self, action: Callable[[], Awaitable[None]], *, unless_broken: bool = False) -> None:
+        """Do it again until it succeeds, for as long as the log may take to heal."""
+        deadline = Deadline.after(self._clock, self._client.settings.heal_time_max_s)
+        delay_s = retry_delay_first_s
+        while not (unless_broken and self._broken):
+            try:
+                await action()
+                return
+            except Fenced:
+                raise
+            except PlogMissing as error:
+                await self._manager.explain_missing(error)
+            except (FailedError, UnknownOutcome) as error:
+                if deadline.expired or self._error is not None:
+                    raise
+                self.log.warning("healing the log", error=str(error), left_s=deadline.remaining_s)
+            await self._clock.sleep(min(delay_s, deadline.remaining_s))
+            delay_s = min(delay_s * 2, retry_delay_max_s)
+
+    async def _create(self) -> WritePlog:
+        """An empty plog of this owner, under a number of its own."""
+        number, self._next_number = self._next_number, self._next_number + 1
+        plog_id = PlogId(self._client.cluster_name, self._group.name, secrets.token_hex(16))
+        block_bytes = self._client.settings.block_bytes
+        header = PlogHeader(plog_id, self._container_id, self._stream, number, self._epoch, block_bytes)
+        return WritePlog(number, await self._group.create(header))
+
+    async def _make_spare(self) -> None:
+        self._spare = await self._create()
+        failpoint(SPARE_CREATED)
+
+    async def _finish_switch(self) -> None:
+        """Seal the full plog and record that the active one follows it; then the active one's frames may be acked."""
+        old, new = self._recorded, self._active
+        sealed = await self._group.seal(old.plog.plog_id, self._epoch, old.offset)
+        check(sealed == old.offset, "a full plog was sealed early", sealed=sealed, offset=old.offset)
+        failpoint(SWITCH_SEALED)
+        record = PlogRecord(new.number, new.plog.plog_id, new.first_sequence, new.previous)
+        await self._manager.record(Switch(self._stream, sealed, record))
+        self._recorded, self._acked_offset = new, 0
+        self._acknowledge()
+
+    async def _hand_over(self) -> None:
+        """Decide what became of every unanswered append, and go on in a new plog."""
+        self._generation += 1
+        self._client.close()
+        old = self._recorded
+        status = await self._group.fence(old.plog.plog_id, self._epoch)
+        failpoint(HAND_OVER_FENCED)
+        expected = self._sent[0].sequence if self._sent else self._first_queued
+        chain = Chain(expected, self._acked_last)
+        entries = self._group.read(old.plog.plog_id, status.token, self._acked_offset, offset_max)
+        end = await find_end(entries, old.number, self._acked_offset, chain)
+        self._accept_found(end.payload_sizes)
+        sealed = await self._group.seal(old.plog.plog_id, self._epoch, end.offset)
+        check(sealed == end.offset, "a plog was sealed below its acknowledged end", sealed=sealed, offset=end.offset)
+        failpoint(HAND_OVER_SEALED)
+        abandoned = None if self._active is old else self._active
+        new, self._spare = self._spare or await self._create(), None
+        await self._group.open_for_appends()
+        first_sequence = self._sent[0].sequence if self._sent else self._first_queued
+        record = PlogRecord(new.number, new.plog.plog_id, first_sequence, self._acked_last)
+        await self._manager.record(Switch(self._stream, sealed, record))
+        failpoint(HAND_OVER_RECORDED)
+        self._active = self._recorded = new
+        self._acked_offset, self._sent_last = 0, self._acked_last
+        while self._sent:
+            self._queue.appendleft(self._sent.pop())
+        self._broken = False
+        if not self._queue:
+            self._stuck_since = None
+        if sealed == 0:
+            await self._free(old.plog.plog_id)
+        if abandoned is not None:
+            await self._free(abandoned.plog.plog_id)
+
+    @property
+    def _first_queued(self) -> int:
+        return self._queue[0].sequence if self._queue else self._next_sequence
+
+    def _accept_found(self, payload_sizes: list[int]) -> None:
+        """Acknowledge the frames that were found in the fenced plog: a prefix of those sent to it."""
+        for size in payload_sizes:
+            check(bool(self._sent), "a frame in the plog that was never sent", log=self.name)
+            frame = self._sent[0]
+            check(
+                frame.payload_bytes == size and frame.address.plog_number == self._recorded.number,
+                "a frame in the plog differs from the one sent",
+                sequence=frame.sequence,
+                size=size,
+            )
+            frame.answered = True
+            self._acknowledge()
+        check(
+            not self._sent or not self._sent[0].answered or self._sent[0].address.plog_number != self._recorded.number,
+            "an answered frame is not in its plog",
+            log=self.name,
+        )
+
+    async def _free(self, plog_id: PlogId) -> None:
+        """Delete a plog that no record names; if that fails, the next owner's clean-up does it."""
+        try:
+            await self._client.group_of(plog_id).delete(plog_id, self._container_id, self._epoch)
+        except (FailedError, UnknownOutcome) as error:
+            self.log.warning("a plog was not deleted", plog_id=str(plog_id), error=str(error))
+
+    def _end(self, error: PravegaError) -> None:
+        """The log is over. What was sent and neither answered nor refused is unknown; the rest was not done."""
+        if self._error is not None:
+            return
+        self._error = error
+        unknown = UnknownOutcome(f"container {self._container_id}: {error}")
+        refused = False
+        for frame in self._sent:
+            refused = refused or frame.refused
+            _fail(frame.future, error if refused else unknown)
+        for frame in self._queue:
+            _fail(frame.future, error)
+        self._sent.clear()
+        self._queue.clear()
+
+
+def _fail(future: asyncio.Future[LogAddress], error: PravegaError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # marks it retrieved: an abandoned append is not worth a warning

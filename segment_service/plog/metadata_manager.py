@@ -1,0 +1,229 @@
+"""The metadata manager of a container: a log of records about the container's log streams.
+
+Its own current plog is registered in the CPO. A metadata plog begins with a full record, so that one id is enough. It
+ends where its owner was fenced or lost track of an append: the next one takes over with everything known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Final, NoReturn
+
+import structlog
+
+from pravega_common.cluster.cpo import ControlPlaneOracle
+from pravega_common.errors import DataCorruption, FailedError, Fenced, Unavailable, UnknownOutcome, VersionConflict
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.plog.chain import Chain, check_kind, offset_max
+from segment_service.plog.data_log import LogAddress
+from segment_service.plog.frame import FrameHeader, FrameKind, decode_frame, encode_envelope
+from segment_service.plog.metadata_records import Full, MetadataRecord, apply, decode_record, encode_record
+from segment_service.plog.persistence_group import PersistenceClient
+from segment_service.plog.plog import PlogHeader, PlogId
+from segment_service.plog.plog_server import OpenPlog, PlogMissing
+
+register_attempts_max: Final = 5
+register_delay_s: Final = 0.1
+stream_name: Final = "metadata"
+
+FENCED = register("plog.metadata.fenced")
+PLOG_CREATED = register("plog.metadata.plog_created")
+FULL_WRITTEN = register("plog.metadata.full_written")
+REGISTERED = register("plog.metadata.registered")
+RECORDED = register("plog.metadata.recorded")
+
+
+class EpochTooLow(FailedError):
+    """A plog shows an epoch that the CPO has not given out: the CPO went back. Take one above ``shown``."""
+
+    def __init__(self, shown: int) -> None:
+        self.shown = shown
+        super().__init__(f"a metadata plog shows epoch {shown}")
+
+
+class MetadataManager:
+    """Owned by one log at one epoch; ``record`` may be called concurrently."""
+
+    def __init__(self, container_id: int, client: PersistenceClient, cpo: ControlPlaneOracle, clock: Clock) -> None:
+        self.state = Full()
+        self.epoch = 0
+        self._container_id = container_id
+        self._client = client
+        self._cpo = cpo
+        self._clock = clock
+        self._registered: str | None = None
+        self._candidates: set[str] = set()
+        self._plog: OpenPlog | None = None
+        self._offset = 0
+        self._sequence = 0
+        self._last: LogAddress | None = None
+        self._lock = asyncio.Lock()
+        self._log = structlog.get_logger(container_id=container_id)
+
+    async def load(self, epoch: int) -> bool:
+        """Fence and read the container's metadata with ``epoch``; false if the container never had any.
+
+        ``EpochTooLow`` if the metadata plog was fenced with a higher epoch. Nothing is changed but the fence.
+        """
+        self.epoch = epoch
+        self._registered = await self._cpo.get_metadata_plog(self._container_id)
+        if self._registered is None:
+            await self._refuse_lost_registration()
+            return False
+        plog_id = PlogId.parse(self._registered)
+        group = self._client.group_of(plog_id)
+        try:
+            status = await group.fence(plog_id, epoch)
+        except PlogMissing as error:
+            await self.explain_missing(error)
+        except Fenced as error:
+            shown = await group.status(plog_id)
+            raise EpochTooLow(epoch if shown is None else shown.token.epoch) from error
+        failpoint(FENCED)
+        chain = Chain(next_sequence=0)
+        end = 0
+        async for entry in group.read(plog_id, status.token, 0, offset_max):
+            where = f"metadata plog {plog_id}, offset {entry.start}"
+            frame = decode_frame(entry.data, where)
+            check_kind(frame, FrameKind.METADATA, where)
+            chain.accept(frame, LogAddress(0, entry.start), where)
+            if entry.start != end:
+                raise DataCorruption(f"{where}: the record before it ends at {end}")
+            end = entry.end
+            self.state = apply(self.state, decode_record(frame.payload))
+        if end == 0:
+            raise DataCorruption(f"metadata plog {plog_id} of container {self._container_id} is empty")
+        return True
+
+    async def start_plog(self, state: Full) -> None:
+        """Make ``state`` durable as the full record of a new metadata plog and register that in the CPO."""
+        async with self._lock:
+            await self._start_plog(state)
+
+    async def record(self, record: MetadataRecord) -> None:
+        """Durable on return. After an error the record counts as not made, and may be given again.
+
+        ``Fenced`` if another owner came; ``Unavailable`` or ``UnknownOutcome`` if the servers do not answer.
+        """
+        async with self._lock:
+            state = apply(self.state, record)
+            frame = self._encode(encode_record(record))
+            if self._plog is None or self._offset + len(frame) > self._client.settings.block_bytes:
+                await self._start_plog(state)
+            else:
+                await self._append(self._plog, frame, state)
+
+    async def explain_missing(self, error: PlogMissing) -> NoReturn:
+        """A plog is gone: a later owner freed it (``Fenced``), or the server lost data (``error`` itself)."""
+        current = await self._cpo.current_epoch(self._container_id)
+        if current > self.epoch:
+            raise Fenced(f"container {self._container_id}: epoch {current} took over") from error
+        raise error
+
+    async def clean_up(self) -> list[PlogId]:
+        """Delete the container's plogs that no record names: those of creations that failed. Returns them.
+
+        Called before this owner creates further plogs; nothing of a higher epoch is touched.
+        """
+        known = {str(plog.plog_id) for stream in self.state.streams.values() for plog in stream.plogs}
+        known.add(str(self._registered))
+        deleted = []
+        for group in self._client.groups:
+            for plog_id in await group.list_plogs(self._container_id):
+                if str(plog_id) not in known and await group.delete(plog_id, self._container_id, self.epoch):
+                    deleted.append(plog_id)
+        return deleted
+
+    async def _append(self, plog: OpenPlog, frame: bytes, state: Full) -> None:
+        group = self._client.group_of(plog.plog_id)
+        try:
+            await group.append_small(plog, self._offset, frame)
+            failpoint(RECORDED)
+        except Unavailable:
+            raise
+        except (UnknownOutcome, FailedError) as error:
+            self._plog = None
+            status = await group.status(plog.plog_id)
+            if status is None:
+                await self.explain_missing(PlogMissing(f"metadata plog {plog.plog_id} is gone: the server lost data"))
+            elif status.token.epoch > self.epoch:
+                raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over") from error
+            await self._start_plog(state)
+            return
+        self._advance(frame)
+        self.state = state
+
+    async def _start_plog(self, state: Full) -> None:
+        old = self._registered
+        number = state.number + 1
+        full = Full(state.streams, number)
+        group = self._client.group_for(self._container_id)
+        plog_id = PlogId(self._client.cluster_name, group.name, secrets.token_hex(16))
+        block_bytes = self._client.settings.block_bytes
+        header = PlogHeader(plog_id, self._container_id, stream_name, number, self.epoch, block_bytes)
+        self._plog = None
+        plog = await group.create(header)
+        failpoint(PLOG_CREATED)
+        self._offset, self._sequence, self._last = 0, 0, None
+        frame = self._encode(encode_record(full))
+        await group.append_small(plog, 0, frame)
+        failpoint(FULL_WRITTEN)
+        await self._register(str(plog_id))
+        failpoint(REGISTERED)
+        self._plog = plog
+        self._advance(frame)
+        self.state = full
+        if old is not None:
+            await self._delete_old(PlogId.parse(old))
+
+    async def _register(self, plog_id: str) -> None:
+        self._candidates.add(plog_id)
+        for attempt in range(register_attempts_max):
+            try:
+                await self._cpo.put_metadata_plog(self._container_id, self.epoch, self._registered, plog_id)
+                self._registered = plog_id
+                return
+            except VersionConflict:
+                current = await self._cpo.get_metadata_plog(self._container_id)
+                check(current in self._candidates, "metadata plog changed at this epoch", current=current)
+                self._registered = current
+            except (Unavailable, UnknownOutcome) as error:
+                if attempt == register_attempts_max - 1:
+                    raise UnknownOutcome(f"metadata plog {plog_id} may not be registered: {error}") from error
+                await self._clock.sleep(register_delay_s * 2**attempt)
+        raise Unavailable(f"metadata plog {plog_id} was not registered in {register_attempts_max} attempts")
+
+    async def _delete_old(self, plog_id: PlogId) -> None:
+        """Free the metadata plog that was replaced; if that fails, the next owner's ``clean_up`` does it."""
+        try:
+            await self._client.group_of(plog_id).delete(plog_id, self._container_id, self.epoch)
+        except (FailedError, UnknownOutcome) as error:
+            self._log.warning("an old metadata plog was not deleted", plog_id=str(plog_id), error=str(error))
+
+    def _encode(self, payload: bytes) -> bytes:
+        header = FrameHeader(FrameKind.METADATA, self.epoch, self._sequence, self._sequence, self._last)
+        return encode_envelope(header, (payload,), len(payload)) + payload
+
+    def _advance(self, frame: bytes) -> None:
+        self._last = LogAddress(0, self._offset)
+        self._offset += len(frame)
+        self._sequence += 1
+
+    async def _refuse_lost_registration(self) -> None:
+        """A container without a registered metadata plog must not have data frames: the CPO would have lost it."""
+        for group in self._client.groups:
+            for plog_id in await group.list_plogs(self._container_id):
+                status = await group.status(plog_id)
+                if status is None:
+                    continue
+                header = await group.header(plog_id)
+                if header.stream == stream_name:
+                    continue
+                async for _ in group.read(plog_id, status.token, 0, offset_max):
+                    raise DataCorruption(
+                        f"container {self._container_id} has data in plog {plog_id}, but the CPO knows no metadata "
+                        f"plog of it: the CPO lost its data; register the newest metadata plog again"
+                    )

@@ -1,0 +1,197 @@
+"""``DurableDataLog`` over plogs on Redis: taking a container's log over, reading it, and writing it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from pravega_common.cluster.cpo import ControlPlaneOracle
+from pravega_common.errors import ConfigurationError, DataCorruption, Fenced, Unavailable
+from pravega_common.invariants import check, unreachable
+from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.plog.chain import Chain, find_end, offset_max, sealed_frames
+from segment_service.plog.data_log import Buffer, LogAddress, LogEntry
+from segment_service.plog.log_stream import LogStream, WritePlog
+from segment_service.plog.metadata_manager import EpochTooLow, MetadataManager
+from segment_service.plog.metadata_records import Full, Init, PlogRecord, StreamRecord, Switch, apply
+from segment_service.plog.persistence_group import PersistenceClient
+from segment_service.plog.plog import PlogHeader, PlogId
+from segment_service.plog.plog_server import PlogMissing, PlogSettings
+
+stream_name: Final = "data"
+epoch_attempts_max: Final = 5
+"""Epochs taken by one start because plogs showed higher ones."""
+
+EPOCH_TAKEN = register("plog.log.epoch_taken")
+DATA_FENCED = register("plog.log.data_fenced")
+DATA_SEALED = register("plog.log.data_sealed")
+DATA_CREATED = register("plog.log.data_created")
+CLEANED_UP = register("plog.log.cleaned_up")
+
+
+class RedisDataLog:
+    """One container's log, owned by the store ``owner``. See ``DurableDataLog`` for the contract."""
+
+    def __init__(
+        self,
+        container_id: int,
+        owner: str,
+        cpo: ControlPlaneOracle,
+        cluster_name: str,
+        settings: PlogSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._container_id = container_id
+        self._owner = owner
+        self._cpo = cpo
+        self._cluster_name = cluster_name
+        self._settings = settings or PlogSettings()
+        self._clock = clock or SystemClock()
+        self._client: PersistenceClient | None = None
+        self._manager: MetadataManager | None = None
+        self._stream: LogStream | None = None
+        self._recovered = StreamRecord()
+        self._read_done = False
+        self._closed = False
+
+    @property
+    def container_id(self) -> int:
+        return self._container_id
+
+    @property
+    def epoch(self) -> int:
+        return self._required_manager().epoch
+
+    async def initialize(self) -> None:
+        check(self._stream is None and not self._closed, "the log was initialized twice", log=self._container_id)
+        cluster = await self._cpo.get_persistence_cluster(self._cluster_name)
+        if cluster is None:
+            raise ConfigurationError(f"persistence cluster {self._cluster_name} is not registered in the CPO")
+        client = self._client = PersistenceClient(cluster, self._settings, self._cpo)
+        try:
+            self._stream = await self._take_over(client)
+            await self._stream.start()
+        except PlogMissing as error:
+            if self._manager is not None:
+                await self._manager.explain_missing(error)
+            raise
+        except BaseException:
+            client.close()
+            raise
+
+    async def read(self) -> AsyncIterator[LogEntry]:
+        check(not self._read_done, "the log was read twice or after an append", log=self._container_id)
+        self._read_done = True
+        record = self._recovered
+        chain = Chain()
+        expected = record.truncated_at
+        for plog in record.plogs:
+            if plog.sealed is None:
+                continue
+            start = expected.offset if expected is not None and expected.plog_number == plog.number else 0
+            if chain.next_sequence not in (None, plog.first_sequence):
+                raise DataCorruption(f"plog {plog.number} begins with frame {plog.first_sequence}, not in sequence")
+            if start == 0:
+                chain.next_sequence, chain.last = plog.first_sequence, plog.previous
+            async for entry in self._sealed_plog(plog, start, chain):
+                if expected is not None and entry.address != expected:
+                    raise DataCorruption(f"the first frame is at {entry.address}, the log begins at {expected}")
+                expected = None
+                yield entry
+        if expected is not None:
+            raise DataCorruption(f"the frame at {expected}, where the log begins, is gone: the server lost data")
+
+    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+        self._read_done = True
+        return self._required_stream().append(frame)
+
+    async def truncate(self, up_to: LogAddress) -> None:
+        await self._required_stream().truncate(up_to)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._stream is not None:
+            await self._stream.stop()
+        if self._client is not None:
+            self._client.close()
+
+    async def _sealed_plog(self, plog: PlogRecord, start: int, chain: Chain) -> AsyncIterator[LogEntry]:
+        check(plog.sealed is not None, "reading a plog that is not sealed", number=plog.number)
+        group = self._required_client().group_of(plog.plog_id)
+        status = await group.status(plog.plog_id)
+        if status is None:
+            error = PlogMissing(f"plog {plog.plog_id} of container {self._container_id} is gone: data was lost")
+            await self._required_manager().explain_missing(error)
+        elif status.token.epoch > self.epoch:
+            raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over")
+        end = plog.sealed or 0
+        entries = group.read(plog.plog_id, status.token, start, end)
+        async for entry in sealed_frames(entries, plog.number, start, end, chain):
+            yield entry
+
+    async def _take_over(self, client: PersistenceClient) -> LogStream:
+        """Fence every earlier owner, find the end of the log, and register what was found under a new epoch."""
+        manager = self._manager = MetadataManager(self._container_id, client, self._cpo, self._clock)
+        known = await self._load_metadata(manager)
+        record = manager.state.streams.get(stream_name, StreamRecord())
+        chain, sealed = await self._recover_end(client, manager.epoch, record)
+        number = record.next_number
+        group = client.group_for(self._container_id)
+        plog_id = PlogId(client.cluster_name, group.name, secrets.token_hex(16))
+        header = PlogHeader(plog_id, self._container_id, stream_name, number, manager.epoch, self._settings.block_bytes)
+        first = WritePlog(number, await group.create(header))
+        failpoint(DATA_CREATED)
+        new = PlogRecord(number, plog_id, chain.next_sequence or 0, chain.last)
+        if known and record.plogs:
+            await manager.start_plog(apply(manager.state, Switch(stream_name, sealed, new)))
+        else:
+            await manager.start_plog(apply(Full(), Init(stream_name, new)))
+        self._recovered = manager.state.streams[stream_name]
+        await manager.clean_up()
+        failpoint(CLEANED_UP)
+        return LogStream(stream_name, self._container_id, manager, client, self._clock, first, chain)
+
+    async def _load_metadata(self, manager: MetadataManager) -> bool:
+        """Take an epoch above all that were ever shown, and fence and read the metadata log with it."""
+        at_least = 1
+        for _ in range(epoch_attempts_max):
+            epoch = await self._cpo.take_epoch(self._container_id, self._owner, at_least)
+            failpoint(EPOCH_TAKEN)
+            try:
+                return await manager.load(epoch)
+            except EpochTooLow as error:
+                if await self._cpo.current_epoch(self._container_id) > epoch:
+                    raise Fenced(f"container {self._container_id}: epoch {epoch} was superseded") from error
+                at_least = error.shown + 1
+        raise Unavailable(f"container {self._container_id}: no epoch found in {epoch_attempts_max} attempts")
+
+    async def _recover_end(self, client: PersistenceClient, epoch: int, record: StreamRecord) -> tuple[Chain, int]:
+        """Fence the last data plog and seal it at its last contiguous frame; the chain there, and that offset."""
+        if not record.plogs:
+            return Chain(next_sequence=0), 0
+        last = record.last
+        group = client.group_of(last.plog_id)
+        status = await group.fence(last.plog_id, epoch)
+        failpoint(DATA_FENCED)
+        chain = Chain(last.first_sequence, last.previous)
+        limit = offset_max if status.sealed is None else status.sealed
+        end = await find_end(group.read(last.plog_id, status.token, 0, limit), last.number, 0, chain)
+        sealed = await group.seal(last.plog_id, epoch, end.offset)
+        if sealed != end.offset:
+            raise DataCorruption(
+                f"plog {last.plog_id} holds {end.offset} bytes, but was sealed at {sealed}: data was lost"
+            )
+        failpoint(DATA_SEALED)
+        return chain, sealed
+
+    def _required_client(self) -> PersistenceClient:
+        return self._client or unreachable("the log was not initialized", log=self._container_id)
+
+    def _required_manager(self) -> MetadataManager:
+        return self._manager or unreachable("the log was not initialized", log=self._container_id)
+
+    def _required_stream(self) -> LogStream:
+        return self._stream or unreachable("the log was not initialized", log=self._container_id)

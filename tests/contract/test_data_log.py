@@ -1,0 +1,57 @@
+"""The Tier-1 contract on the in-memory twin and on a real Redis."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pravega_common.cluster.cpo import PersistenceCluster, PersistenceGroup
+from pravega_common.cluster.in_memory_cpo import InMemoryCPO
+from segment_service.plog.data_log import DurableDataLog, frame_bytes_max
+from segment_service.plog.in_memory import InMemoryDataLog, InMemoryLogStore
+from segment_service.plog.plog_server import PlogSettings
+from segment_service.plog.redis_log import RedisDataLog
+from tests.contract.data_log_suite import DataLogSuite, MakeLog
+from tests.support.server_fixtures import redis_server as redis_server
+from tests.support.servers import RedisServer
+
+_numbers = itertools.count()
+
+
+class TestInMemoryDataLog(DataLogSuite):
+    @pytest.fixture
+    async def make_log(self) -> AsyncIterator[MakeLog]:
+        store = InMemoryLogStore(bytes_per_plog=256 * 1024)
+        logs: list[DurableDataLog] = []
+
+        async def make(container_id: int) -> DurableDataLog:
+            log = InMemoryDataLog(container_id, store)
+            await log.initialize()
+            logs.append(log)
+            return log
+
+        yield make
+        for log in logs:
+            await log.close()
+
+
+class TestRedisDataLog(DataLogSuite):
+    @pytest.fixture
+    async def make_log(self, redis_server: RedisServer) -> AsyncIterator[MakeLog]:
+        cpo = InMemoryCPO()
+        group = PersistenceGroup("g0", (redis_server.address,))
+        await cpo.put_persistence_cluster(PersistenceCluster("test", (group,)))
+        settings = PlogSettings(block_bytes=frame_bytes_max + 128 * 1024, prefix=f"test{next(_numbers)}:")
+        logs: list[DurableDataLog] = []
+
+        async def make(container_id: int) -> DurableDataLog:
+            log = RedisDataLog(container_id, f"owner-{len(logs)}", cpo, "test", settings)
+            logs.append(log)
+            await log.initialize()
+            return log
+
+        yield make
+        for log in logs:
+            await log.close()
