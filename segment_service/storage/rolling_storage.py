@@ -115,11 +115,11 @@ class RollingStorage:
 
     async def truncate(self, segment_id: int, offset: int) -> None:
         async with self._changing(segment_id):
-            view = await self._live(segment_id)
-            if offset > view.length:
-                raise BadOffset(_label(segment_id), view.length, offset)
+            view = await self._live_or_new(segment_id)
             if offset <= view.start_offset:
                 return
+            if offset > view.length and view.is_sealed:
+                raise BadOffset(_label(segment_id), view.length, offset)
             dropped = view.chunks[: view.chunks_below(offset)]
             await self._manifests.commit(view, Change(drop_front=len(dropped), start_offset=offset))
             failpoint(TRUNCATE_MANIFEST_STORED)
@@ -215,12 +215,6 @@ class RollingStorage:
                     raise result
                 parts.append(result)
         return b"".join(parts)
-
-    async def _live(self, segment_id: int) -> SegmentView:
-        view = await self._manifests.view(segment_id)
-        if not view.exists:
-            raise NoSuchSegment(_label(segment_id))
-        return view
 
     async def _live_or_new(self, segment_id: int) -> SegmentView:
         view = await self._manifests.view(segment_id)

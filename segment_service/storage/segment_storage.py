@@ -46,7 +46,10 @@ class SegmentStorage(Protocol):
 
     async def seal(self, segment_id: int) -> None: ...
 
-    async def truncate(self, segment_id: int, offset: int) -> None: ...
+    async def truncate(self, segment_id: int, offset: int) -> None:
+        """Forget what lies below ``offset``. An offset beyond the length in Tier 2 says that the bytes between will
+        never come (they were truncated before they were written): the segment then begins and ends there."""
+        ...
 
     async def concat(self, target_id: int, offset: int, source_id: int) -> None:
         """Move all chunks of the source to the end of the target (``offset`` = target's length in Tier 2):

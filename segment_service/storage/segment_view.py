@@ -25,6 +25,7 @@ class Change:
     drop_back: int = 0
     add: tuple[ChunkRef, ...] = ()
     start_offset: int | None = None
+    """Beyond the length only if all chunks leave: the segment then begins and ends there."""
     seal: bool = False
     delete: bool = False
     """A tombstone. It keeps the list, so that whoever finds it can finish deleting."""
@@ -96,8 +97,8 @@ class SegmentView:
         end = count - change.drop_back
         check(0 <= change.drop_front <= end, "a change drops more chunks than there are", change=change)
         in_base = self._kept_to - self._kept_from
-        first_offset = self.starts[change.drop_front] if change.drop_front < count else self.length
         start_offset = self.start_offset if change.start_offset is None else change.start_offset
+        first_offset = self.starts[change.drop_front] if change.drop_front < count else max(self.length, start_offset)
         added = (*self.chunks[max(in_base, change.drop_front) : max(in_base, end)], *change.add)
         kept_from = self._kept_from + min(change.drop_front, in_base)
         kept_to = max(kept_from, self._kept_from + min(end, in_base))

@@ -52,8 +52,8 @@ class SegmentStorageContract:
         assert await storage.state(7) is None
         with pytest.raises(NoSuchSegment):
             await storage.read(7, 0, 1)
-        with pytest.raises(NoSuchSegment):
-            await storage.truncate(7, 0)
+        await storage.truncate(7, 0)
+        assert await storage.state(7) is None
         await storage.delete(7)
 
     async def test_writes_add_up(self, storage: RollingStorage) -> None:
@@ -114,14 +114,26 @@ class SegmentStorageContract:
         assert await count(chunks, storage.layout.chunks) == 7
         await storage.truncate(7, 20)
         assert await storage.state(7) == StorageState(7, 35, 100, False)
-        with pytest.raises(BadOffset):
-            await storage.truncate(7, 101)
         await storage.truncate(7, 100)
         await storage.write(7, 100, [b"more"])
         assert await storage.state(7) == StorageState(7, 100, 104, False)
         assert await storage.read(7, 100, 4) == b"more"
         await storage.garbage.collect()
         assert await count(chunks, storage.layout.chunks) == 1
+
+    async def test_truncating_beyond_the_end_skips_bytes(self, storage: RollingStorage, chunks: ChunkStorage) -> None:
+        await storage.write(7, 0, [b"0123456789"])
+        await storage.truncate(7, 25)
+        await storage.truncate(8, 5)
+        assert await storage.state(7) == StorageState(7, 25, 25, False)
+        assert await storage.state(8) == StorageState(8, 5, 5, False)
+        await storage.write(7, 25, [b"abc"])
+        assert await storage.read(7, 26, 2) == b"bc"
+        await storage.garbage.collect()
+        assert await count(chunks, storage.layout.chunks) == 1
+        await storage.seal(7)
+        with pytest.raises(BadOffset):
+            await storage.truncate(7, 29)
 
     async def test_concat_moves_the_chunks(self, storage: RollingStorage, chunks: ChunkStorage) -> None:
         await storage.write(7, 0, [b"target-"])
