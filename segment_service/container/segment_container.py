@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from pravega_common.errors import (
     ContainerOffline,
@@ -54,9 +54,6 @@ from segment_service.writer.data_source import WriterDataSource
 Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn], ReadIndex]
 WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
-
-merge_batch_max: Final = 10_000
-"""Sources of one batched merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,25 +208,6 @@ class SegmentContainer(Service):
         operation = Merge(segment_id=0, source_id=0, updates=updates)
         length = await self._submit(operation, target, source)
         return MergeResult(length, operation.length)
-
-    async def merge_many(self, target: str, sources: Sequence[str]) -> list[MergeResult | PravegaError]:
-        """Merge several sources in order, as one batch of operations: none waits for another to become durable.
-
-        Each is all or nothing by itself; the answer has a result or an error for each source, in order.
-        """
-        if len(sources) > merge_batch_max:
-            raise InvalidArgument(f"{target}: {len(sources)} sources in one merge; {merge_batch_max} are allowed")
-        operations = [Merge(segment_id=0, source_id=0) for _ in sources]
-        futures = [self._submit(item, target, source) for item, source in zip(operations, sources, strict=True)]
-        answers: list[MergeResult | PravegaError] = []
-        for answer, operation in zip(await asyncio.gather(*futures, return_exceptions=True), operations, strict=True):
-            if isinstance(answer, PravegaError):
-                answers.append(answer)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                answers.append(MergeResult(answer, operation.length))
-        return answers
 
     def _submit(self, operation: Operation, segment: str, source: str = "") -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

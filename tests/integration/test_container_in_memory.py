@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 
 import pytest
@@ -200,9 +201,7 @@ class TestSegments:
     async def test_compare_and_set_with_many_appends_in_flight(self, container: SegmentContainer) -> None:
         await container.create_segment("s")
         numbers = [NULL_ATTRIBUTE_VALUE, *range(1, 100)]
-        futures = [
-            container.append("s", [b"x"], advance(old, new)) for old, new in zip(numbers, numbers[1:], strict=False)
-        ]
+        futures = [container.append("s", [b"x"], advance(old, new)) for old, new in itertools.pairwise(numbers)]
         stale = container.append("s", [b"x"], advance(50, 51))
         await asyncio.gather(*futures)
         with pytest.raises(BadAttributeUpdate):
@@ -251,7 +250,8 @@ class TestMerge:
         for number in range(5):
             await container.create_segment(f"t{number}")
             await container.append(f"t{number}", [b"%d" % number * (number + 1)])
-        answers = await container.merge_many("s", ["t0", "t1", "missing", "t2", "t3", "t4"])
+        sources = ["t0", "t1", "missing", "t2", "t3", "t4"]
+        answers = await asyncio.gather(*(container.merge("s", name) for name in sources), return_exceptions=True)
         assert answers[:2] == [MergeResult(1, 1), MergeResult(3, 2)]
         assert isinstance(answers[2], NoSuchSegment)
         assert await read_all(container, "s") == b"011222333344444"
