@@ -1,0 +1,73 @@
+"""Keeps a table's log short: copies live records from its head to its tail, then truncates the head."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pravega_common.errors import PravegaError
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.contracts.segment_store import SegmentStore
+from segment_service.tables.key_index import Slot
+from segment_service.tables.log_reader import read_values
+from segment_service.tables.table_segment import TableSegment, Update
+from segment_service.tables.writer import append_batch
+
+COPIED = register("tables.compactor.copied")
+
+compaction_copy_bytes_max: Final = 256 * 1024
+"""Live bytes that one round copies; the last record may go beyond."""
+
+
+async def compact(store: SegmentStore, table: TableSegment) -> None:
+    """One round, paid for by the update that made it due. A copy keeps its version and is added like any update,
+    behind what is pending, so an update that comes meanwhile lies behind the copy and wins. The head is truncated
+    only once the copies are durable: a crash in between leaves records twice, which reads the same. Errors mean that
+    another round will do it: nothing is lost by not compacting."""
+    if not table.wants_compaction:
+        return
+    table.is_compacting = True
+    try:
+        taken, end = _select(table)
+        values = await read_values(store, table.name, taken)
+        if table.is_stale:
+            return
+        updates, end = _still_live(table, taken, values, end)
+        if updates:
+            await asyncio.shield(append_batch(store, table, updates).done)
+        failpoint(COPIED)
+        if end > table.start_offset:
+            await store.truncate(table.name, end)
+            table.start_offset = max(table.start_offset, end)
+    except PravegaError:
+        return
+    finally:
+        table.is_compacting = False
+
+
+def _select(table: TableSegment) -> tuple[list[tuple[bytes, Slot]], int]:
+    """The live records of the head, and the first offset behind them that must stay."""
+    taken: list[tuple[bytes, Slot]] = []
+    copied = 0
+    for key, slot in table.index.live_from(table.start_offset):
+        if copied >= compaction_copy_bytes_max:
+            return taken, slot.offset
+        taken.append((key, slot))
+        copied += slot.value_length
+    return taken, table.indexed_to
+
+
+def _still_live(
+    table: TableSegment, taken: list[tuple[bytes, Slot]], values: list[bytes], end: int
+) -> tuple[list[Update], int]:
+    """The copies to write now, and where the log may begin after them. What was replaced meanwhile needs none: its
+    newer record lies behind ``end``. A record with a pending update is live only if that fails, and a copy would lie
+    behind the update: the head ends before it."""
+    updates: list[Update] = []
+    for (key, slot), value in zip(taken, values, strict=True):
+        if table.index.get(key) is not slot:
+            continue
+        if table.pending_batch(key) is not None:
+            return updates, slot.offset
+        updates.append(Update(key, value, slot.version))
+    return updates, end

@@ -1,0 +1,42 @@
+"""Fixed-key tables: all keys of one length, iterated in the order of their unsigned bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pravega_common.errors import BadKeyVersion, InvalidArgument, TableError
+from segment_service.tables.key_index import KeyIndex, Slot
+
+fixed_key_bytes_max: Final = 256
+
+
+class FixedKeyTableLayout:
+    """Pages are asked for by their first key; the continuation token only says that entries were returned."""
+
+    supports_delta: Final = False
+    supports_delete_if_empty: Final = False
+
+    def __init__(self, key_length: int) -> None:
+        self.key_length = key_length
+
+    def order_key(self, key: bytes) -> bytes:
+        return key
+
+    def check_key(self, segment: str, key: bytes) -> None:
+        if len(key) != self.key_length:
+            raise InvalidArgument(f"{segment}: key of {len(key)} bytes; keys of this table have {self.key_length}")
+
+    def absent_key_error(self, segment: str, was_removed: bool) -> TableError:
+        """A real store answers a mismatch here too (wire protocol 2.2, "Condition outcomes")."""
+        return BadKeyVersion(segment)
+
+    def select(
+        self, index: KeyIndex, continuation: bytes, first_key: bytes, last_key: bytes
+    ) -> Iterator[tuple[bytes, bytes, Slot]]:
+        if continuation:
+            raise InvalidArgument("a fixed-key table is paged by first key: give no continuation token")
+        for order_key, key, slot in index.ordered_from(first_key, is_inclusive=True):
+            if last_key and key > last_key:
+                return
+            yield order_key, key, slot

@@ -1,0 +1,40 @@
+"""Hash tables: keys of any length, iterated in a stable order that means nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pravega_common.errors import BadKeyVersion, InvalidArgument, NoSuchKey, TableError
+from segment_service.contracts.table_store import key_bytes_max
+from segment_service.tables.hasher import order_key, order_key_bytes
+from segment_service.tables.key_index import KeyIndex, Slot
+
+
+class HashTableLayout:
+    """The continuation token is the order key of the last entry returned."""
+
+    key_length: Final = 0
+    supports_delta: Final = True
+    supports_delete_if_empty: Final = True
+
+    def order_key(self, key: bytes) -> bytes:
+        return order_key(key)
+
+    def check_key(self, segment: str, key: bytes) -> None:
+        if not 0 < len(key) <= key_bytes_max:
+            raise InvalidArgument(f"{segment}: key of {len(key)} bytes; a key has 1 to {key_bytes_max} bytes")
+
+    def absent_key_error(self, segment: str, was_removed: bool) -> TableError:
+        """A key that was removed answers as a mismatch: clients refetch on that one at once, while they wait seconds on
+        ``NoSuchKey`` (wire protocol 2.2, "Prefer 82")."""
+        return BadKeyVersion(segment) if was_removed else NoSuchKey(segment)
+
+    def select(
+        self, index: KeyIndex, continuation: bytes, first_key: bytes, last_key: bytes
+    ) -> Iterator[tuple[bytes, bytes, Slot]]:
+        if first_key or last_key:
+            raise InvalidArgument("a hash table is not sorted by key: give no first and no last key")
+        if len(continuation) not in (0, order_key_bytes):
+            raise InvalidArgument(f"continuation token of {len(continuation)} bytes; pass on what a page returned")
+        return index.ordered_from(continuation, is_inclusive=not continuation)

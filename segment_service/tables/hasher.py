@@ -1,0 +1,12 @@
+"""The order in which a hash table is iterated: arbitrary, but the same for ever (wire protocol, "Iteration")."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+order_key_bytes: Final = 32
+
+
+def order_key(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

@@ -1,0 +1,40 @@
+"""What differs between the two kinds of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from pravega_common.errors import TableError
+from segment_service.tables.key_index import KeyIndex, Slot
+
+
+class TableLayout(Protocol):
+    @property
+    def key_length(self) -> int:
+        """0 if keys may have any length."""
+        ...
+
+    @property
+    def supports_delta(self) -> bool: ...
+
+    @property
+    def supports_delete_if_empty(self) -> bool: ...
+
+    def order_key(self, key: bytes) -> bytes:
+        """By what keys are sorted for iteration."""
+        ...
+
+    def check_key(self, segment: str, key: bytes) -> None:
+        """``InvalidArgument`` for a key of a length that the table cannot hold."""
+        ...
+
+    def absent_key_error(self, segment: str, was_removed: bool) -> TableError:
+        """What a condition on a concrete version of an absent key answers."""
+        ...
+
+    def select(
+        self, index: KeyIndex, continuation: bytes, first_key: bytes, last_key: bytes
+    ) -> Iterator[tuple[bytes, bytes, Slot]]:
+        """(continuation after this entry, key, slot) of a page's candidates; ``InvalidArgument`` for bad arguments."""
+        ...

@@ -1,0 +1,287 @@
+"""Tables over segments: ``contracts/table_store.py`` on top of any ``SegmentStore``."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from pravega_common.errors import (
+    BadOffset,
+    InvalidArgument,
+    NoSuchSegment,
+    NotATable,
+    SegmentTruncated,
+    TableNotEmpty,
+    Unavailable,
+    UnsupportedOperation,
+)
+from segment_service.contracts.attributes import (
+    ROLLOVER_SIZE,
+    SEGMENT_TYPE,
+    SEGMENT_TYPE_FIXED_KEY_TABLE,
+    SEGMENT_TYPE_HASH_TABLE,
+    TABLE_KEY_LENGTH,
+    AttributeUpdate,
+    AttributeUpdateType,
+)
+from segment_service.contracts.segment_store import SegmentProperties, SegmentStore, append_bytes_max
+from segment_service.contracts.table_store import (
+    NO_VERSION,
+    NOT_EXISTS,
+    DeltaPage,
+    EntriesPage,
+    TableEntry,
+    TableInfo,
+    TableKey,
+    table_batch_entries_max,
+    table_page_bytes,
+    value_bytes_max,
+)
+from segment_service.tables.compactor import compact
+from segment_service.tables.delta import select_delta
+from segment_service.tables.entry_serializer import record_size
+from segment_service.tables.fixed_key_table import FixedKeyTableLayout, fixed_key_bytes_max
+from segment_service.tables.hash_table import HashTableLayout
+from segment_service.tables.key_index import InlineBudget, Slot, inline_bytes_max
+from segment_service.tables.layout import TableLayout
+from segment_service.tables.log_reader import read_log, read_values
+from segment_service.tables.table_segment import TableSegment, Update
+from segment_service.tables.writer import append_batch
+
+tables_loaded_max: Final = 4_096
+"""Tables whose index is in memory; beyond it the longest unused idle one is forgotten."""
+update_attempts_max: Final = 64
+"""How often an update starts anew because others got in between, before it gives up as ``Unavailable``."""
+open_attempts_max: Final = 64
+"""How often a call reads the end of a log that somebody else goes on writing, before it gives up as ``Unavailable``."""
+read_attempts_max: Final = 8
+"""How often a read starts anew because the compactor moved values away under it."""
+
+
+class TableExtension:
+    """All tables of one store (or container).
+
+    What is known of a table is compared with the segment's id and length at every call, so a container that restarts,
+    moves away and comes back, or a table that is deleted and created again, needs no notification: the missing part of
+    the log is read, or all of it.
+    """
+
+    def __init__(self, store: SegmentStore, inline_value_bytes_max: int = inline_bytes_max) -> None:
+        self._store = store
+        self._budget = InlineBudget(inline_value_bytes_max)
+        self._tables: OrderedDict[str, TableSegment] = OrderedDict()
+
+    # --- tables ------------------------------------------------------------------------------------------------------
+
+    async def create_table(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None:
+        if not 0 <= key_length <= fixed_key_bytes_max:
+            raise InvalidArgument(f"{segment}: key length {key_length}; give 0 (any) to {fixed_key_bytes_max}")
+        values = {SEGMENT_TYPE: SEGMENT_TYPE_FIXED_KEY_TABLE if key_length else SEGMENT_TYPE_HASH_TABLE}
+        if key_length:
+            values[TABLE_KEY_LENGTH] = key_length
+        if rollover_size_bytes > 0:
+            values[ROLLOVER_SIZE] = rollover_size_bytes
+        updates = [AttributeUpdate(name, AttributeUpdateType.REPLACE, value) for name, value in values.items()]
+        await self._store.create_segment(segment, updates)
+
+    async def delete_table(self, segment: str, must_be_empty: bool) -> None:
+        table, _ = await self._open(segment)
+        if not must_be_empty:
+            await self._store.delete(segment)
+            self._forget(table)
+            return
+        if not table.layout.supports_delete_if_empty:
+            raise UnsupportedOperation(f"{segment}: a fixed-key table cannot be deleted on condition of being empty")
+        async with table.lock:
+            table.is_stale = True
+            await self._catch_up(table)
+            if self._tables.get(segment) is not table:
+                raise NoSuchSegment(segment)
+            if len(table.index):
+                raise TableNotEmpty(segment)
+            table.is_stale = True
+            await self._store.delete(segment)
+            self._forget(table)
+
+    async def table_info(self, segment: str) -> TableInfo:
+        table, info = await self._open(segment)
+        return TableInfo(segment, info.start_offset, info.length, len(table.index), table.layout.key_length)
+
+    # --- updates -----------------------------------------------------------------------------------------------------
+
+    async def put(self, segment: str, entries: Sequence[TableEntry], *, expected_length: int = -1) -> list[int]:
+        for entry in entries:
+            if len(entry.value) > value_bytes_max:
+                raise InvalidArgument(f"{segment}: value of {len(entry.value)} bytes; the limit is {value_bytes_max}")
+        conditions = [TableKey(entry.key, entry.version) for entry in entries if entry.version != NO_VERSION]
+        updates = [Update(entry.key, entry.value) for entry in entries]
+        return await self._update(segment, updates, conditions, expected_length)
+
+    async def remove(self, segment: str, keys: Sequence[TableKey], *, expected_length: int = -1) -> None:
+        conditions = [key for key in keys if key.version != NO_VERSION]
+        await self._update(segment, [Update(key.key, None) for key in keys], conditions, expected_length)
+
+    async def _update(
+        self, segment: str, updates: list[Update], conditions: list[TableKey], expected_length: int
+    ) -> list[int]:
+        size = sum(update.size for update in updates)
+        if len(updates) > table_batch_entries_max or size > append_bytes_max:
+            raise InvalidArgument(
+                f"{segment}: {len(updates)} entries of {size} bytes in one request; "
+                f"the limits are {table_batch_entries_max} entries and {append_bytes_max} bytes"
+            )
+        for _ in range(update_attempts_max):
+            table, _ = await self._open(segment)
+            for update in updates:
+                table.layout.check_key(segment, update.key)
+            blocker = table.check_conditions(conditions)
+            if blocker is None and expected_length not in (-1, table.tail):
+                if not table.pending:
+                    raise BadOffset(segment, table.tail, expected_length)
+                blocker = table.pending[-1]
+            if blocker is not None:
+                await blocker.settled()
+                continue
+            if not updates:
+                return []
+            batch = append_batch(self._store, table, updates)
+            try:
+                await asyncio.shield(batch.done)
+            except BadOffset:
+                continue
+            if table.wants_compaction:
+                await compact(self._store, table)
+            return batch.versions()
+        raise Unavailable(f"{segment}: {update_attempts_max} attempts to update met other updates")
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    async def get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry]:
+        for _ in range(read_attempts_max):
+            table, _ = await self._open(segment)
+            for key in keys:
+                table.layout.check_key(segment, key)
+            found = [(key, slot) for key in keys if (slot := table.index.get(key)) is not None]
+            entries = await self._entries(table, found)
+            if entries is not None:
+                by_key = {entry.key: entry for entry in entries}
+                return [by_key.get(key) or TableEntry(key, b"", NOT_EXISTS) for key in keys]
+        raise Unavailable(f"{segment}: values moved away {read_attempts_max} times while they were read")
+
+    async def iterate(
+        self, segment: str, count_max: int, continuation: bytes = b"", first_key: bytes = b"", last_key: bytes = b""
+    ) -> EntriesPage:
+        for _ in range(read_attempts_max):
+            table, _ = await self._open(segment)
+            found: list[tuple[bytes, Slot]] = []
+            page_bytes, after = 0, b""
+            for after_this, key, slot in table.layout.select(table.index, continuation, first_key, last_key):
+                found.append((key, slot))
+                after = after_this
+                page_bytes += record_size(len(key), slot.value_length)
+                if len(found) >= count_max or page_bytes >= table_page_bytes:
+                    break
+            entries = await self._entries(table, found)
+            if entries is not None:
+                return EntriesPage(tuple(entries), after)
+        raise Unavailable(f"{segment}: values moved away {read_attempts_max} times while they were read")
+
+    async def delta(self, segment: str, from_position: int, count_max: int) -> DeltaPage:
+        for _ in range(read_attempts_max):
+            table, info = await self._open(segment)
+            if not table.layout.supports_delta:
+                raise UnsupportedOperation(f"{segment}: a fixed-key table has no delta reads")
+            if not 0 <= from_position <= info.length:
+                raise InvalidArgument(f"{segment}: delta from {from_position}; the table's length is {info.length}")
+            selection = select_delta(
+                table.index, table.start_offset, table.indexed_to, from_position, max(1, count_max)
+            )
+            entries = await self._entries(table, selection.entries)
+            if entries is not None:
+                return DeltaPage(tuple(entries), selection.should_clear, selection.reached_end, selection.last_position)
+        raise Unavailable(f"{segment}: values moved away {read_attempts_max} times while they were read")
+
+    async def _entries(self, table: TableSegment, found: list[tuple[bytes, Slot]]) -> list[TableEntry] | None:
+        """Entries with their values; ``None`` if the compactor truncated one away meanwhile."""
+        try:
+            values = await read_values(self._store, table.name, found)
+        except SegmentTruncated:
+            return None
+        return [TableEntry(key, value, slot.version) for (key, slot), value in zip(found, values, strict=True)]
+
+    # --- what is known of a table ------------------------------------------------------------------------------------
+
+    async def _open(self, segment: str) -> tuple[TableSegment, SegmentProperties]:
+        """The table with everything that is durable in its index, and its segment as of the same moment: nothing was
+        awaited since both agreed."""
+        for _ in range(open_attempts_max):
+            try:
+                info = await self._store.get_info(segment)
+            except NoSuchSegment:
+                self._tables.pop(segment, None)
+                raise
+            table = self._tables.get(segment)
+            if table is None or table.segment_id != info.segment_id:
+                table = self._load(segment, info)
+            if table.is_fresh(info.length):
+                table.start_offset = max(table.start_offset, info.start_offset)
+                self._tables.move_to_end(segment)
+                return table, info
+            async with table.lock:
+                if self._tables.get(segment) is table:
+                    await self._catch_up(table)
+        raise Unavailable(f"{segment}: the table's log changed {open_attempts_max} times while it was read")
+
+    async def _catch_up(self, table: TableSegment) -> None:
+        """Read what the log holds beyond the index; the caller has the table's lock."""
+        info = await self._store.get_info(table.name)
+        if table.is_fresh(info.length):
+            return
+        table.is_stale = True
+        await table.drained()
+        info = await self._store.get_info(table.name)
+        if info.segment_id != table.segment_id:
+            self._forget(table)
+            return
+        if not info.start_offset <= table.indexed_to <= info.length:
+            table.index.clear()
+            table.indexed_to = info.start_offset
+        await read_log(self._store, table, info.length)
+        table.start_offset = info.start_offset
+        table.tail = table.indexed_to
+        table.is_stale = False
+
+    def _load(self, segment: str, info: SegmentProperties) -> TableSegment:
+        old = self._tables.get(segment)
+        if old is not None:
+            self._forget(old)
+        table = TableSegment(segment, info.segment_id, _layout_of(info), info.start_offset, self._budget)
+        self._tables[segment] = table
+        if len(self._tables) > tables_loaded_max:
+            self._forget_unused()
+        return table
+
+    def _forget(self, table: TableSegment) -> None:
+        if self._tables.get(table.name) is table:
+            del self._tables[table.name]
+        table.is_stale = True
+        table.index.clear()
+
+    def _forget_unused(self) -> None:
+        """Forget the longest unused table, or none if all are in use."""
+        for table in itertools.islice(self._tables.values(), len(self._tables) - 1):
+            if not table.pending and not table.lock.locked() and not table.is_compacting:
+                self._forget(table)
+                return
+
+
+def _layout_of(info: SegmentProperties) -> TableLayout:
+    kind = info.attributes.get(SEGMENT_TYPE, 0)
+    if kind == SEGMENT_TYPE_HASH_TABLE:
+        return HashTableLayout()
+    if kind == SEGMENT_TYPE_FIXED_KEY_TABLE:
+        return FixedKeyTableLayout(info.attributes[TABLE_KEY_LENGTH])
+    raise NotATable(info.name, f"{info.name} is not a table segment")
