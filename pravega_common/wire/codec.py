@@ -8,7 +8,7 @@ of the append and read paths have hand-written codecs over precompiled structs; 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument
@@ -36,6 +36,7 @@ __all__ = [
     "frame_header",
     "frame_header_bytes",
     "payload_bytes_max",
+    "segment_read_parts",
 ]
 
 frame_header_bytes: Final = 8
@@ -196,18 +197,32 @@ def _encode_read_segment(command: Any) -> list[bytes | memoryview]:
     ]
 
 
-def _encode_segment_read(command: Any) -> list[bytes | memoryview]:
-    segment = _string(command.segment)
-    length = len(command.data)
+def segment_read_parts(
+    segment: str, offset: int, *, at_tail: bool, end_of_segment: bool, data: Sequence[ByteView], request_id: int
+) -> list[bytes | memoryview]:
+    """The frame of a SegmentRead whose data is in several pieces, each passed through as it is."""
+    name = _string(segment)
+    length = sum(map(len, data))
     head = b"".join(
         (
-            _HEADER.pack(10, _checked_length(2 + len(segment) + 14 + length + 8)),
-            _U16.pack(len(segment)),
-            segment,
-            _SEGMENT_READ_BODY.pack(command.offset, command.at_tail, command.end_of_segment, length),
+            _HEADER.pack(10, _checked_length(2 + len(name) + 14 + length + 8)),
+            _U16.pack(len(name)),
+            name,
+            _SEGMENT_READ_BODY.pack(offset, at_tail, end_of_segment, length),
         )
     )
-    return _view_parts(head, command.data, _I64.pack(command.request_id))
+    return [head, *(piece for piece in data if len(piece)), _I64.pack(request_id)]
+
+
+def _encode_segment_read(command: Any) -> list[bytes | memoryview]:
+    return segment_read_parts(
+        command.segment,
+        command.offset,
+        at_tail=command.at_tail,
+        end_of_segment=command.end_of_segment,
+        data=(command.data,),
+        request_id=command.request_id,
+    )
 
 
 def _decode_append_block(payload: memoryview) -> Command:

@@ -1,0 +1,222 @@
+"""Appends of one connection: set-up, ordered acknowledgements, failed appends (wire reference, section 3).
+
+An append is handed to the store in the call that received it, with a compare-and-set of the writer's attribute from
+the last event number handed over to its own. Results are answered in order per writer. A state machine without I/O:
+replies leave through ``AppendPeer``, the store answers through futures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
+
+from pravega_common.errors import BadAttributeUpdate, BadOffset, InvalidArgument, NoSuchSegment, PravegaError
+from pravega_common.wire.append_block import Append, AppendDecoder
+from pravega_common.wire.commands import (
+    AppendBlock,
+    AppendBlockEnd,
+    AppendSetup,
+    Command,
+    ConditionalAppend,
+    ConditionalBlockEnd,
+    ConditionalCheckFailed,
+    DataAppended,
+    InvalidEventNumber,
+    Padding,
+    SetupAppend,
+)
+from pravega_common.wire.errors import WireProtocolError
+from segment_service.contracts.attributes import (
+    EVENT_COUNT,
+    NULL_ATTRIBUTE_VALUE,
+    AttributeId,
+    AttributeUpdate,
+    AttributeUpdateType,
+)
+from segment_service.contracts.segment_store import SegmentStore
+from segment_service.host.error_replies import error_reply
+
+APPEND_COMMANDS: Final[frozenset[type[Command]]] = frozenset(
+    {SetupAppend, AppendBlock, AppendBlockEnd, ConditionalAppend, ConditionalBlockEnd, Padding}
+)
+"""What ``AppendProcessor.accept`` takes."""
+
+writers_per_connection_max: Final = 10_000
+"""Set-ups that one connection may hold; Java closes its connections after 2,000 of them by itself."""
+
+_REPLACE_IF_EQUALS = AttributeUpdateType.REPLACE_IF_EQUALS
+_COUNT_EVENTS = {count: AttributeUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, count) for count in range(1, 513)}
+
+
+class AppendPeer(Protocol):
+    """The connection, as the append processor sees it."""
+
+    def send(self, command: Command) -> None:
+        """Queue a reply behind the earlier ones."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Close after the replies queued so far."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
+
+    def bytes_in_flight_changed(self, delta: int) -> None:
+        """Bytes of appends handed to the store and not answered yet changed by ``delta``."""
+        ...
+
+
+class _Writer:
+    """One writer on one segment, as set up on this connection."""
+
+    __slots__ = ("attribute_id", "failure", "in_flight", "last_acked", "last_stored", "segment", "waiting", "writer_id")
+
+    def __init__(self, segment: str, writer_id: bytes) -> None:
+        self.segment = segment
+        self.writer_id = writer_id
+        self.attribute_id = AttributeId(writer_id)
+        self.last_stored = NULL_ATTRIBUTE_VALUE
+        self.last_acked = NULL_ATTRIBUTE_VALUE
+        self.in_flight: deque[tuple[Append, asyncio.Future[int]]] = deque()
+        # Appends that arrived before the set-up was answered; None once it is.
+        self.waiting: deque[Append] | None = deque()
+        self.failure: PravegaError | None = None
+
+
+class AppendProcessor:
+    """All writers of one connection."""
+
+    def __init__(self, store: SegmentStore, peer: AppendPeer) -> None:
+        self._store = store
+        self._peer = peer
+        self._decoder = AppendDecoder()
+        self._writers: dict[bytes, _Writer] = {}
+
+    def accept(self, command: Command) -> None:
+        """Take the next append command of the connection; raises ``WireProtocolError`` if it is not allowed."""
+        append = self._decoder.accept(command)
+        if append is not None:
+            self._append(append)
+        elif isinstance(command, SetupAppend):
+            self._set_up(command)
+
+    # ---- set-up ------------------------------------------------------------------------------------------------------
+
+    def _set_up(self, request: SetupAppend) -> None:
+        if len(self._writers) >= writers_per_connection_max and request.writer_id not in self._writers:
+            raise WireProtocolError("SetupAppend", f"more than {writers_per_connection_max} writers on a connection")
+        writer = _Writer(request.segment, request.writer_id)
+        self._writers[request.writer_id] = writer
+        self._peer.spawn(self._finish_set_up(writer, request), "setup-append")
+
+    async def _finish_set_up(self, writer: _Writer, request: SetupAppend) -> None:
+        try:
+            last_event_number = await self._store.get_attribute(request.segment, writer.attribute_id)
+        except PravegaError as error:
+            writer.failure = error
+            self._answer_failed_set_up(writer, request, error)
+            return
+        writer.last_stored = writer.last_acked = last_event_number
+        self._peer.send(AppendSetup(request.request_id, request.segment, request.writer_id, last_event_number))
+        waiting, writer.waiting = writer.waiting, None
+        for append in waiting or ():
+            self._peer.bytes_in_flight_changed(-append.length)
+            self._hand_over(writer, append)
+
+    def _answer_failed_set_up(self, writer: _Writer, request: SetupAppend, error: PravegaError) -> None:
+        reply = error_reply(error, request.request_id, request.segment, "setupAppend")
+        if reply is None:
+            self._peer.close(f"setting up writer {writer.writer_id.hex()} on {writer.segment} failed: {error!r}")
+            return
+        self._peer.send(reply)
+        waiting, writer.waiting = writer.waiting, None
+        for append in waiting or ():
+            self._peer.bytes_in_flight_changed(-append.length)
+            self._fail(writer, append, error)
+
+    # ---- appends -----------------------------------------------------------------------------------------------------
+
+    def _append(self, append: Append) -> None:
+        writer = self._writers[append.writer_id]
+        if writer.waiting is not None:
+            writer.waiting.append(append)
+            self._peer.bytes_in_flight_changed(append.length)
+        else:
+            self._hand_over(writer, append)
+
+    def _hand_over(self, writer: _Writer, append: Append) -> None:
+        if writer.failure is not None and not writer.in_flight:
+            self._fail(writer, append, writer.failure)
+            return
+        number = append.event_number
+        if number < writer.last_stored:
+            name = writer.writer_id.hex()
+            self._peer.close(f"event number {number} after {writer.last_stored} of writer {name} on {writer.segment}")
+            return
+        count = append.event_count
+        updates = (
+            AttributeUpdate(writer.attribute_id, _REPLACE_IF_EQUALS, number, writer.last_stored),
+            _COUNT_EVENTS.get(count) or AttributeUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, count),
+        )
+        expected_offset = append.expected_offset if append.is_conditional else None
+        future = self._store.append(writer.segment, append.parts, updates, expected_offset=expected_offset)
+        writer.last_stored = number
+        writer.in_flight.append((append, future))
+        self._peer.bytes_in_flight_changed(append.length)
+        future.add_done_callback(lambda _: self._answer(writer))
+
+    def _answer(self, writer: _Writer) -> None:
+        """Answer, in order, every append at the head of the queue whose result is known."""
+        in_flight = writer.in_flight
+        while in_flight and in_flight[0][1].done():
+            append, future = in_flight.popleft()
+            self._peer.bytes_in_flight_changed(-append.length)
+            if future.cancelled():
+                self._peer.close(f"append to {writer.segment} was cancelled by the store")
+                return
+            error = future.exception()
+            if error is None:
+                self._acknowledge(writer, append, future.result())
+            elif not isinstance(error, PravegaError):
+                self._peer.close(f"append to {writer.segment} failed unforeseen: {error!r}")
+                return
+            elif isinstance(error, BadOffset) and writer.failure is None:
+                self._refuse_condition(writer, append)
+            else:
+                self._fail(writer, append, error)
+
+    def _acknowledge(self, writer: _Writer, append: Append, length: int) -> None:
+        previous = writer.last_acked
+        # An event number that was acked before gets no second ack.
+        if append.event_number > previous:
+            writer.last_acked = append.event_number
+            self._peer.send(DataAppended(append.writer_id, append.event_number, previous, append.request_id, length))
+
+    def _refuse_condition(self, writer: _Writer, append: Append) -> None:
+        """Another length than expected: the writer stays, at the number it had before."""
+        if not writer.in_flight:
+            writer.last_stored = writer.last_acked
+        self._peer.send(ConditionalCheckFailed(append.writer_id, append.event_number, append.request_id))
+
+    def _fail(self, writer: _Writer, append: Append, error: PravegaError) -> None:
+        """Answer an append that failed; all later ones of the writer fail too, until it is set up again."""
+        if writer.failure is None:
+            writer.failure = error
+        cause = writer.failure
+        number, request_id = append.event_number, append.request_id
+        if isinstance(cause, BadAttributeUpdate):
+            self._peer.send(InvalidEventNumber(writer.writer_id, request_id, "", number))
+            self._peer.close(
+                f"writer {writer.writer_id.hex()} on {writer.segment} was taken over by another connection"
+            )
+            return
+        offset = -1 if isinstance(cause, NoSuchSegment) else number
+        reply = None
+        if not isinstance(cause, BadOffset | InvalidArgument):
+            reply = error_reply(cause, request_id, writer.segment, "append", offset=offset)
+        if reply is None:
+            self._peer.close(f"append {number} to {writer.segment} failed: {cause!r}")
+        else:
+            self._peer.send(reply)

@@ -1,0 +1,366 @@
+"""One connection: frames in, commands to the processors, replies out, and when to stop reading.
+
+The transport fills the frame parser's buffer, commands are handled in the call that received them (appends) or as one
+task each (everything else), and replies leave together once per loop turn. Reading stops while the peer does not take
+its replies, while too many of its requests or append bytes are on their way, or while the store takes no more bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, cast
+
+import structlog
+
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock
+from pravega_common.wire import codec, versions
+from pravega_common.wire.commands import (
+    COMMANDS,
+    Command,
+    CreateTransientSegment,
+    Hello,
+    KeepAlive,
+    ReadSegment,
+)
+from pravega_common.wire.errors import WireDecodeError, WireProtocolError
+from pravega_common.wire.framing import Frame, FrameParser
+from segment_service.contracts.segment_store import BackPressure, ReadResult, SegmentStore
+from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
+from segment_service.host.request_processor import CloseConnection, RequestProcessor
+
+bytes_in_flight_max: Final = 16 * 1024 * 1024
+"""Bytes of one connection's appends and table updates that are not answered yet, above which it is not read."""
+requests_in_flight_max: Final = 256
+"""Requests of one connection, reads apart, that are being served, above which it is not read."""
+reads_in_flight_max: Final = 4_096
+"""Reads of one connection that may wait; one more closes it, since not reading would let the others starve."""
+unsent_bytes_max: Final = 4 * 1024 * 1024
+"""Reply bytes that a peer has not taken yet, above which its requests wait."""
+close_linger_s: Final = 5.0
+"""How long a closed connection may take to send its last replies before it is cut."""
+transient_segments_max: Final = 1_024
+"""Transient segments that one connection may have created."""
+transient_delete_attempts_max: Final = 5
+transient_delete_pause_s: Final = 1.0
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server's side of one socket."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        requests: RequestProcessor,
+        back_pressure: BackPressure,
+        clock: Clock,
+        spawn: Spawn,
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self.peer_name = "?"
+        self.close_reason: str | None = None
+        self.cleanup: asyncio.Task[Any] | None = None
+        self._requests = requests
+        self._back_pressure = back_pressure
+        self._clock = clock
+        self._spawn = spawn
+        self._on_lost = on_lost
+        self._appends = AppendProcessor(store, self)
+        self._parser = FrameParser()
+        self._transport: asyncio.Transport | None = None
+        self._backlog: deque[Frame] = deque()
+        self._out: list[bytes | memoryview] = []
+        self._out_bytes = 0
+        self._write_paused = False
+        self._read_paused = False
+        self._pump_scheduled = False
+        self._waits_for_gate = False
+        self._bytes_in_flight = 0
+        self._requests_in_flight = 0
+        self._reads: set[asyncio.Task[Any]] = set()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._slow_reads = asyncio.Lock()
+        self._transient_segments: set[str] = set()
+        self._is_lost = False
+        self._until_lost: set[asyncio.Task[Any]] = set()
+        self._log = structlog.get_logger(service="wire-server")
+
+    # ---- transport callbacks -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=unsent_bytes_max)
+        peer = transport.get_extra_info("peername")
+        self.peer_name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else str(peer)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._parser.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        frames = self._parser.buffer_updated(nbytes)
+        if self.close_reason is None:
+            self._backlog.extend(frames)
+            self._pump()
+        if self._parser.failure is not None:
+            self._stop_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._out_bytes < unsent_bytes_max:
+            self._writable.set()
+        self._schedule_pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        self.close_reason = self.close_reason or (f"lost: {exc!r}" if exc else "closed by the peer")
+        self._backlog.clear()
+        self._out.clear()
+        self._writable.set()
+        for task in (*self._reads, *self._until_lost):
+            task.cancel()
+        if self._transient_segments:
+            self.cleanup = self._spawn(self._delete_transient_segments(), "delete-transient")
+        self._on_lost(self)
+
+    # ---- what the processors see -------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> None:
+        """Queue a reply; it leaves, with all others of this loop turn, at the end of the turn."""
+        self._send_parts(codec.encode_parts(command))
+
+    def close(self, reason: str) -> None:
+        """Send the replies queued so far, then close. What else the peer sent is dropped."""
+        if self.close_reason is not None:
+            return
+        self.close_reason = reason
+        self._backlog.clear()
+        self._stop_reading()
+        if self._transport is not None and not self._is_lost:
+            self._flush()
+            self._transport.close()
+            self._spawn_until_lost(self._cut_after_linger(), "linger")
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Serve a request as a task of its own; an error that nobody foresaw costs the peer its connection."""
+        self._requests_in_flight += 1
+        self._spawn(self._guarded(work), name).add_done_callback(self._request_done)
+
+    def bytes_in_flight_changed(self, delta: int) -> None:
+        self._bytes_in_flight += delta
+        check(self._bytes_in_flight >= 0, "bytes in flight below zero", peer=self.peer_name)
+        if delta < 0:
+            self._schedule_pump()
+
+    def _spawn_until_lost(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._spawn(work, name)
+        self._until_lost.add(task)
+        task.add_done_callback(self._until_lost.discard)
+
+    def abort(self) -> None:
+        """Cut the connection now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- frames in ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_blocked(self) -> bool:
+        return (
+            self._write_paused
+            or self._out_bytes >= unsent_bytes_max
+            or self._bytes_in_flight >= bytes_in_flight_max
+            or self._requests_in_flight >= requests_in_flight_max
+            or not self._back_pressure.is_open
+        )
+
+    def _pump(self) -> None:
+        """Handle frames until there are none or something blocks; then stop or resume reading accordingly."""
+        backlog = self._backlog
+        while backlog and self.close_reason is None:
+            if self._is_blocked:
+                self._wait_until_unblocked()
+                return
+            type_code, payload = backlog.popleft()
+            self._handle(type_code, payload)
+        if self.close_reason is not None:
+            return
+        if self._parser.failure is not None:
+            self.close(str(self._parser.failure))
+        elif self._is_blocked:
+            self._wait_until_unblocked()
+        elif self._read_paused and self._transport is not None:
+            self._read_paused = False
+            self._transport.resume_reading()
+
+    def _wait_until_unblocked(self) -> None:
+        self._stop_reading()
+        if not self._back_pressure.is_open and not self._waits_for_gate:
+            self._waits_for_gate = True
+            self._spawn_until_lost(self._wait_for_gate(), "back-pressure")
+
+    async def _wait_for_gate(self) -> None:
+        await self._back_pressure.wait_open()
+        self._waits_for_gate = False
+        self._pump()
+
+    def _stop_reading(self) -> None:
+        if not self._read_paused and self._transport is not None and not self._is_lost:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _schedule_pump(self) -> None:
+        if not self._pump_scheduled and self.close_reason is None and (self._read_paused or self._backlog):
+            self._pump_scheduled = True
+            asyncio.get_running_loop().call_soon(self._run_scheduled_pump)
+
+    def _run_scheduled_pump(self) -> None:
+        self._pump_scheduled = False
+        self._pump()
+
+    def _handle(self, type_code: int, payload: memoryview) -> None:
+        try:
+            command = codec.decode(type_code, payload)
+            if type(command) in APPEND_COMMANDS:
+                self._appends.accept(command)
+            elif type(command) is ReadSegment:
+                self._start_read(command)
+            elif isinstance(command, KeepAlive):
+                self.send(command)
+            elif isinstance(command, Hello):
+                self._greet(command)
+            elif isinstance(command, CreateTransientSegment):
+                self._start_transient(command)
+            elif self._requests.serves(command):
+                self._start_request(command, len(payload))
+            else:
+                raise WireProtocolError(COMMANDS[type_code].__name__, "not a request that this port serves")
+        except (WireDecodeError, WireProtocolError) as error:
+            self.close(str(error))
+
+    def _greet(self, hello: Hello) -> None:
+        self.send(Hello(versions.WIRE_VERSION, versions.OLDEST_COMPATIBLE_VERSION))
+        if not versions.is_compatible(hello.high_version, hello.low_version):
+            self.close(f"peer speaks versions {hello.low_version} to {hello.high_version} only")
+
+    # ---- requests ----------------------------------------------------------------------------------------------------
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except CloseConnection as error:
+            self.close(str(error))
+        except Exception as error:
+            self._log.error("request failed unforeseen", peer=self.peer_name, exc_info=True)
+            self.close(f"internal error: {error!r}")
+
+    def _request_done(self, _: asyncio.Task[Any]) -> None:
+        self._requests_in_flight -= 1
+        self._schedule_pump()
+
+    def _start_request(self, command: Command, payload_bytes: int) -> None:
+        self.bytes_in_flight_changed(payload_bytes)
+        self.spawn(self._serve(command, payload_bytes), type(command).__name__)
+
+    async def _serve(self, command: Command, payload_bytes: int) -> None:
+        try:
+            self.send(await self._requests.answer(command))
+        finally:
+            self.bytes_in_flight_changed(-payload_bytes)
+
+    def _start_transient(self, command: CreateTransientSegment) -> None:
+        if len(self._transient_segments) >= transient_segments_max:
+            raise WireProtocolError(
+                "CreateTransientSegment", f"more than {transient_segments_max} transient segments on a connection"
+            )
+        # Registered before it exists: if the connection is lost while it is made, it is deleted all the same.
+        segment = self._requests.transient_name(command)
+        self._transient_segments.add(segment)
+        self.spawn(self._serve_transient(command, segment), "CreateTransientSegment")
+
+    async def _serve_transient(self, command: CreateTransientSegment, segment: str) -> None:
+        self.send(await self._requests.create_transient(command, segment))
+
+    # ---- reads -------------------------------------------------------------------------------------------------------
+
+    def _start_read(self, request: ReadSegment) -> None:
+        if len(self._reads) >= reads_in_flight_max:
+            raise WireProtocolError("ReadSegment", f"more than {reads_in_flight_max} reads are waiting")
+        task = self._spawn(self._guarded(self._serve_read(request)), "ReadSegment")
+        self._reads.add(task)
+        task.add_done_callback(self._reads.discard)
+
+    async def _serve_read(self, request: ReadSegment) -> None:
+        result = await self._requests.read(request)
+        if self._writable.is_set():
+            self._send_read(request, result)
+            return
+        # Bytes are not kept for a slow peer: they are read again, for one read at a time, when there is room.
+        del result
+        async with self._slow_reads:
+            await self._writable.wait()
+            self._send_read(request, await self._requests.read(request))
+
+    def _send_read(self, request: ReadSegment, result: ReadResult | Command) -> None:
+        if not isinstance(result, ReadResult):
+            self.send(result)
+            return
+        self._send_parts(
+            codec.segment_read_parts(
+                request.segment,
+                request.offset,
+                at_tail=result.at_tail,
+                end_of_segment=result.end_of_segment,
+                data=result.data,
+                request_id=request.request_id,
+            )
+        )
+
+    # ---- replies out -------------------------------------------------------------------------------------------------
+
+    def _send_parts(self, parts: list[bytes | memoryview]) -> None:
+        if self._is_lost or self.close_reason is not None:
+            return
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out += parts
+        self._out_bytes += sum(map(len, parts))
+        if self._out_bytes >= unsent_bytes_max:
+            self._writable.clear()
+
+    def _flush(self) -> None:
+        parts, self._out = self._out, []
+        had = self._out_bytes
+        self._out_bytes = 0
+        if not parts or self._transport is None or self._transport.is_closing():
+            return
+        self._transport.writelines(parts)
+        if not self._write_paused and had >= unsent_bytes_max:
+            self._writable.set()
+            self._schedule_pump()
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    async def _cut_after_linger(self) -> None:
+        await self._clock.sleep(close_linger_s)
+        self.abort()
+
+    async def _delete_transient_segments(self) -> None:
+        for segment in sorted(self._transient_segments):
+            for _ in range(transient_delete_attempts_max):
+                if await self._requests.delete_transient(segment):
+                    break
+                await self._clock.sleep(transient_delete_pause_s)
+            else:
+                self._log.warning("transient segment left behind", segment=segment)

@@ -1,0 +1,85 @@
+"""What a failed call answers on the wire (wire reference 2.3).
+
+A reply of None means: no reply tells the client the truth, close the connection. Clients treat a closed connection as
+something to retry, after asking what became of their work.
+"""
+
+from __future__ import annotations
+
+from pravega_common.errors import (
+    AuthenticationFailed,
+    BadKeyVersion,
+    BadOffset,
+    ContainerNotHosted,
+    Fenced,
+    InvalidArgument,
+    NoSuchKey,
+    NoSuchSegment,
+    PravegaError,
+    SegmentExists,
+    SegmentSealed,
+    SegmentTruncated,
+    TableNotEmpty,
+    UnsupportedOperation,
+)
+from pravega_common.wire.commands import (
+    AuthTokenCheckFailed,
+    Command,
+    ErrorMessage,
+    OperationUnsupported,
+    SegmentAlreadyExists,
+    SegmentIsSealed,
+    SegmentIsTruncated,
+    TableKeyBadVersion,
+    TableKeyDoesNotExist,
+    TableSegmentNotEmpty,
+    WrongHost,
+)
+from pravega_common.wire.commands import (
+    NoSuchSegment as NoSuchSegmentReply,
+)
+
+ILLEGAL_ARGUMENT = 0
+TOKEN_CHECK_FAILED = 0
+
+
+def error_reply(
+    error: PravegaError, request_id: int, segment: str, operation: str, *, offset: int = -1
+) -> Command | None:
+    """The reply to a request about ``segment`` that failed with ``error``, or None to close the connection.
+
+    ``offset`` is what the reply carries where it has an offset: readers match answers by it, so a read gives its own.
+    """
+    match error:
+        case SegmentTruncated():
+            return SegmentIsTruncated(request_id, segment, error.start_offset, "", error.offset)
+        case BadOffset():
+            return SegmentIsTruncated(request_id, segment, error.expected_offset, "", error.offset)
+        case SegmentSealed():
+            return SegmentIsSealed(request_id, segment, "", offset)
+        case NoSuchSegment():
+            return NoSuchSegmentReply(request_id, segment, "", offset)
+        case SegmentExists():
+            return SegmentAlreadyExists(request_id, segment)
+        case ContainerNotHosted() | Fenced():
+            return WrongHost(request_id, segment)
+        case NoSuchKey():
+            return TableKeyDoesNotExist(request_id, segment)
+        case BadKeyVersion():
+            return TableKeyBadVersion(request_id, segment)
+        case TableNotEmpty():
+            return TableSegmentNotEmpty(request_id, segment)
+        case AuthenticationFailed():
+            return AuthTokenCheckFailed(request_id, "", TOKEN_CHECK_FAILED)
+        case UnsupportedOperation():
+            return OperationUnsupported(request_id, operation)
+        case InvalidArgument():
+            return ErrorMessage(request_id, segment, str(error), ILLEGAL_ARGUMENT)
+        case _:
+            return None
+
+
+def operation_name(command: Command) -> str:
+    """The name by which OperationUnsupported calls a command: its own, in lower camel case."""
+    name = type(command).__name__
+    return name[0].lower() + name[1:]

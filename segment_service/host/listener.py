@@ -1,0 +1,117 @@
+"""The wire server: accepts connections and owns everything that runs for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.service import Service, ServiceState
+from segment_service.contracts.segment_store import BackPressure, SegmentStore
+from segment_service.contracts.table_store import TableStore
+from segment_service.host.connection import Connection, close_linger_s
+from segment_service.host.request_processor import RequestProcessor
+
+connections_max_default: Final = 10_000
+accept_backlog: Final = 1_024
+recent_closes_max: Final = 64
+_ACCEPTING: Final = (ServiceState.STARTING, ServiceState.RUNNING)
+
+
+class WireServer(Service):
+    """Serves the wire protocol on one address for one store; hosts no container itself.
+
+    ``port`` 0 takes a free one: read ``port`` after ``start``. ``recent_closes`` holds the last (peer, reason) pairs.
+    """
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        tables: TableStore,
+        back_pressure: BackPressure,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Clock | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        connections_max: int = connections_max_default,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__("wire-server")
+        self.host = host
+        self.port = port
+        self.recent_closes: deque[tuple[str, str]] = deque(maxlen=recent_closes_max)
+        self.refused_connections = 0
+        self._store = store
+        self._back_pressure = back_pressure
+        self._clock = clock or SystemClock()
+        self._requests = RequestProcessor(store, tables, self._clock, random_bytes)
+        self._connections_max = connections_max
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._cleanups: set[asyncio.Task[Any]] = set()
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def on_start(self) -> None:
+        self._server = await asyncio.get_running_loop().create_server(
+            self._accept, self.host, self.port, ssl=self._tls, backlog=accept_backlog
+        )
+        sockets = self._server.sockets
+        check(len(sockets) > 0, "a server without a socket", host=self.host, port=self.port)
+        self.port = int(sockets[0].getsockname()[1])
+        self.log.info("serving the wire protocol", host=self.host, port=self.port)
+
+    async def on_stop(self) -> None:
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in tuple(self._connections):
+            connection.close("the server is stopping")
+        try:
+            await asyncio.wait_for(self._none_left.wait(), close_linger_s)
+        except TimeoutError:
+            for connection in tuple(self._connections):
+                connection.abort()
+            await self._none_left.wait()
+        if self._cleanups:
+            await asyncio.wait(self._cleanups, timeout=close_linger_s)
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        if len(self._connections) >= self._connections_max or self.state not in _ACCEPTING:
+            self.refused_connections += 1
+            return _Refusal()
+        connection = Connection(
+            self._store, self._requests, self._back_pressure, self._clock, self.spawn, self._connection_lost
+        )
+        self._connections.add(connection)
+        self._none_left.clear()
+        return connection
+
+    def _connection_lost(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if connection.cleanup is not None:
+            self._cleanups.add(connection.cleanup)
+            connection.cleanup.add_done_callback(self._cleanups.discard)
+        reason = connection.close_reason or "closed"
+        self.recent_closes.append((connection.peer_name, reason))
+        self.log.debug("connection closed", peer=connection.peer_name, reason=reason)
+        if not self._connections:
+            self._none_left.set()
+
+
+class _Refusal(asyncio.Protocol):
+    """What a connection above the cap gets: an orderly end."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()

@@ -1,0 +1,299 @@
+"""Requests other than appends: decode, call the store, encode (wire reference 2.1, 2.3, section 4).
+
+A handler is a coroutine from a request to its reply. It raises the store's errors; ``RequestProcessor.answer`` turns
+them into replies. Reads are apart (``read``): they may wait for as long as a segment's tail stays where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from pravega_common import names
+from pravega_common.errors import (
+    BadAttributeUpdate,
+    BadOffset,
+    InvalidArgument,
+    NoSuchSegment,
+    Outcome,
+    PravegaError,
+    SegmentMerged,
+)
+from pravega_common.runtime.clock import Clock
+from pravega_common.wire import commands as wire
+from pravega_common.wire.commands import Command, MergedSource, ReadSegment
+from segment_service.contracts.attributes import (
+    CREATION_TIME,
+    ROLLOVER_SIZE,
+    SCALE_POLICY_RATE,
+    SCALE_POLICY_TYPE,
+    SEGMENT_TYPE,
+    SEGMENT_TYPE_TRANSIENT,
+    AttributeId,
+    AttributeUpdate,
+    AttributeUpdateType,
+)
+from segment_service.contracts.segment_store import ReadResult, SegmentStore, read_bytes_max
+from segment_service.contracts.table_store import TableStore
+from segment_service.host.error_replies import error_reply, operation_name
+from segment_service.host.table_requests import TableRequests
+
+read_bytes_min: Final = 8
+"""A read asks the store for at least this much, however little was suggested (section 4)."""
+segment_name_chars_max: Final = 2_048
+merges_in_flight_max: Final = 64
+"""Merges of one batch that are on their way to the log at a time."""
+scale_type_max: Final = 2
+
+_Handler = Callable[[Any], Coroutine[Any, Any, Command]]
+_REPLACE = AttributeUpdateType.REPLACE
+
+
+class CloseConnection(Exception):
+    """The request has no reply that would be true; the connection is to be closed for the reason given."""
+
+
+class RequestProcessor:
+    """Serves the requests of all connections of one store; holds no state of a connection."""
+
+    def __init__(
+        self, store: SegmentStore, tables: TableStore, clock: Clock, random_bytes: Callable[[int], bytes]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._random_bytes = random_bytes
+        table = TableRequests(tables)
+        self._handlers: dict[type[Command], _Handler] = {
+            wire.GetStreamSegmentInfo: self._get_info,
+            wire.CreateSegment: self._create,
+            wire.SealSegment: self._seal,
+            wire.DeleteSegment: self._delete,
+            wire.TruncateSegment: self._truncate,
+            wire.UpdateSegmentPolicy: self._update_policy,
+            wire.GetSegmentAttribute: self._get_attribute,
+            wire.UpdateSegmentAttribute: self._update_attribute,
+            wire.MergeSegments: self._merge,
+            wire.MergeSegmentsBatch: self._merge_batch,
+            wire.LocateOffset: self._locate_offset,
+            wire.GetTableSegmentInfo: table.info,
+            wire.CreateTableSegment: table.create,
+            wire.DeleteTableSegment: table.delete,
+            wire.UpdateTableEntries: table.update,
+            wire.RemoveTableKeys: table.remove,
+            wire.ReadTable: table.read,
+            wire.ReadTableKeys: table.read_keys,
+            wire.ReadTableEntries: table.read_entries,
+            wire.ReadTableEntriesDelta: table.read_delta,
+        }
+
+    def serves(self, command: Command) -> bool:
+        return type(command) in self._handlers
+
+    async def answer(self, request: Any) -> Command:
+        """The reply to a request that ``serves`` accepts; raises ``CloseConnection`` when there is none."""
+        segment = _segment_of(request)
+        try:
+            _check_segment_name(segment)
+            return await self._handlers[type(request)](request)
+        except PravegaError as error:
+            return _reply_or_close(error, request, segment, _echoed_offset(request, error))
+
+    # ---- reads -------------------------------------------------------------------------------------------------------
+
+    async def read(self, request: ReadSegment) -> ReadResult | Command:
+        """Bytes of a segment, waiting for them at its tail; or the reply that says why there are none."""
+        try:
+            _check_segment_name(request.segment)
+            length = min(max(request.suggested_length, read_bytes_min), read_bytes_max)
+            if request.offset < 0:
+                raise InvalidArgument(f"offset {request.offset} of {request.segment} is negative")
+            return await self._store.read(request.segment, request.offset, length)
+        except BadOffset as error:
+            # As the real store: a read beyond the end of a sealed segment has no answer.
+            raise CloseConnection(str(error)) from error
+        except PravegaError as error:
+            return _reply_or_close(error, request, request.segment, request.offset)
+
+    # ---- transient segments ------------------------------------------------------------------------------------------
+
+    def transient_name(self, request: wire.CreateTransientSegment) -> str:
+        """A new name for a transient segment of the parent named in the request."""
+        return names.transient_segment_name(request.parent_segment, request.writer_id, self._random_bytes(16))
+
+    async def create_transient(self, request: wire.CreateTransientSegment, segment: str) -> Command:
+        try:
+            _check_segment_name(segment)
+            await self._store.create_segment(
+                segment,
+                (
+                    AttributeUpdate(CREATION_TIME, _REPLACE, self._clock.wall_ms()),
+                    AttributeUpdate(SEGMENT_TYPE, _REPLACE, SEGMENT_TYPE_TRANSIENT),
+                ),
+            )
+        except PravegaError as error:
+            return _reply_or_close(error, request, segment, -1)
+        return wire.SegmentCreated(request.request_id, segment)
+
+    async def delete_transient(self, segment: str) -> bool:
+        """Delete a transient segment; whether it is gone (merged ones are), or else worth another try."""
+        try:
+            await self._store.delete(segment)
+        except PravegaError as error:
+            return error.outcome is Outcome.REJECTED
+        return True
+
+    # ---- segments ----------------------------------------------------------------------------------------------------
+
+    async def _get_info(self, request: wire.GetStreamSegmentInfo) -> Command:
+        info = await self._store.get_info(request.segment)
+        return wire.StreamSegmentInfo(
+            request.request_id,
+            request.segment,
+            exists=True,
+            is_sealed=info.is_sealed,
+            is_deleted=False,
+            last_modified=info.last_modified_ms,
+            write_offset=info.length,
+            start_offset=info.start_offset,
+        )
+
+    async def _create(self, request: wire.CreateSegment) -> Command:
+        await self._store.create_segment(
+            request.segment,
+            (
+                AttributeUpdate(CREATION_TIME, _REPLACE, self._clock.wall_ms()),
+                *_policy_updates(request.scale_type, request.target_rate),
+                AttributeUpdate(ROLLOVER_SIZE, _REPLACE, max(request.rollover_size_bytes, 0)),
+            ),
+        )
+        return wire.SegmentCreated(request.request_id, request.segment)
+
+    async def _seal(self, request: wire.SealSegment) -> Command:
+        await self._store.seal(request.segment)
+        return wire.SegmentSealed(request.request_id, request.segment)
+
+    async def _delete(self, request: wire.DeleteSegment) -> Command:
+        await self._store.delete(request.segment)
+        return wire.SegmentDeleted(request.request_id, request.segment)
+
+    async def _truncate(self, request: wire.TruncateSegment) -> Command:
+        await self._store.truncate(request.segment, request.truncation_offset)
+        return wire.SegmentTruncated(request.request_id, request.segment)
+
+    async def _locate_offset(self, request: wire.LocateOffset) -> Command:
+        info = await self._store.get_info(request.segment)
+        return wire.OffsetLocated(request.request_id, request.segment, info.length)
+
+    # ---- attributes --------------------------------------------------------------------------------------------------
+
+    async def _update_policy(self, request: wire.UpdateSegmentPolicy) -> Command:
+        await self._store.update_attributes(request.segment, _policy_updates(request.scale_type, request.target_rate))
+        return wire.SegmentPolicyUpdated(request.request_id, request.segment)
+
+    async def _get_attribute(self, request: wire.GetSegmentAttribute) -> Command:
+        value = await self._store.get_attribute(request.segment, AttributeId(request.attribute_id))
+        return wire.SegmentAttribute(request.request_id, value)
+
+    async def _update_attribute(self, request: wire.UpdateSegmentAttribute) -> Command:
+        update = AttributeUpdate(
+            AttributeId(request.attribute_id),
+            AttributeUpdateType.REPLACE_IF_EQUALS,
+            request.new_value,
+            request.expected_value,
+        )
+        try:
+            await self._store.update_attributes(request.segment, (update,))
+        except BadAttributeUpdate:
+            return wire.SegmentAttributeUpdated(request.request_id, success=False)
+        return wire.SegmentAttributeUpdated(request.request_id, success=True)
+
+    # ---- merges ------------------------------------------------------------------------------------------------------
+
+    async def _merge(self, request: wire.MergeSegments) -> Command:
+        updates = tuple(_attribute_update(item) for item in request.attribute_updates)
+        try:
+            length = (await self._store.merge(request.target, request.source, updates)).target_length
+        except BadAttributeUpdate:
+            return wire.SegmentAttributeUpdated(request.request_id, success=False)
+        except SegmentMerged as error:
+            if error.segment != request.source:
+                raise
+            length = (await self._store.get_info(request.target)).length
+        return wire.SegmentsMerged(request.request_id, request.target, request.source, length)
+
+    async def _merge_batch(self, request: wire.MergeSegmentsBatch) -> Command:
+        merged: list[MergedSource] = []
+        for sources in _chunked(request.sources, merges_in_flight_max):
+            # Started in order, which is the order in which the store merges them; answered together.
+            calls = (self._merge_one(request.target, source) for source in sources)
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            for source, result in zip(sources, results, strict=True):
+                if isinstance(result, BaseException):
+                    raise result
+                merged.append(MergedSource(source, result))
+        return wire.SegmentsBatchMerged(request.request_id, request.target, tuple(merged))
+
+    async def _merge_one(self, target: str, source: str) -> int:
+        try:
+            return (await self._store.merge(target, source)).target_length
+        except NoSuchSegment as error:
+            # A controller that resumes a commit names sources that were merged before (or that never got a byte and
+            # are gone): that is success, with the length the target has now.
+            if error.segment != source:
+                raise
+            return (await self._store.get_info(target)).length
+
+
+def _segment_of(request: Any) -> str:
+    """The segment that replies to the request name: of a merge the source, of a batch the target (2.1)."""
+    if isinstance(request, wire.MergeSegments):
+        return request.source
+    if isinstance(request, wire.MergeSegmentsBatch):
+        return request.target
+    segment: str = request.segment
+    return segment
+
+
+def _echoed_offset(request: Any, error: PravegaError) -> int:
+    if isinstance(request, wire.TruncateSegment) and isinstance(error, NoSuchSegment):
+        return request.truncation_offset
+    return -1
+
+
+def _reply_or_close(error: PravegaError, request: Any, segment: str, offset: int) -> Command:
+    reply = error_reply(error, request.request_id, segment, operation_name(request), offset=offset)
+    if reply is None:
+        raise CloseConnection(f"{operation_name(request)} of {segment} failed: {error!r}") from error
+    return reply
+
+
+def _check_segment_name(segment: str) -> None:
+    if not segment or len(segment) > segment_name_chars_max:
+        raise InvalidArgument(f"segment name of {len(segment)} characters must have 1..{segment_name_chars_max}")
+    if not segment.isprintable():
+        raise InvalidArgument(f"segment name {segment[:80]!r} holds a character that cannot be printed")
+
+
+def _policy_updates(scale_type: int, target_rate: int) -> tuple[AttributeUpdate, AttributeUpdate]:
+    if not 0 <= scale_type <= scale_type_max:
+        raise InvalidArgument(f"scale type {scale_type} must be in 0..{scale_type_max}")
+    return (
+        AttributeUpdate(SCALE_POLICY_TYPE, _REPLACE, scale_type),
+        AttributeUpdate(SCALE_POLICY_RATE, _REPLACE, target_rate),
+    )
+
+
+def _attribute_update(item: wire.AttributeUpdate) -> AttributeUpdate:
+    try:
+        kind = AttributeUpdateType(item.update_type)
+    except ValueError:
+        raise InvalidArgument(f"attribute update type {item.update_type} must be in 0..4") from None
+    return AttributeUpdate(AttributeId(item.attribute_id), kind, item.new_value, item.old_value)
+
+
+def _chunked(items: Iterable[str], size: int) -> Iterable[list[str]]:
+    iterator = iter(items)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
