@@ -7,9 +7,11 @@ from controller_service.grpc_api.parts import ApiParts
 from controller_service.grpc_api.scopes_api import ScopesApi
 from controller_service.grpc_api.segments_api import SegmentsApi
 from controller_service.grpc_api.streams_api import StreamsApi
+from controller_service.grpc_api.transactions_api import Transactions, TransactionsApi
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer
 
 
-class ControllerServiceApi(ScopesApi, StreamsApi, SegmentsApi, ControllerServiceServicer):
-    def __init__(self, parts: ApiParts) -> None:
+class ControllerServiceApi(ScopesApi, StreamsApi, SegmentsApi, TransactionsApi, ControllerServiceServicer):
+    def __init__(self, parts: ApiParts, transactions: Transactions) -> None:
         self.parts = parts
+        self.transactions = transactions

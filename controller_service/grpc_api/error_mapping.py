@@ -90,6 +90,8 @@ def mapped(behaviour: Behaviour, method: str) -> Behaviour:
             return await behaviour(request, context)
         except PravegaError as error:
             status, message = status_of(error), str(error)
+        except NotImplementedError:
+            status, message = grpc.StatusCode.UNIMPLEMENTED, f"{method} is not served"
         except (grpc.aio.AbortError, grpc.RpcError):
             raise
         except Exception as error:

@@ -15,7 +15,7 @@ from controller_service.grpc_api.parts import ApiParts
 from controller_service.store.epochs import successors
 from controller_service.store.records import TRUNCATION, StreamState, epoch_key, sealed_segment_key
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import PlacedCut, is_valid, segments_between
+from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid, segments_between
 from controller_service.workflows.truncate_stream import place_in
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import segment_epoch, segment_name
@@ -91,7 +91,7 @@ class SegmentsApi:
         opened = await self.parts.store.open(scope, stream, epoch_key(0))
         first = await self._placed_or(opened, start, 0)
         last = await self._placed_or(opened, end, (await opened.current_epoch()).epoch)
-        if last.last_epoch < first.first_epoch:
+        if not is_at_or_after(last, first):
             raise InvalidArgument(f"cut {end} lies before {start} in stream {opened.name}")
         epochs = await opened.epochs(first.first_epoch, last.last_epoch)
         between = segments_between(first, last, epochs)

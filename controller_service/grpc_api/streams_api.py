@@ -56,7 +56,7 @@ class StreamsApi:
         status = pb.UpdateStreamStatus
         scope, stream = checked_stream(request.streamInfo)
         if not request.cut:
-            raise InvalidArgument(f"the cut to truncate {scope}/{stream} at is empty")
+            return status(status=status.FAILURE)
         try:
             await self.parts.workflows.truncate.truncate(self.parts.new_id(), scope, stream, request.cut)
         except NoSuchStream:

@@ -20,25 +20,25 @@ MARKED = register("controller.seal_marked")
 SEGMENTS_SEALED = register("controller.seal_segments_sealed")
 
 
-class TransactionEnder(Protocol):
-    """What sealing needs of the transactions."""
+class OpenTransactions(Protocol):
+    """What sealing needs of the transaction service."""
 
-    async def end_all(self, scope: str, stream: str) -> bool:
-        """Abort the open transactions of a stream that is being sealed; true once no transaction is left, also none
-        that is being committed."""
+    async def abort_open(self, scope: str, stream: str) -> int:
+        """Abort the open transactions of a stream that is being sealed; how many are not finished yet, those that are
+        being committed included."""
         ...
 
 
 class NoTransactions:
     """For a controller without transactions."""
 
-    async def end_all(self, scope: str, stream: str) -> bool:
-        return True
+    async def abort_open(self, scope: str, stream: str) -> int:
+        return 0
 
 
 class SealStream:
     def __init__(
-        self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, transactions: TransactionEnder
+        self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, transactions: OpenTransactions
     ) -> None:
         self._store = store
         self._access = access
@@ -63,8 +63,8 @@ class SealStream:
         if context.stream_id != request.payload["stream_id"] or await context.state() is StreamState.SEALED:
             return
         failpoint(MARKED)
-        if not await self._transactions.end_all(scope, stream):
-            raise Postpone(f"stream {context.name} has transactions")
+        if (count := await self._transactions.abort_open(scope, stream)) > 0:
+            raise Postpone(f"stream {context.name} has {count} unfinished transactions")
         # Read again: a commit that was let finish may have moved the epoch.
         context = await self._store.open(scope, stream)
         await self._access.seal_segments((await context.current_epoch()).names(scope, stream))

@@ -17,7 +17,7 @@ from typing import Any, Final
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ANY_VERSION, VersionedStore
 from controller_service.workflows.request_queue import Handler, Postpone, Request
-from pravega_common.errors import PravegaError, RejectedError, Throttled
+from pravega_common.errors import PravegaError, RejectedError, Throttled, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -29,6 +29,7 @@ requests_queued_max: Final = 10_000
 requests_remembered_max: Final = 10_000
 """Finished requests whose outcome ``wait_done`` still knows."""
 sweep_period_s: Final = 10.0
+store_attempts_max: Final = 8
 retry_delay_min_s: Final = 0.02
 retry_delay_max_s: Final = 5.0
 
@@ -104,8 +105,17 @@ class TableRequestQueue(Service):
         return True
 
     async def _store(self, table_key: str, request: Request) -> None:
+        """The key is this request's alone, so a put whose answer was lost is simply made again: a request must not
+        lie in the table unknown to its owner, to be run long after the caller was told that it failed."""
         value = encode(StoredRequest(request.kind, request.key, _payload_text(request.payload)))
-        await self._tables.put(REQUESTS_TABLE, table_key, value, ANY_VERSION)
+        for attempt in range(store_attempts_max):
+            try:
+                await self._tables.put(REQUESTS_TABLE, table_key, value, ANY_VERSION)
+                return
+            except UnknownOutcome:
+                if attempt + 1 == store_attempts_max:
+                    raise
+                await self._clock.sleep(retry_delay_min_s * 2.0**attempt)
 
     # ---- running -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,26 @@
+"""``python -m controller_service --config FILE``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from controller_service.service import run_controller
+from pravega_common.errors import PravegaError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="controller_service", description="One controller of a stream store.")
+    parser.add_argument("--config", type=Path, required=True, help="settings; conf/controller.toml lists every key")
+    arguments = parser.parse_args()
+    try:
+        run_controller(arguments.config)
+    except PravegaError as error:
+        print(f"controller: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The one controller that assigns containers to stores."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller_service.cluster.balancer import balance
+from pravega_common.cluster.cpo import Assignment, ControlPlaneOracle
+from pravega_common.cluster.registry import ASSIGNMENT_LEADER_ROLE, SEGMENT_STORE_KIND, Member
+from pravega_common.errors import PravegaError, VersionConflict
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.service import Service
+
+rounds_per_lease: Final = 5
+rebalance_delay_s: Final = 3.0
+"""How long a changed set of stores must stand before containers that have a living owner move."""
+retry_delay_min_s: Final = 1.0
+retry_delay_max_s: Final = 60.0
+"""Back-off, per container, between assignments of one that stops by itself."""
+
+
+class AssignmentLeader(Service):
+    """Every controller runs one; only the elected one acts. The assignment is replaced by compare-and-set, so one that
+    does not know yet that it was displaced changes nothing."""
+
+    def __init__(
+        self, cpo: ControlPlaneOracle, member_id: str, container_count: int, lease_ms: int, clock: Clock
+    ) -> None:
+        super().__init__("assignment-leader")
+        self.is_leader = False
+        self._cpo = cpo
+        self._member_id = member_id
+        self._container_count = container_count
+        self._lease_ms = lease_ms
+        self._clock = clock
+        self._stores_seen: frozenset[str] = frozenset()
+        self._stores_since_s = 0.0
+        self._retry_delays_s: dict[int, float] = {}
+        self._retry_not_before_s: dict[int, float] = {}
+
+    async def on_start(self) -> None:
+        self.spawn(self._run(), "lead")
+
+    async def on_stop(self) -> None:
+        try:
+            await self._cpo.resign(ASSIGNMENT_LEADER_ROLE, self._member_id)
+        except PravegaError as error:
+            self.log.warning("did not resign, the election runs out", error=repr(error))
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.round()
+            except PravegaError as error:
+                self.log.warning("round failed", error=repr(error))
+            await self._clock.sleep(self._lease_ms / 1000 / rounds_per_lease)
+
+    async def round(self) -> None:
+        """Try to lead, and assign what must be assigned."""
+        self.is_leader = await self._cpo.try_lead(ASSIGNMENT_LEADER_ROLE, self._member_id, self._lease_ms)
+        if not self.is_leader:
+            return
+        payloads = await self._cpo.members(SEGMENT_STORE_KIND)
+        stores = {name: Member.from_payload(payload) for name, payload in payloads.items()}
+        assignment = await self._cpo.get_assignment()
+        wanted = self._wanted(stores, assignment)
+        if wanted == dict(assignment.owners) and not self._must_restart(stores, assignment):
+            return
+        try:
+            version = await self._cpo.put_assignment(assignment.version, wanted)
+        except VersionConflict as error:
+            self.log.info("another leader was faster", error=str(error))
+            return
+        self.log.info("containers assigned", version=version, owners=wanted)
+
+    def _wanted(self, stores: dict[str, Member], assignment: Assignment) -> dict[int, str]:
+        """Containers without a living owner are assigned at once; others move only once the stores are settled."""
+        now_s = self._clock.monotonic_s()
+        names = frozenset(stores)
+        if names != self._stores_seen:
+            self._stores_seen, self._stores_since_s = names, now_s
+        balanced = balance(self._container_count, names, assignment.owners)
+        if now_s - self._stores_since_s >= rebalance_delay_s:
+            return balanced
+        living = {container: owner for container, owner in assignment.owners.items() if owner in names}
+        return {container: living.get(container, owner) for container, owner in balanced.items()}
+
+    def _must_restart(self, stores: dict[str, Member], assignment: Assignment) -> bool:
+        """Whether a container failed under the current assignment and its back-off is over: a new version of the
+        assignment makes its owner start it again."""
+        now_s = self._clock.monotonic_s()
+        due = False
+        for store, member in stores.items():
+            for container, version in member.failed_containers:
+                if assignment.owners.get(container) != store or version < assignment.version:
+                    continue
+                if now_s >= self._retry_not_before_s.setdefault(container, now_s + retry_delay_min_s):
+                    delay_s = min(retry_delay_max_s, 2 * self._retry_delays_s.get(container, retry_delay_min_s))
+                    self._retry_delays_s[container] = delay_s
+                    self._retry_not_before_s[container] = now_s + delay_s
+                    due = True
+        failed = {container for member in stores.values() for container, _ in member.failed_containers}
+        for container in self._retry_delays_s.keys() - failed:
+            if now_s - self._retry_not_before_s[container] > retry_delay_max_s:
+                del self._retry_delays_s[container], self._retry_not_before_s[container]
+        return due

@@ -1,0 +1,97 @@
+"""Where every container is served, as of the last assignment; answers ``getURI`` and the controller's own calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from controller_service.errors import NoHost
+from pravega_common.cluster.cpo import Assignment, ControlPlaneOracle
+from pravega_common.cluster.registry import CONTROLLER_KIND, SEGMENT_STORE_KIND, Member
+from pravega_common.errors import PravegaError, Unavailable
+from pravega_common.hashing import container_of_segment
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.service import Service
+from pravega_streams.connection.endpoints import Endpoint
+
+assignment_wait_s: Final = 10.0
+refresh_pause_s: Final = 0.2
+"""Least time between two looks at the oracle because of an answer that turned out wrong."""
+
+
+class AssignmentHostStore(Service):
+    """Follows the assignment by a blocking read. Also an ``EndpointResolver`` for segment clients."""
+
+    def __init__(self, cpo: ControlPlaneOracle, container_count: int, clock: Clock) -> None:
+        super().__init__("host-store")
+        self.container_count = container_count
+        self._cpo = cpo
+        self._clock = clock
+        self._assignment = Assignment(0, {})
+        self._stores: dict[str, Member] = {}
+        self._refreshed_s = float("-inf")
+        self._doubted = False
+
+    async def on_start(self) -> None:
+        await self._refresh()
+        self.spawn(self._follow(), "follow")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every container has an owner that is alive."""
+        return all(self._assignment.owners.get(number) in self._stores for number in range(self.container_count))
+
+    async def owner_of(self, segment: str) -> tuple[str, int]:
+        endpoint = await self._endpoint(container_of_segment(segment, self.container_count))
+        if endpoint is None:
+            raise NoHost(f"no segment store owns the container of {segment} now")
+        return endpoint.host, endpoint.port
+
+    async def resolve(self, segment: str) -> Endpoint:
+        endpoint = await self._endpoint(container_of_segment(segment, self.container_count))
+        if endpoint is None:
+            raise Unavailable(f"no segment store owns the container of {segment} now")
+        return endpoint
+
+    def forget(self, segment: str) -> None:
+        self._doubted = True
+
+    async def controllers(self) -> Sequence[tuple[str, int]]:
+        members = await self._cpo.members(CONTROLLER_KIND)
+        found = (Member.from_payload(payload) for payload in members.values())
+        return [(member.host, member.port) for member in found]
+
+    async def _endpoint(self, container: int) -> Endpoint | None:
+        owner = self._assignment.owners.get(container)
+        if self._doubted or owner not in self._stores:
+            await self._refresh_again()
+            owner = self._assignment.owners.get(container)
+        member = self._stores.get(owner) if owner is not None else None
+        return None if member is None else Endpoint(member.host, member.port)
+
+    async def _refresh_again(self) -> None:
+        if self._clock.monotonic_s() - self._refreshed_s < refresh_pause_s:
+            return
+        try:
+            await self._refresh()
+        except PravegaError as error:
+            # The last known owners are better than none; epochs protect against wrong ones.
+            self.log.warning("assignment was not read", error=repr(error))
+
+    async def _refresh(self) -> None:
+        self._refreshed_s = self._clock.monotonic_s()
+        self._doubted = False
+        members = await self._cpo.members(SEGMENT_STORE_KIND)
+        assignment = await self._cpo.get_assignment()
+        self._stores = {name: Member.from_payload(payload) for name, payload in members.items()}
+        if assignment.version >= self._assignment.version:
+            self._assignment = assignment
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._cpo.wait_assignment(self._assignment.version, assignment_wait_s)
+                await self._refresh()
+            except PravegaError as error:
+                self.log.warning("assignment was not read", error=repr(error))
+                await self._clock.sleep(1.0)

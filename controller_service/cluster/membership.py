@@ -1,0 +1,57 @@
+"""A controller's lease in the control plane oracle, and who else has one."""
+
+from __future__ import annotations
+
+from pravega_common.cluster.cpo import ControlPlaneOracle
+from pravega_common.cluster.registry import CONTROLLER_KIND, Member
+from pravega_common.errors import PravegaError
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.service import Service
+
+renewals_per_lease = 3
+
+
+class Membership(Service):
+    """Keeps the lease of ``member_id`` alive until stopped. A lost oracle stops nothing: others may then take this
+    controller for dead and adopt its requests, which every handler allows."""
+
+    def __init__(self, cpo: ControlPlaneOracle, member_id: str, member: Member, lease_ms: int, clock: Clock) -> None:
+        super().__init__("membership")
+        self.member_id = member_id
+        self._cpo = cpo
+        self._member = member
+        self._lease_ms = lease_ms
+        self._clock = clock
+
+    async def on_start(self) -> None:
+        await self._renew()
+        self.spawn(self._keep(), "renew")
+
+    async def on_stop(self) -> None:
+        try:
+            await self._cpo.release_lease(CONTROLLER_KIND, self.member_id)
+        except PravegaError as error:
+            self.log.warning("lease was not released, it runs out", error=repr(error))
+
+    async def live_controllers(self) -> dict[str, Member]:
+        members = await self._cpo.members(CONTROLLER_KIND)
+        return {name: Member.from_payload(payload) for name, payload in members.items()}
+
+    async def live_ids(self) -> set[str]:
+        return set(await self._cpo.members(CONTROLLER_KIND))
+
+    async def publish(self, member: Member) -> None:
+        """Tell others another address, such as a port that is only known once it is bound."""
+        self._member = member
+        await self._renew()
+
+    async def _renew(self) -> None:
+        await self._cpo.renew_lease(CONTROLLER_KIND, self.member_id, self._member.to_payload(), self._lease_ms)
+
+    async def _keep(self) -> None:
+        while True:
+            await self._clock.sleep(self._lease_ms / 1000 / renewals_per_lease)
+            try:
+                await self._renew()
+            except PravegaError as error:
+                self.log.warning("lease was not renewed", error=repr(error))

@@ -1,0 +1,232 @@
+"""The composition root of a controller: makes every part, starts them in order, stops them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any, Final, Protocol
+
+from controller_service.cluster.assignment_leader import AssignmentLeader
+from controller_service.cluster.host_store import AssignmentHostStore
+from controller_service.cluster.membership import Membership
+from controller_service.config import ControllerConfig, StoreKind, load_config, split_address
+from controller_service.grpc_api.controller_service_api import ControllerServiceApi
+from controller_service.grpc_api.parts import ApiParts, HostStore, Workflows
+from controller_service.grpc_api.server import GrpcServer
+from controller_service.rest_api.health import HealthRegistry
+from controller_service.rest_api.server import RestServer
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.segment_access.wire_access import WireSegmentAccess
+from controller_service.store.in_memory import InMemoryVersionedStore
+from controller_service.store.stream_store import StreamStore
+from controller_service.store.table_backend import TableVersionedStore
+from controller_service.store.versioned_store import VersionedStore
+from controller_service.transactions.lifecycle import TransactionService
+from controller_service.workflows.create_stream import CreateStream
+from controller_service.workflows.delete_scope import DeleteScope
+from controller_service.workflows.delete_stream import DeleteStream
+from controller_service.workflows.scale_stream import ScaleStream
+from controller_service.workflows.seal_stream import SealStream
+from controller_service.workflows.table_request_queue import TableRequestQueue
+from controller_service.workflows.truncate_stream import TruncateStream
+from controller_service.workflows.update_stream import UpdateStream
+from pravega_common.cluster.cpo import ControlPlaneOracle
+from pravega_common.cluster.redis_cpo import RedisCPO
+from pravega_common.cluster.registry import CONTAINER_COUNT_KEY, Member
+from pravega_common.errors import ConfigurationError, PravegaError
+from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
+from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.failpoints import arm_from_environment
+from pravega_common.runtime.service import Service
+from pravega_streams.segment.raw_client import RawClient
+from pravega_streams.table.table_client import TableClient
+
+stores_poll_s: Final = 0.2
+stores_log_period_s: Final = 5.0
+system_tables_retry_s: Final = 1.0
+
+
+class Hosts(HostStore, Protocol):
+    @property
+    def is_complete(self) -> bool:
+        """Whether every container has an owner."""
+        ...
+
+
+@dataclass(frozen=True)
+class Backends:
+    """What a controller stands on. ``services`` are started before everything else, in order."""
+
+    cpo: ControlPlaneOracle
+    hosts: Hosts
+    tables: VersionedStore
+    access: SegmentAccess
+    clock: Clock
+    random: Random
+    services: Sequence[Service] = ()
+
+
+class Controller(Service):
+    """Order of the start: membership, election and assignment, stores ready, tables, queue, transactions, gRPC. REST
+    opens first, so that health can be asked from the beginning. Nothing waits for what comes after it."""
+
+    def __init__(self, config: ControllerConfig, backends: Backends) -> None:
+        super().__init__("controller")
+        self.config = config
+        self.member_id = f"{config.controller.id or 'controller'}-{uuid.UUID(int=backends.random.getrandbits(128)).hex}"
+        self.backends = backends
+        self.health = HealthRegistry()
+        clock, random = backends.clock, backends.random
+        host, port = split_address(config.controller.published or config.controller.listen)
+        lease_ms = config.cluster.lease_ms
+        self.membership = Membership(backends.cpo, self.member_id, Member(host, port, self.member_id), lease_ms, clock)
+        self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
+        self.store = StreamStore(backends.tables, clock, lambda: uuid.UUID(int=random.getrandbits(128)).hex)
+        self.queue = TableRequestQueue(backends.tables, self.member_id, clock, self.membership.live_ids)
+        self.transactions = TransactionService(
+            store=backends.tables,
+            streams=self.store,
+            segments=backends.access,
+            queue=self.queue,
+            clock=clock,
+            random=random,
+        )
+        self.workflows = self._make_workflows()
+        parts = ApiParts(self.store, self.workflows, backends.hosts, lambda: uuid.UUID(int=random.getrandbits(128)).hex)
+        api = ControllerServiceApi(parts, self.transactions)
+        self.grpc = GrpcServer(
+            config.controller.listen, [lambda server: add_ControllerServiceServicer_to_server(api, server)]
+        )
+        self.rest = RestServer(config.controller.rest, self.health, parts) if config.controller.rest else None
+        self._started: list[Service] = []
+
+    def _make_workflows(self) -> Workflows:
+        store, access, queue = self.store, self.backends.access, self.queue
+        seal = SealStream(store, access, queue, self.transactions)
+        delete = DeleteStream(store, access, queue)
+        return Workflows(
+            CreateStream(store, access, queue),
+            UpdateStream(store, access, queue),
+            ScaleStream(store, access, queue),
+            TruncateStream(store, access, queue),
+            seal,
+            delete,
+            DeleteScope(store, queue, seal, delete),
+        )
+
+    async def on_start(self) -> None:
+        if self.rest is not None:
+            await self._start(self.rest)
+        await self._check_container_count()
+        for service in (*self.backends.services, self.membership, self.leader):
+            await self._start(service)
+        await self._stores_ready()
+        await self._create_system_tables()
+        for service in (self.queue, self.transactions, self.grpc):
+            await self._start(service)
+        await self._publish_port()
+        self.health.all_added()
+        self.log.info("controller serves", grpc_port=self.grpc.port, id=self.member_id)
+
+    async def _start(self, service: Service) -> None:
+        self.health.add(service)
+        self._started.append(service)
+        service.on_failure(self.fail)
+        await service.start()
+
+    async def on_stop(self) -> None:
+        for service in reversed(self._started):
+            await service.stop()
+
+    async def _check_container_count(self) -> None:
+        wanted = self.config.controller.containers
+        standing = await self.backends.cpo.set_once(CONTAINER_COUNT_KEY, str(wanted))
+        if standing != str(wanted):
+            raise ConfigurationError(
+                f"controller.containers = {wanted}: this cluster was started with {standing} containers, "
+                "and their number is fixed for its life"
+            )
+
+    async def _stores_ready(self) -> None:
+        waited_s = 0.0
+        while not self.backends.hosts.is_complete:
+            if waited_s % stores_log_period_s < stores_poll_s:
+                self.log.info("waiting for segment stores to own every container")
+            await self.backends.clock.sleep(stores_poll_s)
+            waited_s += stores_poll_s
+
+    async def _create_system_tables(self) -> None:
+        """Containers may be owned and still be recovering: this is repeated until they serve."""
+        while True:
+            try:
+                await self.store.create_system_tables()
+                return
+            except PravegaError as error:
+                if not error.retryable:
+                    raise
+                self.log.info("system tables cannot be created yet", error=str(error))
+                await self.backends.clock.sleep(system_tables_retry_s)
+
+    async def _publish_port(self) -> None:
+        """A port of 0 in the settings is known only now."""
+        host, port = split_address(self.config.controller.published or self.config.controller.listen)
+        if port == 0:
+            await self.membership.publish(Member(host, self.grpc.port, self.member_id))
+
+
+def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Backends:
+    """The real ones: the oracle in Redis, and segment stores over the wire."""
+    cpo = RedisCPO(config.cluster.cpo, allow_unsafe_redis=config.cluster.allow_unsafe_redis, clock=clock)
+    hosts = AssignmentHostStore(cpo, config.controller.containers, clock)
+    client = RawClient(hosts, clock=clock)
+    tables: VersionedStore = (
+        InMemoryVersionedStore()
+        if config.controller.store is StoreKind.MEMORY
+        else TableVersionedStore(TableClient(client))
+    )
+    return Backends(cpo, hosts, tables, WireSegmentAccess(client), clock, random, (hosts,))
+
+
+async def serve(config: ControllerConfig) -> None:
+    """Run a controller until SIGTERM or SIGINT; raises what made it fail."""
+    backends = make_backends(config, SystemClock(), SystemRandom())
+    controller = Controller(config, backends)
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stopping.set)
+    try:
+        await _until_stopped(controller, stopping)
+    finally:
+        await controller.stop()
+        await backends.cpo.close()
+
+
+async def _until_stopped(controller: Controller, stopping: asyncio.Event) -> None:
+    """Start the controller and wait for a signal or its own end; a signal also ends a start that still waits."""
+    stop = asyncio.ensure_future(stopping.wait())
+    work: asyncio.Future[Any] = asyncio.ensure_future(_run(controller))
+    await asyncio.wait({stop, work}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if work.done():
+        await work
+        return
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+async def _run(controller: Controller) -> None:
+    await controller.start()
+    await controller.wait_stopped()
+
+
+def run_controller(config_path: Path) -> None:
+    """What the command line calls. ``ConfigurationError`` for settings that cannot work."""
+    config = load_config(config_path)
+    arm_from_environment()
+    asyncio.run(serve(config))

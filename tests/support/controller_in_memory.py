@@ -1,0 +1,48 @@
+"""A whole controller on the in-memory twins, with a real gRPC port when it is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from controller_service.config import config_of
+from controller_service.segment_access.in_memory import InMemorySegmentAccess
+from controller_service.service import Backends, Controller
+from controller_service.store.in_memory import InMemoryVersionedStore
+from pravega_common.cluster.in_memory_cpo import InMemoryCPO
+from pravega_common.runtime.clock import Clock, SystemClock
+
+
+@dataclass
+class StaticHosts:
+    """Every container on one store; ``controllers`` as given."""
+
+    host: str = "127.0.0.1"
+    port: int = 22346
+    known_controllers: list[tuple[str, int]] = field(default_factory=list)
+    is_complete: bool = True
+
+    async def owner_of(self, segment: str) -> tuple[str, int]:
+        return self.host, self.port
+
+    async def controllers(self) -> list[tuple[str, int]]:
+        return self.known_controllers
+
+
+@dataclass
+class ControllerParts:
+    """What outlives a controller, so that a second one can be started on it."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    cpo: InMemoryCPO = field(default_factory=InMemoryCPO)
+    tables: InMemoryVersionedStore = field(default_factory=InMemoryVersionedStore)
+    access: InMemorySegmentAccess = field(default_factory=InMemorySegmentAccess)
+    hosts: StaticHosts = field(default_factory=StaticHosts)
+    random: Random = field(default_factory=lambda: Random(1))
+
+    def controller(self, **settings: Any) -> Controller:
+        """A controller that is not started, listening on free ports."""
+        config = config_of({"controller": {"listen": "127.0.0.1:0", "rest": "", **settings}})
+        backends = Backends(self.cpo, self.hosts, self.tables, self.access, self.clock, self.random)
+        return Controller(config, backends)
