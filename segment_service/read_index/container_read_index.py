@@ -43,14 +43,18 @@ class ContainerReadIndex:
         self._to_wake: set[SegmentReadIndex] = set()
         self._is_closed = False
 
-    # --- changes, called in log order --------------------------------------------------------------------------------
+    # --- changes, in log order; ignored after ``close`` ------------------------------------------------------------
 
     def append(self, segment_id: int, offset: int, data: Sequence[Buffer]) -> None:
+        if self._is_closed:
+            return
         index = self._index(segment_id)
         index.append(offset, data)
         self._wake_soon(index)
 
     def merge(self, target_id: int, offset: int, source_id: int, length: int) -> None:
+        if self._is_closed:
+            return
         target, source = self._index(target_id), self._index(source_id)
         target.merge(offset, source, length)
         self._wake_soon(target)
@@ -95,6 +99,8 @@ class ContainerReadIndex:
             index.mark_stored()
 
     def close(self) -> None:
+        """As the contract says; also give the blocks back to the store's cache. What the log still applies afterwards
+        is ignored, and ``read_cached`` is ``ContainerOffline``."""
         self._is_closed = True
         self._fetcher.close()
         for index in self._indices.values():
@@ -128,6 +134,8 @@ class ContainerReadIndex:
         raise Unavailable(f"{index.metadata.name}: the bytes at {offset} cannot be found in Tier 2 now")
 
     def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
+        if self._has_closed():
+            raise ContainerOffline(f"container {self._metadata.container_id} has stopped")
         views: list[memoryview] = []
         if length:
             index = self._indices.get(segment_id)

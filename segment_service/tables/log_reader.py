@@ -11,6 +11,8 @@ from segment_service.tables.entry_serializer import parse_records, record_bytes_
 from segment_service.tables.key_index import Slot
 from segment_service.tables.table_segment import TableSegment
 
+log_read_bytes: Final = 512 * 1024
+"""Bytes of log that are read and parsed in one turn of the event loop."""
 value_reads_in_flight_max: Final = 16
 """Values that one request reads from the segment at a time."""
 
@@ -33,7 +35,7 @@ async def read_log(store: SegmentStore, table: TableSegment, length: int) -> Non
     unfinished = b""
     while table.indexed_to < length:
         position = table.indexed_to + len(unfinished)
-        data = unfinished + await read_exactly(store, table.name, position, min(read_bytes_max, length - position))
+        data = unfinished + await read_exactly(store, table.name, position, min(log_read_bytes, length - position))
         data_start = table.indexed_to
         for record in parse_records(data, data_start):
             if record.value is None:

@@ -170,3 +170,17 @@ async def test_merge_boundaries_are_invisible_and_wake_readers() -> None:
             await on_source
         assert joined((await c.index.read(target, 0, 9)).data) == b"aaabbbbcc"
         assert joined(c.index.read_cached(source, 1, 2)) == b"bb"
+
+
+async def test_what_still_comes_after_closing_is_ignored() -> None:
+    async with container() as c:
+        s, x = c.create("s"), c.create("x")
+        c.append(s, b"abc")
+        c.index.close()
+        c.append(s, b"d")
+        c.append(x, b"e")
+        c.merge(s, x)
+        c.seal(s)
+        with pytest.raises(ContainerOffline):
+            c.index.read_cached(s, 0, 1)
+        assert c.cache.storage.bytes_used == 0

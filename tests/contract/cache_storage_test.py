@@ -1,0 +1,15 @@
+"""Every block cache keeps the contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from segment_service.cache.cache_storage import CacheStorage
+from segment_service.cache.in_memory import InMemoryCacheStorage
+from tests.contract.cache_storage_suite import CacheStorageSuite
+
+
+class TestInMemoryCacheStorage(CacheStorageSuite):
+    @pytest.fixture
+    def cache(self) -> CacheStorage:
+        return InMemoryCacheStorage(1024 * 1024)
