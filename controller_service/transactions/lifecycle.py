@@ -1,0 +1,413 @@
+"""Transactions of one stream each: create, ping, commit, abort, time out (controller-api.md 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import uuid
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from controller_service.errors import IllegalState, NoSuchStream
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.records import EpochRecord, SegmentRecord, StreamState
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.store.versioned_store import VersionedStore
+from controller_service.transactions.ids import TransactionIds
+from controller_service.transactions.records import (
+    ActiveTransaction,
+    Registration,
+    SetReference,
+    TransactionState,
+    transaction_segments,
+)
+from controller_service.transactions.scheduling import ABORT_KIND, COMMIT_KIND, WorkScheduler
+from controller_service.transactions.timeouts import TimedTransaction, Timers
+from controller_service.transactions.transaction_store import CommitState, Found, StreamTables, TransactionStore
+from controller_service.workflows.abort_transactions import AbortWorkflow
+from controller_service.workflows.commit_transactions import CommitListener, CommitWorkflow
+from controller_service.workflows.request_queue import RequestQueue
+from pravega_common.errors import (
+    FailedError,
+    InvalidArgument,
+    PravegaError,
+    UnknownOutcome,
+    VersionConflict,
+)
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.service import Service
+
+lease_ms_min: Final = 10_000
+lease_ms_max: Final = 600_000
+execution_leases_max: Final = 1_000
+"""A transaction lives at most this many times its first lease, and never longer than ``execution_ms_max``."""
+execution_ms_max: Final = 24 * 3600 * 1000
+lease_grace_s: Final = 15.0
+"""How much later than its lease a transaction ends: some clients sleep a whole lease between two pings (4.4)."""
+timer_tick_s: Final = 0.4
+timeouts_per_tick_max: Final = 64
+timeout_retry_s: Final = 0.8
+sweep_period_s: Final = 60.0
+"""How often a controller looks for transactions that a stopped one left behind."""
+
+RECORD_INSERTED = register("transaction_create.record_inserted")
+SEGMENTS_CREATED = register("transaction_create.segments_created")
+COMMIT_MARKED = register("transaction_commit.marked")
+ABORT_MARKED = register("transaction_abort.marked")
+
+
+class PingStatus(enum.Enum):
+    """Numbers of ``PingTxnStatus``."""
+
+    OK = 0
+    LEASE_TOO_LARGE = 1
+    MAX_EXECUTION_TIME_EXCEEDED = 2
+    DISCONNECTED = 4
+    COMMITTED = 5
+    ABORTED = 6
+    UNKNOWN = 7
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTransaction:
+    """``segments``: what the client writes to. Their ids are generalised to the transaction's epoch: such a segment
+    need not exist, but the transaction's segment of that name does (4.2)."""
+
+    id: uuid.UUID
+    segments: tuple[SegmentRecord, ...]
+
+
+class Keeper(Protocol):
+    """What transaction sets say about the transactions that they hold."""
+
+    async def holds(self, reference: SetReference) -> bool:
+        """Whether the set may still commit its members, or has."""
+        ...
+
+    async def open_until_ms(self, registration: Registration) -> int:
+        """Wall time up to which the calls of its batch keep a transaction open; 0 if they do not any more."""
+        ...
+
+
+class TransactionService(Service):
+    """One per controller. All state is in the store; any instance may serve any call."""
+
+    def __init__(
+        self,
+        *,
+        store: VersionedStore,
+        streams: StreamStore,
+        segments: SegmentAccess,
+        queue: RequestQueue,
+        clock: Clock,
+        random: Random,
+        listener: CommitListener | None = None,
+    ) -> None:
+        super().__init__("transactions")
+        self.records = TransactionStore(streams)
+        self.scheduler = WorkScheduler(queue, clock, random)
+        self._streams = streams
+        self._segments = segments
+        self._clock = clock
+        self._ids = TransactionIds(store)
+        self._timers = Timers()
+        self._keeper: Keeper | None = None
+        self._unfinished: dict[tuple[str, str], CommitState] = {}
+        commits = CommitWorkflow(self.records, segments, self.scheduler, clock, listener)
+        queue.register(COMMIT_KIND, commits.handle)
+        queue.register(ABORT_KIND, AbortWorkflow(self.records, segments).handle)
+
+    def attach_keeper(self, keeper: Keeper) -> None:
+        """Called once by the set service, before either is started."""
+        self._keeper = keeper
+
+    async def on_start(self) -> None:
+        await asyncio.gather(self._ids.start(), self.records.start())
+        self.spawn(self._run_timers(), "timers")
+        self.spawn(self._sweep_periodically(), "sweep")
+
+    # ---- create ------------------------------------------------------------------------------------------------------
+
+    async def create(self, scope: str, stream: str, lease_ms: int) -> CreatedTransaction:
+        """Begin a transaction. ``InvalidArgument`` for a lease outside 10 s..600 s, ``NoSuchStream``, ``IllegalState``
+        for a stream that is being created or sealed."""
+        if not lease_ms_min <= lease_ms <= lease_ms_max:
+            raise InvalidArgument(f"a lease of {lease_ms} ms: it must be in {lease_ms_min}..{lease_ms_max} ms")
+        context = await self._streams.open(scope, stream)
+        await self._require_open(context)
+        active = await context.current_epoch()
+        identifier = await self._ids.next(active.reference_epoch)
+        numbers = tuple(segment.number for segment in active.segments)
+        now_ms = self._clock.wall_ms()
+        record = ActiveTransaction(
+            TransactionState.OPEN,
+            now_ms,
+            lease_ms,
+            now_ms + lease_ms,
+            now_ms + min(execution_leases_max * lease_ms, execution_ms_max),
+            numbers,
+        )
+        tables = StreamTables(scope, stream, context.stream_id, context.transactions_table)
+        await self.records.index_stream(self.records.remember(tables))
+        version = await self.records.insert(tables, identifier, record)
+        failpoint(RECORD_INSERTED)
+        rollover = (await context.configuration()).configuration.rollover_size_bytes
+        _, fresh = await asyncio.gather(
+            self._segments.create_segments(
+                transaction_segments(scope, stream, identifier, numbers), rollover_size_bytes=rollover
+            ),
+            self._streams.open(scope, stream),
+        )
+        failpoint(SEGMENTS_CREATED)
+        self._arm(TimedTransaction(scope, stream, identifier), lease_ms, version)
+        # Sealing looks for open transactions once, after the state has moved: this one may have come too late for it.
+        if await fresh.state() in (StreamState.SEALING, StreamState.SEALED):
+            await self.abort(scope, stream, identifier)
+            await self._require_open(fresh)
+        return CreatedTransaction(identifier, _generalised(active))
+
+    @staticmethod
+    async def _require_open(context: StreamContext) -> None:
+        state = await context.state()
+        if state in (StreamState.CREATING, StreamState.SEALING, StreamState.SEALED):
+            raise IllegalState(f"Stream: {context.stream} State: {state.name}")
+
+    # ---- ping --------------------------------------------------------------------------------------------------------
+
+    async def ping(self, scope: str, stream: str, identifier: uuid.UUID, lease_ms: int) -> PingStatus:
+        """Renew a lease; the checks are in the order of controller-api.md 4.4."""
+        if not self.is_running:
+            return PingStatus.DISCONNECTED
+
+        async def attempt() -> PingStatus:
+            found = await self._found(scope, stream, identifier)
+            if not isinstance(found, Found):
+                return _PING_OF_STATE[found]
+            record = found.record
+            if record.state is not TransactionState.OPEN:
+                return _PING_OF_STATE[record.state]
+            now_ms = self._clock.wall_ms()
+            if lease_ms > lease_ms_max:
+                return PingStatus.LEASE_TOO_LARGE
+            if now_ms + lease_ms > record.execution_expiry_ms:
+                return PingStatus.MAX_EXECUTION_TIME_EXCEEDED
+            if record.bound_to is None:
+                renewed = dataclasses.replace(record, lease_ms=lease_ms, lease_expiry_ms=now_ms + lease_ms)
+                [version] = await self.records.put_many(scope, stream, [(identifier, renewed, found.version)])
+                self._arm(TimedTransaction(scope, stream, identifier), lease_ms, version)
+            return PingStatus.OK
+
+        try:
+            return await self.records.retrying(attempt)
+        except NoSuchStream:
+            return PingStatus.UNKNOWN
+
+    # ---- commit and abort --------------------------------------------------------------------------------------------
+
+    async def commit(
+        self, scope: str, stream: str, identifier: uuid.UUID, writer_id: str = "", commit_time_ms: int | None = None
+    ) -> bool:
+        """Decide to commit; True (SUCCESS) also if that was decided before. False (FAILURE) for a transaction that is
+        unknown, aborted, or bound to a transaction set, which alone decides over it."""
+
+        async def attempt() -> bool:
+            found = await self._found(scope, stream, identifier)
+            if not isinstance(found, Found):
+                return found is TransactionState.COMMITTED
+            record = found.record
+            if record.state is TransactionState.OPEN:
+                if await self._is_held(record):
+                    return False
+                marked = dataclasses.replace(
+                    record,
+                    state=TransactionState.COMMITTING,
+                    writer_id=writer_id,
+                    commit_time_ms=commit_time_ms,
+                    bound_to=None,
+                )
+                await self.records.enqueue(scope, stream, [(identifier, marked, found.version)])
+                failpoint(COMMIT_MARKED)
+            elif record.state is not TransactionState.COMMITTING:
+                return False
+            self._timers.cancel(TimedTransaction(scope, stream, identifier))
+            await self.scheduler.schedule_commit(scope, stream)
+            return True
+
+        try:
+            return await self.records.retrying(attempt)
+        except NoSuchStream:
+            return False
+
+    async def abort(self, scope: str, stream: str, identifier: uuid.UUID) -> bool:
+        """Decide to abort; the mirror image of ``commit``."""
+
+        async def attempt() -> bool:
+            found = await self._found(scope, stream, identifier)
+            if not isinstance(found, Found):
+                return found is TransactionState.ABORTED
+            return await self._abort_found(TimedTransaction(scope, stream, identifier), found)
+
+        try:
+            return await self.records.retrying(attempt)
+        except NoSuchStream:
+            return False
+
+    async def _abort_found(self, transaction: TimedTransaction, found: Found) -> bool:
+        """Abort exactly the version found; ``VersionConflict`` if it changed, False if its state refuses it."""
+        record = found.record
+        scope, stream, identifier = transaction.scope, transaction.stream, transaction.id
+        if record.state is TransactionState.OPEN:
+            if await self._is_held(record):
+                return False
+            marked = dataclasses.replace(record, state=TransactionState.ABORTING, bound_to=None)
+            await self.records.put_many(scope, stream, [(identifier, marked, found.version)])
+            failpoint(ABORT_MARKED)
+        elif record.state is not TransactionState.ABORTING:
+            return False
+        self._timers.cancel(transaction)
+        await self.scheduler.schedule_abort(scope, stream, identifier)
+        return True
+
+    async def _is_held(self, record: ActiveTransaction) -> bool:
+        """Whether a living set holds the transaction; what a refused set left bound is free."""
+        if record.bound_to is None or self._keeper is None:
+            return False
+        return await self._keeper.holds(record.bound_to)
+
+    async def end_all(self, scope: str, stream: str) -> bool:
+        """For the sealing of a stream: abort what is open; true once no transaction is left, also none that is being
+        committed or cleaned up. To be repeated until then."""
+        active = await self.records.active(scope, stream)
+        for identifier, found in active:
+            if found.record.state is TransactionState.OPEN:
+                await self.abort(scope, stream, identifier)
+        state = await self.records.commit_state(scope, stream)
+        return not active and not state.queue.waiting and state.committing.is_idle
+
+    # ---- state -------------------------------------------------------------------------------------------------------
+
+    async def transaction_state(self, scope: str, stream: str, identifier: uuid.UUID) -> TransactionState:
+        """Never an error for something unknown."""
+        try:
+            found = await self._found(scope, stream, identifier)
+        except NoSuchStream:
+            return TransactionState.UNKNOWN
+        return found.record.state if isinstance(found, Found) else found
+
+    async def list_completed(self, scope: str, stream: str) -> list[tuple[uuid.UUID, TransactionState]]:
+        """At most 500, the newest first; empty for an unknown stream."""
+        try:
+            return await self.records.list_completed(scope, stream)
+        except NoSuchStream:
+            return []
+
+    async def _found(self, scope: str, stream: str, identifier: uuid.UUID) -> Found | TransactionState:
+        """The active record, else how the transaction ended."""
+        found = await self.records.get(scope, stream, identifier)
+        return found if found is not None else await self.records.completed_state(scope, stream, identifier)
+
+    # ---- time --------------------------------------------------------------------------------------------------------
+
+    def _arm(self, transaction: TimedTransaction, remaining_ms: int, version: int) -> None:
+        deadline_s = self._clock.monotonic_s() + max(0, remaining_ms) / 1000 + lease_grace_s
+        if not self._timers.arm(transaction, deadline_s, version):
+            self.log.warning("too many transactions to watch", transaction=str(transaction.id))
+
+    async def _run_timers(self) -> None:
+        while True:
+            await self._clock.sleep(timer_tick_s)
+            due = self._timers.due(self._clock.monotonic_s(), timeouts_per_tick_max)
+            await asyncio.gather(*(self._time_out(transaction, version) for transaction, version in due))
+
+    async def _time_out(self, transaction: TimedTransaction, version: int) -> None:
+        try:
+            await self._expire(transaction, version)
+        except NoSuchStream:
+            return
+        except (PravegaError, VersionConflict, UnknownOutcome) as error:
+            self.log.info("time-out is tried again", transaction=str(transaction.id), error=repr(error))
+            self._timers.arm(transaction, self._clock.monotonic_s() + timeout_retry_s, version)
+
+    async def _expire(self, transaction: TimedTransaction, version: int) -> None:
+        """Abort a transaction that nobody renewed since ``version`` was seen, unless a set or a batch keeps it."""
+        found = await self.records.get(transaction.scope, transaction.stream, transaction.id)
+        if found is None or found.record.state is not TransactionState.OPEN:
+            return
+        record = found.record
+        now_ms = self._clock.wall_ms()
+        if found.version != version:
+            # Renewed or bound through another controller: a deadline of our own clock starts with what is seen now.
+            self._arm(transaction, record.lease_expiry_ms - now_ms, found.version)
+            return
+        if await self._is_held(record):
+            self._arm(transaction, record.lease_ms, found.version)
+            return
+        if record.registration is not None and self._keeper is not None:
+            until_ms = await self._keeper.open_until_ms(record.registration)
+            if until_ms > now_ms:
+                self._arm(transaction, until_ms - now_ms, found.version)
+                return
+        self.log.info(
+            "transaction timed out", stream=f"{transaction.scope}/{transaction.stream}", id=str(transaction.id)
+        )
+        await self._abort_found(transaction, found)
+
+    # ---- what others left --------------------------------------------------------------------------------------------
+
+    async def _sweep_periodically(self) -> None:
+        at_start = True
+        while True:
+            try:
+                await self.sweep(at_start)
+                at_start = False
+            except PravegaError as error:
+                self.log.warning("sweep failed", error=repr(error), retry_s=sweep_period_s)
+            await self._clock.sleep(sweep_period_s)
+
+    async def sweep(self, at_start: bool = False) -> None:
+        """Watch the open transactions of all streams, and go on with what is aborting, and with commits that did not
+        move since the last sweep (at start: with all)."""
+        for scope, stream, version in await self.records.indexed_streams():
+            try:
+                await self._sweep_stream(scope, stream, at_start)
+            except NoSuchStream:
+                await self.records.unindex_stream(scope, stream, version)
+            except FailedError as error:
+                self.log.warning("sweep of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
+
+    async def _sweep_stream(self, scope: str, stream: str, at_start: bool) -> None:
+        now_ms = self._clock.wall_ms()
+        for identifier, found in await self.records.active(scope, stream):
+            transaction = TimedTransaction(scope, stream, identifier)
+            if found.record.state is TransactionState.OPEN:
+                if transaction not in self._timers:
+                    self._arm(transaction, found.record.lease_expiry_ms - now_ms, found.version)
+            elif found.record.state is TransactionState.ABORTING:
+                await self.scheduler.schedule_abort(scope, stream, identifier)
+        state = await self.records.commit_state(scope, stream)
+        before = self._unfinished.pop((scope, stream), None)
+        if not state.queue.waiting and state.committing.is_idle:
+            return
+        # A second worker on the stream would do no harm, but it would do double work.
+        if at_start or state == before:
+            await self.scheduler.schedule_commit(scope, stream)
+        else:
+            self._unfinished[(scope, stream)] = state
+
+
+_PING_OF_STATE: Final = {
+    TransactionState.COMMITTING: PingStatus.COMMITTED,
+    TransactionState.COMMITTED: PingStatus.COMMITTED,
+    TransactionState.ABORTING: PingStatus.ABORTED,
+    TransactionState.ABORTED: PingStatus.ABORTED,
+    TransactionState.UNKNOWN: PingStatus.UNKNOWN,
+}
+
+
+def _generalised(active: EpochRecord) -> tuple[SegmentRecord, ...]:
+    """The active segments with their ids rewritten to the reference epoch, which is the transaction's."""
+    return tuple(dataclasses.replace(segment, creation_epoch=active.reference_epoch) for segment in active.segments)

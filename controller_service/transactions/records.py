@@ -1,0 +1,209 @@
+"""What the controller remembers about the transactions of a stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+import struct
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pravega_common import names
+from pravega_common.errors import DataCorruption, Throttled
+
+commit_batch_max: Final = 100
+"""Transactions that one commit round makes readable (controller-api.md 10)."""
+commit_queue_max: Final = 10_000
+"""Transactions of one stream that may wait for their commit round."""
+completed_listed_max: Final = 500
+"""Completed transactions of a stream that can be listed (controller-api.md 4.7)."""
+
+
+class TransactionState(enum.Enum):
+    UNKNOWN = "unknown"
+    OPEN = "open"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABORTING = "aborting"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class SetReference:
+    """The transaction set that a transaction is bound to: the set's sequence number within its sink, never reused."""
+
+    sink: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The batch that a transaction was begun for; while it is undecided its calls keep the transaction open."""
+
+    sink: str
+    batch_id: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveTransaction:
+    """A transaction that is open, committing or aborting.
+
+    ``segments``: the numbers of its segments, all of the epoch in its id. Times are milliseconds of the wall clock.
+    ``commit_time_ms`` is what the writer noted at its commit, with its ``writer_id``.
+    """
+
+    state: TransactionState
+    created_ms: int
+    lease_ms: int
+    lease_expiry_ms: int
+    execution_expiry_ms: int
+    segments: tuple[int, ...]
+    writer_id: str = ""
+    commit_time_ms: int | None = None
+    bound_to: SetReference | None = None
+    registration: Registration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitQueue:
+    """The commit order of one stream: transactions marked committing and not yet completed, oldest first."""
+
+    waiting: tuple[str, ...] = ()
+    accepted: int = 0
+    """How many were ever added; only grows."""
+
+    def adding(self, ids: Sequence[uuid.UUID]) -> CommitQueue:
+        """With ``ids`` at the end, those that already wait left where they are; ``Throttled`` above the limit."""
+        present = set(self.waiting)
+        added = tuple(identifier.hex for identifier in ids if identifier.hex not in present)
+        if len(self.waiting) + len(added) > commit_queue_max:
+            raise Throttled(
+                f"{len(self.waiting)} transactions of the stream wait for their commit; {commit_queue_max} may"
+            )
+        return CommitQueue(self.waiting + added, self.accepted + len(added))
+
+    def without(self, ids: Collection[uuid.UUID]) -> CommitQueue:
+        gone = {identifier.hex for identifier in ids}
+        return dataclasses.replace(self, waiting=tuple(item for item in self.waiting if item not in gone))
+
+    def next_batch(self, count_max: int = commit_batch_max) -> tuple[uuid.UUID, ...]:
+        """Up to ``count_max`` transactions of the lowest epoch that has any, in commit order (4.5)."""
+        waiting = [uuid.UUID(hex=item) for item in self.waiting]
+        if not waiting:
+            return ()
+        epoch = min(map(names.transaction_epoch, waiting))
+        return tuple(item for item in waiting if names.transaction_epoch(item) == epoch)[:count_max]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTarget:
+    """What one stream segment is to receive.
+
+    The lengths were measured, with every source present, before this record was written and before anything was
+    merged. A source that is missing later was therefore merged under this record, and the target must have grown
+    by at least as much.
+    """
+
+    number: int
+    length_before: int
+    source_lengths: tuple[int, ...]
+
+    def verify(self, segment: str, lengths_after: Sequence[int]) -> None:
+        """``lengths_after[k]``: the target's length after the k-th merge; ``DataCorruption`` when bytes are missing."""
+        if len(lengths_after) != len(self.source_lengths):
+            raise DataCorruption(f"{segment}: {len(self.source_lengths)} merges were answered by {len(lengths_after)}")
+        least = itertools.accumulate(self.source_lengths, initial=self.length_before)
+        next(least)
+        for merged, (expected, found) in enumerate(zip(least, lengths_after, strict=True)):
+            if found < expected:
+                raise DataCorruption(
+                    f"{segment}: length {found} after merge {merged + 1} of {len(lengths_after)}, at least {expected} "
+                    "expected: a transaction segment vanished without having been merged"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class CommittingTransaction:
+    id: str
+    writer_id: str = ""
+    commit_time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittingRecord:
+    """The round that is being made readable; durable before its first merge, gone after its last step.
+
+    ``active_epoch`` is the stream's when the round began. A ``rolling`` round adds two epochs after it (4.5).
+    """
+
+    transactions: tuple[CommittingTransaction, ...] = ()
+    epoch: int = 0
+    active_epoch: int = 0
+    rolling: bool = False
+    started_ms: int = 0
+    targets: tuple[MergeTarget, ...] = ()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.transactions
+
+    @property
+    def ids(self) -> tuple[uuid.UUID, ...]:
+        return tuple(uuid.UUID(hex=item.id) for item in self.transactions)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTransaction:
+    state: TransactionState
+    completed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedBatches:
+    """The numbers of the tables that hold a stream's completed transactions, oldest first."""
+
+    numbers: tuple[int, ...] = ()
+
+
+_RECENT_ENTRY: Final = struct.Struct("!16sBq")
+_RECENT_STATES: Final = (TransactionState.COMMITTED, TransactionState.ABORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class RecentlyCompleted:
+    """The last completed transactions of a stream, newest last; 25 bytes each."""
+
+    entries: tuple[tuple[uuid.UUID, CompletedTransaction], ...] = ()
+
+    def adding(self, entries: Iterable[tuple[uuid.UUID, CompletedTransaction]]) -> RecentlyCompleted:
+        present = {identifier for identifier, _ in self.entries}
+        added = tuple(entry for entry in entries if entry[0] not in present)
+        return RecentlyCompleted((self.entries + added)[-completed_listed_max:])
+
+    def encode(self) -> bytes:
+        return b"".join(
+            _RECENT_ENTRY.pack(identifier.bytes, _RECENT_STATES.index(record.state), record.completed_ms)
+            for identifier, record in self.entries
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> RecentlyCompleted:
+        return cls(
+            tuple(
+                (uuid.UUID(bytes=identifier), CompletedTransaction(_RECENT_STATES[state], completed_ms))
+                for identifier, state, completed_ms in _RECENT_ENTRY.iter_unpack(data)
+            )
+        )
+
+
+def transaction_segments(scope: str, stream: str, identifier: uuid.UUID, numbers: Iterable[int]) -> list[str]:
+    """The names of a transaction's segments: of the epoch in its id, whatever the stream's epoch is by now (4.2)."""
+    epoch = names.transaction_epoch(identifier)
+    return [
+        names.transaction_segment_name(names.segment_name(scope, stream, names.segment_id(number, epoch)), identifier)
+        for number in numbers
+    ]

@@ -1,0 +1,385 @@
+"""The records of transactions over a ``VersionedStore``.
+
+* Per stream, the table that the stream store makes for it: one key per active transaction (its id in hex), the commit
+  queue under ``commits`` and the round in progress under ``committing``; so marking, queueing and starting a round
+  are each one atomic step.
+* For the cluster: ``completedTransactions-<n>``, one table per 24 hours of which the newest two are kept, with the
+  key ``<stream id>/<id>`` per transaction and ``<stream id>/recent`` for listings; ``transactionStreams`` names the
+  streams a sweep has to look at.
+
+A completed record is written before the active one is removed: who finds neither knows that there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from controller_service.errors import NoSuchStream
+from controller_service.store.serializer import decode, encode
+from controller_service.store.stream_store import StreamStore
+from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Put, Versioned
+from controller_service.transactions.records import (
+    ActiveTransaction,
+    CommitQueue,
+    CommittingRecord,
+    CompletedBatches,
+    CompletedTransaction,
+    RecentlyCompleted,
+    TransactionState,
+    completed_listed_max,
+)
+from pravega_common.errors import NoSuchSegment, UnknownOutcome, VersionConflict
+from pravega_common.names import scoped_name, split_scoped_name
+
+T = TypeVar("T")
+
+COMMITS_KEY: Final = "commits"
+COMMITTING_KEY: Final = "committing"
+RECENT_KEY: Final = "recent"
+STREAMS_TABLE: Final = "transactionStreams"
+COMPLETED_BATCHES_TABLE: Final = "completedTransactionsBatches"
+COMPLETED_BATCHES_KEY: Final = "batches"
+
+completed_batch_ms: Final = 24 * 3600 * 1000
+"""Completed transactions are forgotten by tables of this span, so after 24 to 48 hours (controller-api.md 4.7)."""
+completed_batches_kept: Final = 2
+tries_max: Final = 30
+"""Tries of a compare-and-set operation before its conflict is reported."""
+scan_page: Final = 500
+streams_cached_max: Final = 10_000
+removals_concurrent_max: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTables:
+    """A stream's identity, as its records see it."""
+
+    scope: str
+    stream: str
+    stream_id: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An active transaction with the version that its next change must name."""
+
+    record: ActiveTransaction
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitState:
+    queue: CommitQueue
+    queue_version: int
+    committing: CommittingRecord
+    committing_version: int
+
+
+Change = tuple[uuid.UUID, ActiveTransaction, int]
+"""A transaction, its new record, and the version that it replaces."""
+
+
+class TransactionStore:
+    def __init__(self, streams: StreamStore) -> None:
+        self.streams = streams
+        self._store = streams.tables
+        self._clock = streams.clock
+        self._tables: OrderedDict[tuple[str, str], StreamTables] = OrderedDict()
+        self._indexed: OrderedDict[str, None] = OrderedDict()
+        self._batch = -1
+
+    async def start(self) -> None:
+        """Create the cluster's tables. Idempotent."""
+        await asyncio.gather(*map(self._store.create_table, (STREAMS_TABLE, COMPLETED_BATCHES_TABLE)))
+
+    async def retrying(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run ``work`` again, from its reads, while others get in between or an answer is lost."""
+        for attempt in range(tries_max - 1):
+            try:
+                return await work()
+            except (VersionConflict, UnknownOutcome):
+                # The first repetitions are free: most conflicts are with one neighbour who is done by now.
+                await (asyncio.sleep(0) if attempt < 2 else self.streams.pause(min(attempt, 10)))
+        return await work()
+
+    # ---- streams -----------------------------------------------------------------------------------------------------
+
+    async def tables(self, scope: str, stream: str) -> StreamTables:
+        """Identity of a stream, from memory if it was seen before; ``NoSuchStream``."""
+        known = self._tables.get((scope, stream))
+        if known is not None:
+            return known
+        context = await self.streams.open(scope, stream)
+        return self.remember(StreamTables(scope, stream, context.stream_id, context.transactions_table))
+
+    def remember(self, tables: StreamTables) -> StreamTables:
+        self._tables[(tables.scope, tables.stream)] = tables
+        if len(self._tables) > streams_cached_max:
+            self._tables.popitem(last=False)
+        return tables
+
+    async def _on_stream(self, scope: str, stream: str, work: Callable[[StreamTables], Awaitable[T]]) -> T:
+        """Run ``work``; once more with a fresh identity if the stream was deleted and made again."""
+        known = (scope, stream) in self._tables
+        tables = await self.tables(scope, stream)
+        try:
+            return await work(tables)
+        except NoSuchSegment as error:
+            self._tables.pop((scope, stream), None)
+            if not known:
+                raise NoSuchStream(scope, stream) from error
+        try:
+            return await work(await self.tables(scope, stream))
+        except NoSuchSegment as error:
+            self._tables.pop((scope, stream), None)
+            raise NoSuchStream(scope, stream) from error
+
+    async def index_stream(self, tables: StreamTables) -> None:
+        """Make sweeps look at the stream; free after the first time."""
+        if tables.stream_id in self._indexed:
+            return
+        name = scoped_name(tables.scope, tables.stream)
+        await self._store.put(STREAMS_TABLE, name, tables.stream_id.encode(), ANY_VERSION)
+        self._indexed[tables.stream_id] = None
+        if len(self._indexed) > streams_cached_max:
+            self._indexed.popitem(last=False)
+
+    async def indexed_streams(self) -> list[tuple[str, str, int]]:
+        """Scope, stream and version of the index entry of every stream that ever had a transaction."""
+        entries = await self._scan(STREAMS_TABLE)
+        return [(*split_scoped_name(name), found.version) for name, found in entries]
+
+    async def unindex_stream(self, scope: str, stream: str, version: int) -> None:
+        """For a deleted stream; leaves the entry alone if a new stream of the name came in between."""
+        try:
+            await self._store.remove(STREAMS_TABLE, scoped_name(scope, stream), version)
+        except (VersionConflict, UnknownOutcome):
+            return
+
+    # ---- active transactions -----------------------------------------------------------------------------------------
+
+    async def get(self, scope: str, stream: str, identifier: uuid.UUID) -> Found | None:
+        return (await self.get_many(scope, stream, [identifier]))[0]
+
+    async def get_many(self, scope: str, stream: str, ids: Sequence[uuid.UUID]) -> list[Found | None]:
+        """The active records, None where there is none; ``NoSuchStream``."""
+
+        async def read(tables: StreamTables) -> list[Found | None]:
+            values = await self._store.get_many(tables.table, [identifier.hex for identifier in ids])
+            return [None if value is None else _found(value) for value in values]
+
+        return await self._on_stream(scope, stream, read)
+
+    async def put_many(self, scope: str, stream: str, changes: Sequence[Change]) -> list[int]:
+        """Write all or nothing; the new versions."""
+
+        async def write(tables: StreamTables) -> list[int]:
+            return await self._store.put_many(tables.table, _puts(changes))
+
+        return await self._on_stream(scope, stream, write)
+
+    async def insert(self, tables: StreamTables, identifier: uuid.UUID, record: ActiveTransaction) -> int:
+        """Write a transaction whose id is new; its version."""
+
+        async def write() -> int:
+            try:
+                return await self._store.put(tables.table, identifier.hex, encode(record), ABSENT)
+            except VersionConflict:
+                # Nobody else knows the id: what is there was written by a try whose answer was lost.
+                found = await self._store.get(tables.table, identifier.hex)
+                if found is None:
+                    raise
+                return found.version
+
+        return await self.retrying(write)
+
+    async def active(self, scope: str, stream: str) -> list[tuple[uuid.UUID, Found]]:
+        """Every active transaction of the stream, in no order; one round trip per 500."""
+
+        async def read(tables: StreamTables) -> list[tuple[str, Versioned]]:
+            return await self._scan(tables.table)
+
+        entries = await self._on_stream(scope, stream, read)
+        return [
+            (uuid.UUID(hex=key), _found(value)) for key, value in entries if key not in (COMMITS_KEY, COMMITTING_KEY)
+        ]
+
+    # ---- commit order ------------------------------------------------------------------------------------------------
+
+    async def commit_state(self, scope: str, stream: str) -> CommitState:
+        async def read(tables: StreamTables) -> CommitState:
+            queue, committing = await self._store.get_many(tables.table, [COMMITS_KEY, COMMITTING_KEY])
+            return CommitState(
+                CommitQueue() if queue is None else decode(CommitQueue, queue.value),
+                ABSENT if queue is None else queue.version,
+                CommittingRecord() if committing is None else decode(CommittingRecord, committing.value),
+                ABSENT if committing is None else committing.version,
+            )
+
+        return await self._on_stream(scope, stream, read)
+
+    async def enqueue(self, scope: str, stream: str, changes: Sequence[Change]) -> None:
+        """Write the records, which are committing from now on, and add them to the commit order, in one step.
+
+        ``VersionConflict`` only when a record changed: a commit order that moved on meanwhile is read again.
+        """
+        identifiers = [identifier for identifier, _, _ in changes]
+
+        async def attempt() -> bool:
+            state = await self.commit_state(scope, stream)
+            queue = Put(COMMITS_KEY, encode(state.queue.adding(identifiers)), state.queue_version)
+            tables = await self.tables(scope, stream)
+            try:
+                await self._store.put_many(tables.table, [*_puts(changes), queue])
+                return True
+            except VersionConflict:
+                found = await self.get_many(scope, stream, identifiers)
+                for (_, _, version), present in zip(changes, found, strict=True):
+                    if present is None or present.version != version:
+                        return False
+                raise
+
+        if not await self.retrying(attempt):
+            raise VersionConflict(f"{scope}/{stream}: a transaction changed while it was being marked as committing")
+
+    async def begin_round(self, scope: str, stream: str, state: CommitState, record: CommittingRecord) -> int:
+        """Make a round durable; ``VersionConflict`` if another instance began one. Returns the record's version."""
+
+        async def write(tables: StreamTables) -> int:
+            return await self._store.put(tables.table, COMMITTING_KEY, encode(record), state.committing_version)
+
+        return await self._on_stream(scope, stream, write)
+
+    async def end_round(self, scope: str, stream: str, version: int, ids: Sequence[uuid.UUID]) -> None:
+        """Take a round's transactions out of the commit order and the round off the record, in one step.
+
+        Does nothing if the round with this version was ended by somebody else.
+        """
+
+        async def attempt() -> None:
+            state = await self.commit_state(scope, stream)
+            if state.committing_version != version:
+                return
+            puts = [
+                Put(COMMITS_KEY, encode(state.queue.without(ids)), state.queue_version),
+                Put(COMMITTING_KEY, encode(CommittingRecord()), version),
+            ]
+            await self._store.put_many((await self.tables(scope, stream)).table, puts)
+
+        await self.retrying(attempt)
+
+    async def drop_from_queue(self, scope: str, stream: str, state: CommitState, ids: Sequence[uuid.UUID]) -> None:
+        """Take transactions that are completed already out of the commit order."""
+        tables = await self.tables(scope, stream)
+        await self._store.put(tables.table, COMMITS_KEY, encode(state.queue.without(ids)), state.queue_version)
+
+    # ---- completed transactions --------------------------------------------------------------------------------------
+
+    async def complete(self, scope: str, stream: str, ids: Sequence[uuid.UUID], state: TransactionState) -> None:
+        """Record how transactions ended. Idempotent; the active records are removed with ``remove``."""
+        tables = await self.tables(scope, stream)
+        record = CompletedTransaction(state, self._clock.wall_ms())
+
+        async def attempt() -> None:
+            table = _completed_table(await self._current_batch())
+            recent_key = _completed_key(tables, RECENT_KEY)
+            try:
+                found = await self._store.get(table, recent_key)
+            except NoSuchSegment as error:
+                self._batch = -1
+                raise VersionConflict(f"{table} was dropped by an instance whose clock is ahead") from error
+            recent = RecentlyCompleted() if found is None else RecentlyCompleted.decode(found.value)
+            listed = recent.adding((identifier, record) for identifier in ids).encode()
+            puts = [Put(recent_key, listed, ABSENT if found is None else found.version)]
+            value = encode(record)
+            puts += [Put(_completed_key(tables, identifier.hex), value, ANY_VERSION) for identifier in ids]
+            await self._store.put_many(table, puts)
+
+        await self.retrying(attempt)
+
+    async def remove(self, scope: str, stream: str, ids: Sequence[uuid.UUID]) -> None:
+        """Remove active records. Idempotent."""
+        tables = await self.tables(scope, stream)
+        for start in range(0, len(ids), removals_concurrent_max):
+            chunk = ids[start : start + removals_concurrent_max]
+            await asyncio.gather(*(self._store.remove(tables.table, identifier.hex) for identifier in chunk))
+
+    async def completed_state(self, scope: str, stream: str, identifier: uuid.UUID) -> TransactionState:
+        """How a transaction ended; ``UNKNOWN`` if there is no record of it any more, or never was."""
+        tables = await self.tables(scope, stream)
+        key = _completed_key(tables, identifier.hex)
+        for number in reversed((await self._batches())[0].numbers):
+            try:
+                found = await self._store.get(_completed_table(number), key)
+            except NoSuchSegment:
+                continue
+            if found is not None:
+                return decode(CompletedTransaction, found.value).state
+        return TransactionState.UNKNOWN
+
+    async def list_completed(self, scope: str, stream: str) -> list[tuple[uuid.UUID, TransactionState]]:
+        """At most 500 completed transactions of the stream, the newest first."""
+        tables = await self.tables(scope, stream)
+        listed: dict[uuid.UUID, TransactionState] = {}
+        for number in reversed((await self._batches())[0].numbers):
+            try:
+                found = await self._store.get(_completed_table(number), _completed_key(tables, RECENT_KEY))
+            except NoSuchSegment:
+                continue
+            if found is not None:
+                for identifier, record in reversed(RecentlyCompleted.decode(found.value).entries):
+                    listed.setdefault(identifier, record.state)
+        return list(listed.items())[:completed_listed_max]
+
+    async def _batches(self) -> tuple[CompletedBatches, int]:
+        found = await self._store.get(COMPLETED_BATCHES_TABLE, COMPLETED_BATCHES_KEY)
+        return (CompletedBatches(), ABSENT) if found is None else (decode(CompletedBatches, found.value), found.version)
+
+    async def _current_batch(self) -> int:
+        """The number of the table that takes new entries; makes it, and drops what is too old, when its time came."""
+        today = self._clock.wall_ms() // completed_batch_ms
+        if today <= self._batch:
+            return self._batch
+        batches, version = await self._batches()
+        if batches.numbers and today <= batches.numbers[-1]:
+            self._batch = batches.numbers[-1]
+            return self._batch
+        await self._store.create_table(_completed_table(today))
+        numbers = (*batches.numbers, today)
+        kept = numbers[-completed_batches_kept:]
+        await self._store.put(COMPLETED_BATCHES_TABLE, COMPLETED_BATCHES_KEY, encode(CompletedBatches(kept)), version)
+        await asyncio.gather(*(self._store.delete_table(_completed_table(old)) for old in numbers[: -len(kept)]))
+        self._batch = today
+        return today
+
+    async def _scan(self, table: str) -> list[tuple[str, Versioned]]:
+        entries: list[tuple[str, Versioned]] = []
+        token = b""
+        while True:
+            page = await self._store.scan(table, token, scan_page)
+            entries.extend(page.entries)
+            token = page.continuation
+            if not token:
+                return entries
+
+
+def _found(value: Versioned) -> Found:
+    return Found(decode(ActiveTransaction, value.value), value.version)
+
+
+def _puts(changes: Iterable[Change]) -> list[Put]:
+    return [Put(identifier.hex, encode(record), version) for identifier, record, version in changes]
+
+
+def _completed_table(number: int) -> str:
+    return f"completedTransactionsBatch-{number}"
+
+
+def _completed_key(tables: StreamTables, name: str) -> str:
+    return f"{tables.stream_id}/{name}"

@@ -1,0 +1,311 @@
+"""A controller's transactions in memory, with instances that die at a chosen operation and time that runs by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import itertools
+import uuid
+from collections.abc import Awaitable, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from controller_service.segment_access.in_memory import InMemorySegmentAccess
+from controller_service.store.epochs import duplicate_epoch, initial_epoch
+from controller_service.store.in_memory import InMemoryVersionedStore
+from controller_service.store.records import (
+    CONFIGURATION,
+    CURRENT_EPOCH,
+    STATE,
+    ConfigurationRecord,
+    EpochRecord,
+    ScaleType,
+    ScalingPolicy,
+    SealedSegmentRecord,
+    SegmentRecord,
+    StateRecord,
+    StreamConfiguration,
+    StreamState,
+    epoch_key,
+    sealed_segment_key,
+)
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.transactions.commit_set import SetMember
+from controller_service.transactions.lifecycle import CreatedTransaction, TransactionService
+from controller_service.transactions.records import transaction_segments
+from controller_service.transactions.set_service import SetService
+from controller_service.workflows.table_request_queue import TableRequestQueue
+from pravega_common.errors import NoSuchSegment, SegmentSealed
+from pravega_common.names import is_transaction_segment
+from pravega_common.runtime.failpoints import arm
+
+T = TypeVar("T")
+
+event_bytes = 10
+
+
+class Crashed(BaseException):
+    """The process is gone. Not an ``Exception``: nothing may handle it."""
+
+
+class VirtualClock:
+    """Time that jumps to the next sleeper whenever ``run`` finds nothing else to do."""
+
+    def __init__(self) -> None:
+        self._now_s = 1_000.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._tickets = itertools.count()
+
+    def monotonic_s(self) -> float:
+        return self._now_s
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int(self._now_s * 1000)
+
+    async def sleep(self, delay_s: float) -> None:
+        if delay_s <= 0:
+            await asyncio.sleep(0)
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now_s + delay_s, next(self._tickets), waiter))
+        await waiter
+
+    def _jump(self) -> None:
+        while self._sleepers:
+            at_s, _, waiter = heapq.heappop(self._sleepers)
+            if not waiter.done():
+                self._now_s = max(self._now_s, at_s)
+                waiter.set_result(None)
+                return
+        self._now_s += 0.1
+
+    async def run(self, work: Awaitable[T], limit_s: float = 3_600.0) -> T:
+        """The result of ``work``, moving time while it waits; ``TimeoutError`` after ``limit_s`` of such time."""
+        task = asyncio.ensure_future(work)
+        end_s = self._now_s + limit_s
+        try:
+            while not task.done():
+                for _ in range(30):
+                    await asyncio.sleep(0)
+                    if task.done():
+                        return task.result()
+                if self._now_s > end_s:
+                    raise TimeoutError(f"not done after {limit_s} s of virtual time")
+                self._jump()
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+
+    async def pass_time(self, delta_s: float) -> None:
+        await self.run(self.sleep(delta_s), delta_s + 1)
+
+
+class Fuse:
+    """Counts the operations of one instance and blows at one of them, before or after its effect."""
+
+    def __init__(self, blow_at: int | None = None, after_effect: bool = False) -> None:
+        self.count = 0
+        self.blown = False
+        self._blow_at = blow_at
+        self._after_effect = after_effect
+
+    async def call(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(0)
+        if self.blown:
+            raise Crashed
+        self.count += 1
+        last = self.count == self._blow_at
+        if last and not self._after_effect:
+            self.blow()
+        result = await work(*args, **kwargs)
+        if last:
+            self.blow()
+        return result
+
+    def blow(self) -> None:
+        self.blown = True
+        raise Crashed
+
+
+class Fused:
+    """Any object whose coroutine methods go through a fuse."""
+
+    def __init__(self, inner: Any, fuse: Fuse) -> None:
+        self._inner = inner
+        self._fuse = fuse
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if not inspect.iscoroutinefunction(method):
+            return method
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await self._fuse.call(method, *args, **kwargs)
+
+        return call
+
+
+class EventSegments(InMemorySegmentAccess):
+    """Segments that remember which events they hold, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: dict[str, list[str]] = {}
+
+    def write(self, segment: str, event: str) -> None:
+        self.append(segment, event_bytes)
+        self.events.setdefault(segment, []).append(event)
+
+    async def delete_segments(self, segments: Sequence[str]) -> None:
+        await super().delete_segments(segments)
+        for name in segments:
+            self.events.pop(name, None)
+
+    async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
+        lengths = await super().merge_batch(target, sources)
+        for source in sources:
+            self.events.setdefault(target, []).extend(self.events.pop(source, []))
+        return lengths
+
+    def stream_events(self, scope: str, stream: str) -> dict[str, list[str]]:
+        """Events by stream segment, transactions' own segments left out."""
+        return {
+            name: list(self.events.get(name, []))
+            for name in self.segments
+            if name.startswith(f"{scope}/{stream}/") and not is_transaction_segment(name)
+        }
+
+    def transaction_segments(self) -> list[str]:
+        return [name for name in self.segments if is_transaction_segment(name)]
+
+
+class Instance:
+    """One controller process."""
+
+    def __init__(self, world: World, name: str, fuse: Fuse) -> None:
+        self.world = world
+        self.name = name
+        self.fuse = fuse
+        store: Any = Fused(world.store, fuse)
+        segments: Any = Fused(world.segments, fuse)
+        self.streams = StreamStore(store, world.clock, world.new_id)
+        self.queue = TableRequestQueue(store, name, world.clock, world.live_owners)
+        self.transactions = TransactionService(
+            store=store,
+            streams=self.streams,
+            segments=segments,
+            queue=self.queue,
+            clock=world.clock,
+            random=Random(name),
+        )
+        self.sets = SetService(transactions=self.transactions, store=store, clock=world.clock)
+
+    async def start(self) -> None:
+        self.world.live.add(self.name)
+        for service in (self.queue, self.transactions, self.sets):
+            await service.start()
+
+    async def kill(self) -> None:
+        self.fuse.blown = True
+        self.world.live.discard(self.name)
+        for service in (self.sets, self.transactions, self.queue):
+            await asyncio.gather(service.stop(), return_exceptions=True)
+
+    def die_at(self, failpoint: str) -> None:
+        arm(failpoint, self.fuse.blow)
+
+
+class World:
+    """What survives the instances."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = Random(seed)
+        self.clock = VirtualClock()
+        self.store = InMemoryVersionedStore()
+        self.segments = EventSegments()
+        self.streams = StreamStore(self.store, self.clock, self.new_id)
+        self.live: set[str] = set()
+        self._names = itertools.count(1)
+        self.instances: list[Instance] = []
+
+    def new_id(self) -> str:
+        return uuid.UUID(int=self.random.getrandbits(128)).hex
+
+    async def live_owners(self) -> set[str]:
+        return set(self.live)
+
+    async def instance(self, fuse: Fuse | None = None) -> Instance:
+        """A started controller; time runs while it starts."""
+        instance = Instance(self, f"c{next(self._names)}", fuse or Fuse())
+        self.instances.append(instance)
+        await self.run(instance.start())
+        return instance
+
+    async def run(self, work: Awaitable[T], limit_s: float = 3_600.0) -> T:
+        return await self.clock.run(work, limit_s)
+
+    async def close(self) -> None:
+        for instance in self.instances:
+            await self.run(instance.kill())
+
+    async def create_stream(self, scope: str, stream: str, segments: int = 2) -> None:
+        await self.streams.create_system_tables()
+        await self.streams.create_scope(scope)
+        await self.streams.add_entry(scope, stream, ())
+        epoch = initial_epoch(0, segments, self.clock.wall_ms())
+        policy = ScalingPolicy(ScaleType.FIXED, 0, 0, segments)
+
+        async def write(context: StreamContext) -> None:
+            await context.put(STATE, StateRecord(StreamState.ACTIVE))
+            await context.put(CONFIGURATION, ConfigurationRecord(StreamConfiguration(policy)))
+            await context.put(CURRENT_EPOCH, epoch)
+            await context.put(epoch_key(0), epoch)
+
+        await self.streams.update(scope, stream, write)
+        await self.segments.create_segments(epoch.names(scope, stream))
+
+    async def move_state(self, scope: str, stream: str, state: StreamState) -> None:
+        await self.streams.update(scope, stream, lambda context: context.move_state(state))
+
+    async def scale_to_one(self, scope: str, stream: str) -> EpochRecord:
+        """Replace all segments by one, as a finished scale leaves the records."""
+        old = await (await self.streams.open(scope, stream)).current_epoch()
+        number = max(segment.number for segment in old.segments) + 1
+        now_ms = old.created_ms + 1
+        new = EpochRecord(
+            old.epoch + 1, old.epoch + 1, (SegmentRecord(number, old.epoch + 1, now_ms, 0.0, 1.0),), now_ms
+        )
+        await self.segments.create_segments(new.names(scope, stream))
+
+        async def change(context: StreamContext) -> None:
+            await context.put(epoch_key(new.epoch), new)
+            for segment in old.segments:
+                size = self.segments.segments[segment.name(scope, stream)].length
+                await context.put(sealed_segment_key(segment.segment_id), SealedSegmentRecord(new.epoch, size))
+            await context.put(CURRENT_EPOCH, new)
+
+        await self.streams.update(scope, stream, change)
+        await self.segments.seal_segments(old.names(scope, stream))
+        return new
+
+    async def begin(
+        self, instance: Instance, scope: str, stream: str, label: str, lease_ms: int = 30_000
+    ) -> CreatedTransaction:
+        """A transaction with one event ``<label>`` in each of its segments."""
+        created = await self.run(instance.transactions.create(scope, stream, lease_ms))
+        numbers = [segment.number for segment in created.segments]
+        for name in transaction_segments(scope, stream, created.id, numbers):
+            self.segments.write(name, label)
+        return created
+
+    async def member(
+        self, instance: Instance, scope: str, stream: str, label: str, partition: int, lease_ms: int = 30_000
+    ) -> SetMember:
+        created = await self.begin(instance, scope, stream, label, lease_ms)
+        return SetMember(f"{scope}/{stream}", created.id.hex, partition, 1, event_bytes)
+
+
+__all__ = ["Crashed", "Fuse", "Instance", "NoSuchSegment", "SegmentSealed", "VirtualClock", "World", "duplicate_epoch"]

@@ -1,0 +1,246 @@
+"""Create, ping, commit, abort, time out, and what a scale in between makes of a commit."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+
+from controller_service.errors import IllegalState, NoSuchStream
+from controller_service.store.records import StreamState, sealed_segment_key
+from controller_service.transactions.lifecycle import PingStatus, lease_grace_s
+from controller_service.transactions.records import TransactionState, transaction_segments
+from pravega_common import names
+from pravega_common.errors import InvalidArgument
+from tests.support.transaction_world import Instance, World
+
+S, T = "scope", "stream"
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.create_stream(S, T)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def one(world: World) -> Instance:
+    return await world.instance()
+
+
+async def settled(world: World, instance: Instance, identifier: uuid.UUID, state: TransactionState) -> None:
+    async def wait() -> None:
+        while await instance.transactions.transaction_state(S, T, identifier) is not state:
+            await world.clock.sleep(0.05)
+
+    await world.run(wait(), 120)
+
+
+async def test_ids_carry_the_epoch_and_have_two_non_negative_halves(world: World, one: Instance) -> None:
+    created = await world.run(one.transactions.create(S, T, 30_000))
+    high, low = names.transaction_id_bits(created.id)
+    assert high >> 32 == 0 and low > 0
+    other = await world.run((await world.instance()).transactions.create(S, T, 30_000))
+    assert other.id != created.id
+
+
+@pytest.mark.parametrize("lease_ms", [9_999, 600_001, 0, -1])
+async def test_a_lease_out_of_bounds_is_refused_by_name(world: World, one: Instance, lease_ms: int) -> None:
+    with pytest.raises(InvalidArgument, match=str(lease_ms)):
+        await world.run(one.transactions.create(S, T, lease_ms))
+
+
+async def test_a_missing_stream_and_a_sealed_one_take_no_transactions(world: World, one: Instance) -> None:
+    with pytest.raises(NoSuchStream):
+        await world.run(one.transactions.create(S, "other", 30_000))
+    await world.move_state(S, T, StreamState.SEALING)
+    with pytest.raises(IllegalState):
+        await world.run(one.transactions.create(S, T, 30_000))
+
+
+async def test_a_commit_becomes_readable_in_commit_order(world: World, one: Instance) -> None:
+    first, second = [await world.begin(one, S, T, label) for label in ("a", "b")]
+    assert await world.run(one.transactions.commit(S, T, second.id))
+    assert await world.run(one.transactions.commit(S, T, first.id))
+    await settled(world, one, first.id, TransactionState.COMMITTED)
+    await settled(world, one, second.id, TransactionState.COMMITTED)
+    assert list(world.segments.stream_events(S, T).values()) == [["b", "a"], ["b", "a"]]
+    assert world.segments.transaction_segments() == []
+    assert await (await world.streams.open(S, T)).state() is StreamState.ACTIVE
+
+
+async def test_decisions_are_final_and_repeatable(world: World, one: Instance) -> None:
+    committed, aborted = [await world.begin(one, S, T, label) for label in ("a", "b")]
+    service = one.transactions
+    assert await world.run(service.commit(S, T, committed.id))
+    assert await world.run(service.abort(S, T, aborted.id))
+    for _ in range(2):
+        assert await world.run(service.commit(S, T, committed.id))
+        assert not await world.run(service.abort(S, T, committed.id))
+        assert await world.run(service.abort(S, T, aborted.id))
+        assert not await world.run(service.commit(S, T, aborted.id))
+        await settled(world, one, committed.id, TransactionState.COMMITTED)
+        await settled(world, one, aborted.id, TransactionState.ABORTED)
+    unknown = uuid.UUID(int=1 << 90)
+    assert not await world.run(service.commit(S, T, unknown))
+    assert not await world.run(service.abort(S, T, unknown))
+    assert await world.run(service.transaction_state(S, T, unknown)) is TransactionState.UNKNOWN
+    assert await world.run(service.transaction_state(S, "none", unknown)) is TransactionState.UNKNOWN
+    assert dict(await world.run(service.list_completed(S, T))) == {
+        committed.id: TransactionState.COMMITTED,
+        aborted.id: TransactionState.ABORTED,
+    }
+    assert await world.run(service.list_completed(S, "none")) == []
+
+
+async def test_ping_answers_in_the_order_of_the_reference(world: World, one: Instance) -> None:
+    opened = await world.begin(one, S, T, "a", lease_ms=10_000)
+    ping = one.transactions.ping
+    assert await world.run(ping(S, T, opened.id, 1)) is PingStatus.OK
+    assert await world.run(ping(S, T, opened.id, 600_001)) is PingStatus.LEASE_TOO_LARGE
+    assert await world.run(ping(S, T, uuid.UUID(int=7 << 90), 600_001)) is PingStatus.UNKNOWN
+    assert await world.run(one.transactions.commit(S, T, opened.id))
+    assert await world.run(ping(S, T, opened.id, 600_001)) is PingStatus.COMMITTED
+    aborted = await world.begin(one, S, T, "b")
+    assert await world.run(one.transactions.abort(S, T, aborted.id))
+    assert await world.run(ping(S, T, aborted.id, 20_000)) is PingStatus.ABORTED
+
+
+async def test_a_transaction_does_not_outlive_its_longest_life(world: World, one: Instance) -> None:
+    opened = await world.begin(one, S, T, "a", lease_ms=10_000)
+    # 1000 leases of 10 s are 10 000 s; a ping that would reach beyond is refused.
+    for _ in range(17):
+        assert await world.run(one.transactions.ping(S, T, opened.id, 600_000)) is PingStatus.OK
+        await world.clock.pass_time(560)
+    status = await world.run(one.transactions.ping(S, T, opened.id, 600_000))
+    assert status is PingStatus.MAX_EXECUTION_TIME_EXCEEDED
+
+
+async def test_a_lease_ends_late_but_it_ends(world: World, one: Instance) -> None:
+    opened = await world.begin(one, S, T, "a", lease_ms=10_000)
+    await world.clock.pass_time(9)
+    assert await world.run(one.transactions.ping(S, T, opened.id, 20_000)) is PingStatus.OK
+    await world.clock.pass_time(20 + lease_grace_s - 1)
+    assert await world.run(one.transactions.transaction_state(S, T, opened.id)) is TransactionState.OPEN
+    await world.clock.pass_time(3)
+    await settled(world, one, opened.id, TransactionState.ABORTED)
+    assert world.segments.transaction_segments() == []
+
+
+async def test_another_controller_times_out_what_a_dead_one_left(world: World, one: Instance) -> None:
+    opened = await world.begin(one, S, T, "a", lease_ms=10_000)
+    await world.run(one.kill())
+    other = await world.instance()
+    assert await world.run(other.transactions.transaction_state(S, T, opened.id)) is TransactionState.OPEN
+    await world.clock.pass_time(10 + lease_grace_s + 2)
+    await settled(world, other, opened.id, TransactionState.ABORTED)
+
+
+async def test_a_renewal_through_another_controller_counts(world: World, one: Instance) -> None:
+    other = await world.instance()
+    opened = await world.begin(one, S, T, "a", lease_ms=10_000)
+    for _ in range(6):
+        await world.clock.pass_time(8)
+        assert await world.run(other.transactions.ping(S, T, opened.id, 10_000)) is PingStatus.OK
+    assert await world.run(one.transactions.commit(S, T, opened.id))
+
+
+async def test_sealing_ends_open_transactions_and_lets_commits_through(world: World, one: Instance) -> None:
+    opened = await world.begin(one, S, T, "open")
+    committing = await world.begin(one, S, T, "committing")
+    await world.move_state(S, T, StreamState.SEALING)
+    assert await world.run(one.transactions.commit(S, T, committing.id))
+    assert not await world.run(one.transactions.end_all(S, T))
+    await settled(world, one, opened.id, TransactionState.ABORTED)
+    await settled(world, one, committing.id, TransactionState.COMMITTED)
+
+    async def ended() -> None:
+        while not await one.transactions.end_all(S, T):
+            await world.clock.sleep(0.05)
+
+    await world.run(ended(), 60)
+    assert await (await world.streams.open(S, T)).state() is StreamState.SEALING
+
+
+async def test_a_commit_waits_for_a_stream_that_is_busy(world: World, one: Instance) -> None:
+    opened = await world.begin(one, S, T, "a")
+    await world.move_state(S, T, StreamState.SCALING)
+    assert await world.run(one.transactions.commit(S, T, opened.id))
+    await world.clock.pass_time(2)
+    assert await world.run(one.transactions.transaction_state(S, T, opened.id)) is TransactionState.COMMITTING
+    await world.move_state(S, T, StreamState.ACTIVE)
+    await settled(world, one, opened.id, TransactionState.COMMITTED)
+
+
+async def test_a_commit_over_a_scale_rolls_the_epochs(world: World, one: Instance) -> None:
+    opened = await world.begin(one, S, T, "a")
+    scaled = await world.scale_to_one(S, T)
+    world.segments.write(scaled.segments[0].name(S, T), "between")
+    assert await world.run(one.transactions.commit(S, T, opened.id))
+    await settled(world, one, opened.id, TransactionState.COMMITTED)
+
+    context = await world.streams.open(S, T)
+    current = await context.current_epoch()
+    assert (current.epoch, current.reference_epoch) == (3, 1)
+    holding = await context.epoch(2)
+    assert (holding.reference_epoch, [segment.number for segment in holding.segments]) == (0, [0, 1])
+    assert [segment.segment_id for segment in current.segments] == [names.segment_id(2, 3)]
+    events = world.segments.stream_events(S, T)
+    assert events["scope/stream/0.#epoch.2"] == events["scope/stream/1.#epoch.2"] == ["a"]
+    assert events["scope/stream/2.#epoch.1"] == ["between"] and events["scope/stream/2.#epoch.3"] == []
+    sealed = {name for name, segment in world.segments.segments.items() if segment.is_sealed}
+    assert not {name for name in sealed if name.endswith("epoch.3")} and len(sealed) == 5
+    replaced = await context.sealed([names.segment_id(2, 1), names.segment_id(0, 2), names.segment_id(1, 2)])
+    assert [(item.replaced_in_epoch, item.size) for item in replaced.values()] == [(2, 10), (3, 10), (3, 10)]
+    assert sealed_segment_key(1).name == "sealed/1"
+
+    # A transaction begun now belongs to the reference epoch of the current one and commits without rolling.
+    later = await world.begin(one, S, T, "b")
+    assert names.transaction_epoch(later.id) == 1
+    assert [segment.segment_id for segment in later.segments] == [names.segment_id(2, 1)]
+    assert await world.run(one.transactions.commit(S, T, later.id))
+    await settled(world, one, later.id, TransactionState.COMMITTED)
+    assert world.segments.stream_events(S, T)["scope/stream/2.#epoch.3"] == ["b"]
+    assert (await (await world.streams.open(S, T)).current_epoch()).epoch == 3
+
+
+async def test_a_source_that_vanished_is_an_error_and_never_a_commit(world: World, one: Instance) -> None:
+    opened = await world.begin(one, S, T, "a")
+    [first, _] = transaction_segments(S, T, opened.id, [0, 1])
+    await world.segments.delete_segments([first])
+    assert await world.run(one.transactions.commit(S, T, opened.id))
+    await world.clock.pass_time(30)
+    assert await world.run(one.transactions.transaction_state(S, T, opened.id)) is TransactionState.COMMITTING
+    assert all(events == [] for events in world.segments.stream_events(S, T).values())
+
+
+async def test_completed_transactions_are_forgotten_after_two_days(world: World, one: Instance) -> None:
+    opened = await world.begin(one, S, T, "a")
+    assert await world.run(one.transactions.commit(S, T, opened.id))
+    await settled(world, one, opened.id, TransactionState.COMMITTED)
+    day_ms = 24 * 3600 * 1000
+    start_ms = world.clock.wall_ms()
+    for day in (1, 2):
+        world.clock._now_s += day_ms / 1000
+        other = await world.begin(one, S, T, f"day {day}")
+        assert await world.run(one.transactions.abort(S, T, other.id))
+        await settled(world, one, other.id, TransactionState.ABORTED)
+        expected = TransactionState.COMMITTED if day == 1 else TransactionState.UNKNOWN
+        assert await world.run(one.transactions.transaction_state(S, T, opened.id)) is expected
+    assert world.clock.wall_ms() - start_ms >= 2 * day_ms
+    assert len(await world.run(one.transactions.list_completed(S, T))) == 2
+
+
+async def test_many_commits_take_several_rounds(world: World, one: Instance) -> None:
+    opened = [await world.begin(one, S, T, str(index)) for index in range(120)]
+    await world.move_state(S, T, StreamState.SCALING)
+    for created in opened:
+        assert await world.run(one.transactions.commit(S, T, created.id))
+    await world.move_state(S, T, StreamState.ACTIVE)
+    await settled(world, one, opened[-1].id, TransactionState.COMMITTED)
+    for events in world.segments.stream_events(S, T).values():
+        assert events == [str(index) for index in range(120)]
