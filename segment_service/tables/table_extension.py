@@ -221,7 +221,9 @@ class TableExtension:
             try:
                 info = await self._store.get_info(segment)
             except NoSuchSegment:
-                self._tables.pop(segment, None)
+                gone = self._tables.get(segment)
+                if gone is not None:
+                    self._forget(gone)
                 raise
             table = self._tables.get(segment)
             if table is None or table.segment_id != info.segment_id:

@@ -175,6 +175,17 @@ async def test_a_table_that_was_made_anew_elsewhere_is_read_anew() -> None:
     assert one._budget.bytes_used == other._budget.bytes_used
 
 
+async def test_a_table_that_was_deleted_elsewhere_gives_its_memory_back() -> None:
+    store = InMemorySegmentStore()
+    one, other = TableExtension(store), TableExtension(store)
+    await one.create_table(T)
+    await one.put(T, [TableEntry(b"a", b"value")])
+    await other.delete_table(T, must_be_empty=False)
+    with pytest.raises(NoSuchSegment):
+        await one.get(T, [b"a"])
+    assert (one._budget.bytes_used, one._tables) == (0, {})
+
+
 async def test_big_values_are_read_from_the_segment_and_the_log_in_pieces() -> None:
     store = InMemorySegmentStore()
     tables = TableExtension(store)
