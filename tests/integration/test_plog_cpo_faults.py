@@ -1,0 +1,94 @@
+"""The Redis oracle when its server is killed, full or cut off, and a log that lives through it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pravega_common.cluster.cpo import PersistenceCluster, PersistenceGroup
+from pravega_common.cluster.redis_cpo import RedisCPO
+from pravega_common.errors import ConfigurationError, Unavailable, UnknownOutcome
+from segment_service.plog.plog_server import PlogSettings
+from segment_service.plog.redis_log import RedisDataLog
+from tests.support.log_history import WriterHistory, check_history, read_entries, write_frames
+from tests.support.proxy import CuttingProxy
+from tests.support.server_fixtures import own_redis as own_redis
+from tests.support.servers import RedisServer, running_redis
+
+SETTINGS = PlogSettings(block_bytes=1_500_000, heal_time_max_s=10.0)
+
+
+async def test_what_was_answered_survives_a_kill(own_redis: RedisServer) -> None:
+    cpo = RedisCPO(own_redis.address)
+    for _ in range(3):
+        await cpo.take_epoch(4, "a")
+    await cpo.put_assignment(0, {4: "a"})
+    await asyncio.to_thread(own_redis.restart_after_kill)
+    assert await cpo.take_epoch(4, "a") == 4
+    assert dict((await cpo.get_assignment()).owners) == {4: "a"}
+    await cpo.close()
+
+
+async def test_a_dead_server_is_unavailable_and_comes_back(own_redis: RedisServer) -> None:
+    cpo = RedisCPO(own_redis.address)
+    await cpo.set_once("a", "b")
+    own_redis.kill()
+    with pytest.raises(Unavailable, match="CPO at"):
+        await cpo.get_constant("a")
+    with pytest.raises((Unavailable, UnknownOutcome)):
+        await cpo.take_epoch(1, "x")
+    await asyncio.to_thread(own_redis.start)
+    assert await cpo.get_constant("a") == "b"
+    await cpo.close()
+
+
+async def test_a_lost_answer_to_a_change_is_unknown(own_redis: RedisServer) -> None:
+    proxy = CuttingProxy(own_redis.address)
+    await proxy.start()
+    cpo = RedisCPO(proxy.address)
+    assert await cpo.take_epoch(1, "x") == 1
+    proxy.swallow_answers = True
+    taking = asyncio.create_task(cpo.take_epoch(1, "x"))
+    await asyncio.sleep(0.1)
+    proxy.cut()
+    with pytest.raises(UnknownOutcome, match="did not answer"):
+        await taking
+    proxy.swallow_answers = False
+    assert await cpo.take_epoch(1, "x") == 3
+    await cpo.close()
+    await proxy.stop()
+
+
+async def test_an_unsafe_cpo_is_refused(tmp_path: Path) -> None:
+    with running_redis(tmp_path, {"appendonly": "no"}) as unsafe:
+        cpo = RedisCPO(unsafe.address)
+        with pytest.raises(ConfigurationError, match="appendonly is no"):
+            await cpo.set_once("a", "b")
+        await cpo.close()
+        cpo = RedisCPO(unsafe.address, allow_unsafe_redis=True)
+        assert await cpo.set_once("a", "b") == "b"
+        await cpo.close()
+
+
+async def test_losing_the_cpo_stops_no_log(own_redis: RedisServer, tmp_path: Path) -> None:
+    with running_redis(tmp_path / "cpo") as oracle:
+        cpo = RedisCPO(oracle.address)
+        await cpo.put_persistence_cluster(PersistenceCluster("test", (PersistenceGroup("g0", (own_redis.address,)),)))
+        log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+        await log.initialize()
+        history = WriterHistory(0)
+        await write_frames(log, history, 10)
+        oracle.kill()
+        await write_frames(log, history, 100, sizes=(200_000,))
+        await asyncio.to_thread(own_redis.restart_after_kill)
+        await write_frames(log, history, 10)
+        assert (history.error, len(history.acked)) == (None, 120)
+        await asyncio.to_thread(oracle.start)
+        new = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+        await new.initialize()
+        check_history(await read_entries(new), [history])
+        await log.close()
+        await new.close()
+        await cpo.close()
