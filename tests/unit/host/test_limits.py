@@ -1,0 +1,141 @@
+"""What one peer can make the server hold, and what happens at each limit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pravega_common.wire.commands import (
+    AppendBlockEnd,
+    AppendSetup,
+    DataAppended,
+    GetStreamSegmentInfo,
+    KeepAlive,
+    ReadSegment,
+    SegmentRead,
+    SetupAppend,
+    StreamSegmentInfo,
+)
+from segment_service.contracts.in_memory import InMemorySegmentStore
+from segment_service.host import connection as limits
+from segment_service.host.connection import Connection
+from segment_service.host.listener import WireServer
+from tests.support.eventually import eventually
+from tests.support.wire_client import WireClient
+
+SEGMENT = "scope/stream/0.#epoch.0"
+WRITER = b"w" * 16
+
+
+def only_connection(server: WireServer) -> Connection:
+    (connection,) = server._connections
+    return connection
+
+
+async def test_a_closed_gate_leaves_sockets_unread(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore
+) -> None:
+    await store.create_segment(SEGMENT)
+    await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+    store.close_gate()
+    client.send(AppendBlockEnd(WRITER, 3, b"abc", 1, 1, 2))
+    connection = only_connection(server)
+    await eventually(lambda: connection._read_paused)
+    assert store.queued_operations == 0
+    assert (await store.get_info(SEGMENT)).length == 0
+    store.open_gate()
+    assert (await client.expect(DataAppended)).current_segment_write_offset == 3
+    await eventually(lambda: not connection._read_paused)
+
+
+async def test_append_bytes_in_flight_are_bounded(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "bytes_in_flight_max", 100_000)
+    await store.create_segment(SEGMENT)
+    await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+    store.hold()
+    client.send(*(AppendBlockEnd(WRITER, 1000, bytes(1000), 1, number, number) for number in range(1, 501)))
+    connection = only_connection(server)
+    await eventually(lambda: connection._read_paused)
+    assert store.queued_operations == 100
+    store.release()
+    for number in range(1, 501):
+        ack = await client.expect(DataAppended)
+        assert (ack.event_number, ack.current_segment_write_offset) == (number, number * 1000)
+
+
+async def test_requests_in_flight_are_bounded(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+    running = 0
+    most = 0
+    plain_info = store.get_info
+
+    async def get_info(segment: str) -> object:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await gate.wait()
+        running -= 1
+        return await plain_info(segment)
+
+    monkeypatch.setattr(store, "get_info", get_info)
+    await store.create_segment(SEGMENT)
+    client.send(*(GetStreamSegmentInfo(number, SEGMENT) for number in range(2000)))
+    await eventually(lambda: running == limits.requests_in_flight_max)
+    gate.set()
+    replies = [await client.expect(StreamSegmentInfo) for _ in range(2000)]
+    assert [reply.request_id for reply in replies] == list(range(2000))
+    assert most == limits.requests_in_flight_max
+
+
+async def test_too_many_waiting_reads_close_the_connection(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore
+) -> None:
+    await store.create_segment(SEGMENT)
+    client.send(*(ReadSegment(SEGMENT, 0, 10, "", number) for number in range(limits.reads_in_flight_max + 1)))
+    await client.closed_by_server()
+    assert "reads are waiting" in server.recent_closes[-1][1]
+    assert not store._segments[SEGMENT].waiters or all(w.cancelled() for w in store._segments[SEGMENT].waiters)
+
+
+async def test_a_peer_that_does_not_read_its_replies_costs_little(
+    server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "unsent_bytes_max", 256 * 1024)
+    await store.create_segment(SEGMENT)
+    data = bytes(range(256)) * 4096
+    await store.append(SEGMENT, [data])
+    client = await WireClient.connect(server.port)
+    connection = only_connection(server)
+    count = 300
+    client.send(*(ReadSegment(SEGMENT, 0, len(data), "", number) for number in range(count)))
+    await eventually(lambda: not connection._writable.is_set())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert connection._transport is not None
+    unsent = connection._transport.get_write_buffer_size() + connection._out_bytes
+    assert unsent <= 2 * len(data) + 256 * 1024
+    seen = set()
+    for _ in range(count):
+        reply = await client.expect(SegmentRead)
+        assert reply.data == data
+        seen.add(reply.request_id)
+    assert seen == set(range(count))
+    await client.call(KeepAlive(), KeepAlive)
+    await client.close()
+
+
+async def test_a_slow_peer_does_not_slow_another_one(server: WireServer, store: InMemorySegmentStore) -> None:
+    await store.create_segment(SEGMENT)
+    await store.append(SEGMENT, [bytes(1 << 20)])
+    slow, quick = await WireClient.connect(server.port), await WireClient.connect(server.port)
+    slow.send(*(ReadSegment(SEGMENT, 0, 1 << 20, "", number) for number in range(50)))
+    for number in range(20):
+        reply = await quick.call(ReadSegment(SEGMENT, 0, 1 << 20, "", number), SegmentRead)
+        assert len(reply.data) == 1 << 20
+    await slow.close()
+    await quick.close()
