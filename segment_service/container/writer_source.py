@@ -31,6 +31,10 @@ class ContainerDataSource:
     def epoch(self) -> int:
         return self._durable_log.epoch
 
+    @property
+    def recovered_sequence_number(self) -> int:
+        return self._durable_log.recovered.sequence_number
+
     async def read_operations(self, after: int, count_max: int) -> Sequence[Operation]:
         return await self._durable_log.read(after, count_max)
 

@@ -30,6 +30,8 @@ class Recovered:
     operations: int = 0
     appended_bytes: int = 0
     frames: int = 0
+    sequence_number: int = 0
+    """No operation of an earlier owner has a greater one, every operation of this owner has."""
     truncation_points: list[tuple[int, LogAddress]] = field(default_factory=list)
     """Sequence numbers of checkpoints, with the address of the frame that each begins; ascending."""
 
@@ -45,6 +47,7 @@ async def recover(log: DurableDataLog, state: MemoryState) -> Recovered:
     state.metadata.epoch = log.epoch
     if recovered.operations:
         state.metadata.sequence_number += sequence_gap_per_epoch
+    recovered.sequence_number = state.metadata.sequence_number
     return recovered
 
 

@@ -26,7 +26,7 @@ from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import ManifestStore
 from segment_service.storage.orphan_sweep import OrphanSweeper
-from segment_service.storage.segment_storage import Barrier, StorageState
+from segment_service.storage.segment_storage import Barrier, StorageState, write_bytes_max
 from segment_service.storage.segment_view import Change, SegmentView
 
 WRITE_CHUNK_STORED = register("storage.write.chunk_stored")
@@ -36,9 +36,6 @@ CONCAT_TARGET_STORED = register("storage.concat.target_stored")
 CONCAT_BARRIER_PASSED = register("storage.concat.barrier_passed")
 CONCAT_SOURCE_STORED = register("storage.concat.source_stored")
 DELETE_TOMBSTONE_STORED = register("storage.delete.tombstone_stored")
-
-write_bytes_max = 16 << 20
-"""Bytes of one write, which is one object."""
 
 read_pieces_at_once_max = 8
 """Chunks that one read fetches at the same time."""

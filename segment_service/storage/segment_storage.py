@@ -8,6 +8,9 @@ from typing import Protocol
 
 from segment_service.storage.chunk_storage import Buffer
 
+write_bytes_max = 16 << 20
+"""Bytes of one write, which is one object."""
+
 Barrier = Callable[[], Awaitable[None]]
 """Adds an operation to the container's log and returns once it is durable: proof that this owner is not fenced."""
 

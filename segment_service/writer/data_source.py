@@ -18,6 +18,11 @@ class WriterDataSource(Protocol):
     @property
     def epoch(self) -> int: ...
 
+    @property
+    def recovered_sequence_number(self) -> int:
+        """Operations up to this number may be of earlier owners of the log; all later ones are this owner's."""
+        ...
+
     async def read_operations(self, after: int, count_max: int) -> Sequence[Operation]:
         """Committed operations with sequence numbers above ``after``, in order; waits until there is at least one.
 

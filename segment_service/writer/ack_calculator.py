@@ -1,0 +1,26 @@
+"""How far everything is in Tier 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pravega_common.invariants import check
+
+
+class AckCalculator:
+    """The highest sequence number all of whose predecessors, and itself, are in Tier 2. It never goes back."""
+
+    def __init__(self) -> None:
+        self.last_read = 0
+        """Every operation up to this one was taken from the log."""
+        self.acknowledged = 0
+
+    def read(self, sequence_number: int) -> None:
+        check(sequence_number > self.last_read, "operations out of order", last=self.last_read, next=sequence_number)
+        self.last_read = sequence_number
+
+    def highest(self, first_waiting: Iterable[int | None]) -> int:
+        """Given the smallest number that waits in each segment (``None``: nothing waits there)."""
+        lowest = min((number for number in first_waiting if number is not None), default=self.last_read + 1)
+        check(lowest > self.acknowledged, "an acknowledged operation waits", lowest=lowest, acked=self.acknowledged)
+        return lowest - 1

@@ -1,0 +1,38 @@
+"""When the storage writer flushes, and what it may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WriterConfig:
+    """Sizes in bytes, times in seconds."""
+
+    flush_bytes: int = 4 << 20
+    """A segment with so many bytes waiting is flushed at once."""
+
+    flush_age_s: float = 1.0
+    """Nothing waits longer, but for transactions."""
+
+    transaction_age_s: float = 10.0
+    """A transaction's segment waits longer: merged before that, its bytes go to Tier 2 as part of the target only."""
+
+    behind_bytes_max: int = 64 << 20
+    """What waits while so many bytes were logged after it is flushed at once: it keeps Tier 1 from being truncated."""
+
+    flushes_at_once_max: int = 8
+    """Segments flushed at the same time."""
+
+    retry_delay_min_s: float = 0.1
+    retry_delay_max_s: float = 10.0
+    """Back-off while Tier 2 fails; it is tried for ever."""
+
+    tick_s: float = 0.1
+    """How often the ages are looked at."""
+
+    operations_per_read_max: int = 1_000
+    """Operations taken from the log in one go."""
+
+    idle_segments_max: int = 50_000
+    """Segments with nothing waiting whose state in Tier 2 is remembered."""

@@ -1,0 +1,328 @@
+"""What one segment still has to bring to Tier 2, and the next step of it. A state machine without I/O.
+
+Operations come in log order (``append``, ``seal``, ``truncate``, ``merge``, ``delete``), ``next_step`` says what to do
+now, and ``reconciled``, ``written``, ``join``, ``finished`` and so on say what was done. The state of the segment in
+Tier 2 is *unknown* at first and after every failure; then the next step is to ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pravega_common.errors import DataCorruption
+from pravega_common.invariants import check
+from segment_service.storage.segment_storage import StorageState, write_bytes_max
+
+
+@dataclass(slots=True)
+class Source:
+    """A merged segment whose bytes are part of a ``Data`` of its target."""
+
+    target_id: int
+    source_id: int
+    in_storage: bool
+    """Whether Tier 2 has something under the source's own id, to be deleted when the target has the bytes."""
+
+
+@dataclass(slots=True)
+class Data:
+    """Bytes [start, end) of the segment, in the cache."""
+
+    sequence: int
+    """Lowest sequence number that is in Tier 2 only once these bytes are."""
+    start: int
+    end: int
+    since_s: float
+    log_position: int
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(slots=True)
+class Sealing:
+    sequence: int
+    since_s: float
+    log_position: int
+
+
+@dataclass(slots=True)
+class Truncation:
+    sequence: int
+    since_s: float
+    log_position: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Merging:
+    """A merge of a source that is, or may be, in Tier 2 under its own id."""
+
+    sequence: int
+    since_s: float
+    log_position: int
+    source_id: int
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class Deletion:
+    sequence: int
+    since_s: float
+    log_position: int
+    sources: tuple[Source, ...]
+    """Merged segments that end with this one."""
+
+
+Item = Data | Sealing | Truncation | Merging | Deletion
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """Ask Tier 2 what it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Bytes up to ``offset`` were truncated before they were written: tell Tier 2 that they never come."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Put bytes [start, end) at the end of the segment."""
+
+    start: int
+    end: int
+
+
+Step = Reconcile | Skip | Write | Sealing | Truncation | Merging | Deletion
+
+
+class SegmentAggregator:
+    """One segment. ``stored`` is its state in Tier 2 (``None``: nothing there), valid while ``is_known``."""
+
+    def __init__(self, segment_id: int, *, is_new: bool, is_transaction: bool = False) -> None:
+        """``is_new``: created by this owner of the container, so Tier 2 cannot have anything of it."""
+        self.segment_id = segment_id
+        self.is_transaction = is_transaction
+        self.is_known = is_new
+        self.stored: StorageState | None = None
+        self.is_busy = False
+        """A flush is planned or under way."""
+        self.lock = asyncio.Lock()
+        """Held by whoever does steps."""
+        self.pending_bytes = 0
+        self.merging_count = 0
+        self.is_deleting = False
+        self.ended: deque[tuple[int, Source]] = deque()
+        """Merged segments whose bytes Tier 2 has as part of this one, with the sequence number that waits for telling
+        the container so. Whoever has told it takes them off."""
+        self._items: deque[Item] = deque()
+        self._has_joined = False
+
+    # --- what must be done, in log order
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._items and not self.ended
+
+    @property
+    def oldest(self) -> Item | None:
+        return self._items[0] if self._items else None
+
+    @property
+    def mergings(self) -> list[Merging]:
+        return [item for item in self._items if isinstance(item, Merging)] if self.merging_count else []
+
+    @property
+    def first_sequence(self) -> int | None:
+        """Smallest sequence number that waits here. Items are in order but for those that joined from elsewhere."""
+        if self._has_joined:
+            waiting = [item.sequence for item in self._items]
+            waiting.extend(sequence for sequence, _ in self.ended)
+            return min(waiting, default=None)
+        return self._items[0].sequence if self._items else None
+
+    @property
+    def stored_length(self) -> int:
+        return self.stored.length if self.stored is not None else 0
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether all bytes are certainly in the cache, and nothing in Tier 2."""
+        return self.is_known and self.stored is None and not self.is_busy and not self.merging_count
+
+    def append(self, sequence: int, offset: int, length: int, now_s: float, log_position: int) -> None:
+        if length:
+            self._add_data(Data(sequence, offset, offset + length, now_s, log_position))
+
+    def seal(self, sequence: int, now_s: float, log_position: int) -> None:
+        self._items.append(Sealing(sequence, now_s, log_position))
+
+    def truncate(self, sequence: int, offset: int, now_s: float, log_position: int) -> None:
+        self._items.append(Truncation(sequence, now_s, log_position, offset))
+
+    def merge(self, merging: Merging, source: SegmentAggregator) -> None:
+        """Take the source's bytes as own ones if they are all cached, else move them in Tier 2 when it comes to it."""
+        if source.can_be_joined:
+            self._add_data(self._joined_data(merging, source))
+        else:
+            self._items.append(merging)
+            self.merging_count += 1
+
+    def delete(self, sequence: int, now_s: float, log_position: int) -> None:
+        """Nothing that waits matters any more, but segments merged into this one end with it."""
+        first = self.first_sequence
+        sources: list[Source] = []
+        sources.extend(source for _, source in self.ended)
+        self.ended.clear()
+        for item in self._items:
+            if isinstance(item, Data):
+                sources.extend(replace(source, in_storage=True) for source in item.sources)
+            elif isinstance(item, Merging):
+                sources.append(Source(self.segment_id, item.source_id, in_storage=True))
+        lowest = sequence if first is None else min(first, sequence)
+        self._items.clear()
+        self._items.append(Deletion(lowest, now_s, log_position, tuple(sources)))
+        self.pending_bytes = self.merging_count = 0
+        self.is_deleting = True
+
+    # --- what to do now
+
+    def next_step(self, start_offset: int) -> Step | None:
+        """The next step after ``settle``; ``start_offset`` is the committed one, which may be ahead."""
+        if not self._items:
+            return None
+        head = self._items[0]
+        if not self.is_known:
+            return Reconcile()
+        if not isinstance(head, Data):
+            return head
+        check(head.start <= self.stored_length < head.end, "aggregator is not settled", item=head, stored=self.stored)
+        if start_offset > self.stored_length:
+            return Skip(self._skip_limit(start_offset))
+        return Write(self.stored_length, self._write_end())
+
+    def settle(self) -> None:
+        """Drop what Tier 2 has; merged segments that are now part of this one there move to ``ended``."""
+        while self.is_known and self._items:
+            item = self._items[0]
+            if isinstance(item, Data):
+                if item.start > self.stored_length:
+                    raise DataCorruption(
+                        f"segment {self.segment_id}: Tier 2 ends at {self.stored_length}, "
+                        f"the log begins at {item.start}"
+                    )
+                if item.end > self.stored_length:
+                    return
+                self.ended.extend((item.sequence, source) for source in item.sources)
+            elif not self._is_done(item):
+                return
+            self._pop()
+
+    # --- what was done
+
+    def reconciled(self, state: StorageState | None) -> None:
+        self.is_known = True
+        self.stored = state
+
+    def uncertain(self) -> None:
+        """A step failed: what Tier 2 has must be asked."""
+        self.is_known = False
+
+    def written(self, end: int) -> None:
+        start = self.stored.start_offset if self.stored is not None else 0
+        self.stored = StorageState(self.segment_id, start, end, is_sealed=False)
+
+    def skipped(self, offset: int) -> None:
+        self.stored = StorageState(self.segment_id, offset, max(offset, self.stored_length), is_sealed=False)
+
+    def finished(self, item: Sealing | Truncation | Merging | Deletion) -> None:
+        """The item's step was done. It may be gone already: a deletion that came meanwhile replaced it."""
+        if isinstance(item, Sealing) and self.stored is not None:
+            self.stored = replace(self.stored, is_sealed=True)
+        elif isinstance(item, Truncation) and self.stored is not None:
+            self.stored = replace(self.stored, start_offset=max(item.offset, self.stored.start_offset))
+        elif isinstance(item, Merging):
+            self.written(max(self.stored_length, item.offset + item.length))
+        elif isinstance(item, Deletion):
+            self.stored = None
+        if self._items and self._items[0] is item:
+            self._pop()
+
+    def join(self, merging: Merging, source: SegmentAggregator) -> None:
+        """A merge that waits here turned out to be one of cached bytes."""
+        for position, item in enumerate(self._items):
+            if item is merging:
+                data = self._joined_data(merging, source)
+                self._items[position] = data
+                self.pending_bytes += data.end - data.start
+                self.merging_count -= 1
+                self._has_joined = True
+                return
+
+    # --- inside
+
+    def _joined_data(self, merging: Merging, source: SegmentAggregator) -> Data:
+        """The merge as bytes of this segment. What waited in the source waits here now."""
+        first = source.first_sequence
+        inner = [source for item in source._items if isinstance(item, Data) for source in item.sources]
+        own = Source(self.segment_id, merging.source_id, in_storage=source.stored is not None)
+        return Data(
+            sequence=merging.sequence if first is None else min(first, merging.sequence),
+            start=merging.offset,
+            end=merging.offset + merging.length,
+            since_s=merging.since_s,
+            log_position=source._items[0].log_position if source._items else merging.log_position,
+            sources=(*inner, own),
+        )
+
+    def _add_data(self, data: Data) -> None:
+        self._items.append(data)
+        self.pending_bytes += data.end - data.start
+        if data.sources:
+            self._has_joined = True
+
+    def _pop(self) -> None:
+        item = self._items.popleft()
+        if isinstance(item, Data):
+            self.pending_bytes -= item.end - item.start
+        elif isinstance(item, Merging):
+            self.merging_count -= 1
+        if not self._items and not self.ended:
+            self._has_joined = False
+
+    def _is_done(self, item: Item) -> bool:
+        """Whether Tier 2 is already as the item wants it, without a step."""
+        if isinstance(item, Sealing):
+            return self.stored is not None and self.stored.is_sealed
+        if isinstance(item, Truncation):
+            start = self.stored.start_offset if self.stored is not None else 0
+            return item.offset <= start
+        return False
+
+    def _skip_limit(self, start_offset: int) -> int:
+        """A skip stops at a merge whose bytes may be in Tier 2 already."""
+        for item in self._items:
+            if isinstance(item, Merging):
+                return min(start_offset, item.offset)
+        return start_offset
+
+    def _write_end(self) -> int:
+        return _contiguous_end(self._items, self.stored_length + write_bytes_max)
+
+
+def _contiguous_end(items: Iterable[Item], limit: int) -> int:
+    """Where the data at the head ends, at most at ``limit``."""
+    end = -1
+    for item in items:
+        if not isinstance(item, Data) or (end >= 0 and item.start != end):
+            break
+        end = item.end
+        if end >= limit:
+            return limit
+    return end

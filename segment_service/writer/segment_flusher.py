@@ -1,0 +1,298 @@
+"""Does the steps of the aggregators: the I/O of the storage writer, and what it tells the container."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, MutableMapping
+
+import structlog
+
+from pravega_common.errors import DataCorruption, Fenced, PravegaError
+from pravega_common.invariants import unreachable
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.container.metadata import SegmentMetadata
+from segment_service.storage.segment_storage import SegmentStorage
+from segment_service.writer.config import WriterConfig
+from segment_service.writer.data_source import WriterDataSource
+from segment_service.writer.segment_aggregator import (
+    Deletion,
+    Merging,
+    Reconcile,
+    Sealing,
+    SegmentAggregator,
+    Skip,
+    Source,
+    Step,
+    Truncation,
+    Write,
+)
+
+STORED = register("writer.stored_before_metadata")
+MERGED = register("writer.merged_before_metadata")
+SOURCE_DELETED = register("writer.source_deleted_before_metadata")
+
+merge_depth_max = 8
+"""Merges stacked on each other; the same limit as the read index has."""
+
+Aggregators = MutableMapping[int, SegmentAggregator]
+
+
+class SegmentFlusher:
+    """Whoever calls holds the aggregator's lock. ``merged_at``: source id to (target id, offset) of the merges that
+    were read from the log and are not finished in Tier 2."""
+
+    def __init__(
+        self,
+        source: WriterDataSource,
+        storage: SegmentStorage,
+        aggregators: Aggregators,
+        merged_at: dict[int, tuple[int, int]],
+        clock: Clock,
+        rng: random.Random,
+        config: WriterConfig,
+    ) -> None:
+        self.flushed_bytes = 0
+        self.writes = 0
+        self._source = source
+        self._storage = storage
+        self._aggregators = aggregators
+        self._merged_at = merged_at
+        self._clock = clock
+        self._rng = rng
+        self._config = config
+        self._log = structlog.get_logger(service=f"storage-writer-{source.container_id}")
+
+    async def run(self, aggregator: SegmentAggregator, goes_on: Callable[[], bool]) -> None:
+        """Do steps as long as there are any and ``goes_on`` says so. Failures of Tier 2 are repeated for ever."""
+        failures = 0
+        while goes_on():
+            try:
+                if not await self._advance(aggregator):
+                    return
+                failures = 0
+            except (Fenced, DataCorruption):
+                raise
+            except PravegaError as error:
+                aggregator.uncertain()
+                failures += 1
+                self._log.warning(
+                    "flush failed, trying again", segment=aggregator.segment_id, failures=failures, error=repr(error)
+                )
+                await self._clock.sleep(self._delay_s(failures))
+
+    def is_held_back(self, aggregator: SegmentAggregator) -> bool:
+        """Whether the aggregator must not be flushed by itself: what becomes of its bytes is decided in the log
+        already (deleted or merged away), the operation that says so comes, or its target does the work."""
+        if aggregator.is_deleting or aggregator.ended:
+            return False
+        metadata = self._source.segment(aggregator.segment_id)
+        return metadata is None or metadata.is_deleted or metadata.is_merged
+
+    async def _advance(self, aggregator: SegmentAggregator) -> bool:
+        """One step; whether there was one."""
+        aggregator.settle()
+        await self._tell_ended(aggregator)
+        if self.is_held_back(aggregator):
+            return False
+        metadata = self._source.segment(aggregator.segment_id)
+        step = aggregator.next_step(metadata.start_offset if metadata is not None else 0)
+        if step is None:
+            return False
+        await self._do(aggregator, step)
+        aggregator.settle()
+        await self._tell_ended(aggregator)
+        return True
+
+    async def _do(self, aggregator: SegmentAggregator, step: Step) -> None:
+        segment_id = aggregator.segment_id
+        if isinstance(step, Write):
+            await self._write(aggregator, step.start, step.end)
+        elif isinstance(step, Reconcile):
+            await self._reconcile(aggregator)
+        elif isinstance(step, Skip):
+            await self._storage.truncate(segment_id, step.offset)
+            aggregator.skipped(step.offset)
+            self._tell_length(aggregator)
+        elif isinstance(step, Sealing):
+            if aggregator.stored is not None:
+                await self._storage.seal(segment_id)
+                failpoint(STORED)
+            aggregator.finished(step)
+            self._source.sealed_in_storage(segment_id)
+        elif isinstance(step, Truncation):
+            await self._storage.truncate(segment_id, step.offset)
+            failpoint(STORED)
+            aggregator.finished(step)
+        elif isinstance(step, Merging):
+            await self._merge(aggregator, step)
+        elif isinstance(step, Deletion):
+            await self._delete(aggregator, step)
+        else:
+            unreachable("unknown step", step=step)
+
+    async def _reconcile(self, aggregator: SegmentAggregator, *, tell: bool = True) -> None:
+        """Learn what Tier 2 really has. ``DataCorruption`` if it is less than it had, or more than was committed.
+
+        Without ``tell`` the container goes on keeping the bytes in the cache.
+        """
+        state = await self._storage.state(aggregator.segment_id)
+        metadata = self._source.segment(aggregator.segment_id)
+        found = state.length if state is not None else 0
+        if metadata is not None and not metadata.is_deleted:
+            lost = not metadata.is_merged and found < metadata.storage_length
+            if lost or found > metadata.length:
+                raise DataCorruption(
+                    f"segment {metadata.name}: Tier 2 has {found} bytes, it must have at least "
+                    f"{metadata.storage_length} and at most {metadata.length}"
+                )
+        aggregator.reconciled(state)
+        if tell:
+            self._tell_length(aggregator)
+
+    async def _write(self, aggregator: SegmentAggregator, start: int, end: int) -> None:
+        data = self._cached(aggregator.segment_id, start, end)
+        await self._storage.write(aggregator.segment_id, start, data)
+        failpoint(STORED)
+        self.flushed_bytes += end - start
+        self.writes += 1
+        aggregator.written(end)
+        self._tell_length(aggregator)
+
+    def _cached(self, segment_id: int, start: int, end: int) -> list[memoryview]:
+        """The bytes, with zeros for those that were truncated meanwhile: nobody can read them any more."""
+        root, base = segment_id, 0
+        for _ in range(merge_depth_max):
+            if root not in self._merged_at:
+                break
+            root, offset = self._merged_at[root]
+            base += offset
+        metadata = self._source.segment(root)
+        gone = min(max(start, (metadata.start_offset if metadata is not None else 0) - base), end)
+        filler = [memoryview(bytes(gone - start))] if gone > start else []
+        return filler + (self._source.read_cached(segment_id, gone, end - gone) if gone < end else [])
+
+    async def _merge(self, target: SegmentAggregator, merging: Merging) -> None:
+        """A merge of a source that is, or may be, in Tier 2 under its own id."""
+        source = self._source_of(merging)
+        async with source.lock:
+            try:
+                is_moved = await self._move(target, merging, source)
+            except PravegaError:
+                source.uncertain()
+                raise
+        if is_moved:
+            failpoint(MERGED)
+            target.finished(merging)
+            self._tell_merged(Source(target.segment_id, merging.source_id, in_storage=False), target.stored_length)
+            self._tell_length(target)
+
+    async def _move(self, target: SegmentAggregator, merging: Merging, source: SegmentAggregator) -> bool:
+        """Bring the source's bytes into the target in Tier 2; false if they come as bytes of the target instead, or
+        nobody needs them any more."""
+        if not source.is_known:
+            await self._reconcile(source, tell=False)
+        if target.stored_length >= merging.offset + merging.length:
+            if source.stored is not None:
+                await self._storage.concat(target.segment_id, merging.offset, merging.source_id)
+            return True
+        await self._join_cached_mergings(source)
+        partly_joined = target.stored_length > merging.offset
+        if not source.merging_count and (partly_joined or source.stored_length == 0):
+            target.join(merging, source)
+            self._aggregators.pop(merging.source_id, None)
+            return False
+        self._tell_length(source)
+        if not await self._complete(source, merging.length):
+            return False
+        await self._storage.concat(target.segment_id, merging.offset, merging.source_id)
+        return True
+
+    def _source_of(self, merging: Merging) -> SegmentAggregator:
+        source = self._aggregators.get(merging.source_id)
+        if source is None:
+            source = self._aggregators[merging.source_id] = SegmentAggregator(merging.source_id, is_new=False)
+        return source
+
+    async def _join_cached_mergings(self, aggregator: SegmentAggregator) -> None:
+        """Merges into a segment that is itself merged away: those of cached bytes become bytes of it."""
+        for merging in aggregator.mergings:
+            source = self._source_of(merging)
+            async with source.lock:
+                if not source.is_known:
+                    await self._reconcile(source, tell=False)
+                await self._join_cached_mergings(source)
+                if source.stored is None and not source.merging_count:
+                    aggregator.join(merging, source)
+                    self._aggregators.pop(merging.source_id, None)
+
+    async def _complete(self, source: SegmentAggregator, length: int) -> bool:
+        """Bring all of a merged segment to Tier 2 under its own id; false if its target is gone meanwhile."""
+        while True:
+            source.settle()
+            await self._tell_ended(source)
+            if source.stored_length >= length:
+                return True
+            if self._target_is_gone(source.segment_id):
+                return False
+            step = source.next_step(0)
+            if step is None or isinstance(step, Sealing | Truncation | Deletion):
+                raise DataCorruption(
+                    f"merged segment {source.segment_id}: {source.stored_length} of {length} bytes are in Tier 2, and "
+                    "the others are not in the log"
+                )
+            await self._do(source, step)
+
+    def _target_is_gone(self, segment_id: int) -> bool:
+        """Whether the segment that has the bytes now was deleted: then they are nowhere, and need not be."""
+        for _ in range(merge_depth_max):
+            metadata = self._source.segment(segment_id)
+            if metadata is None or metadata.is_deleted:
+                return True
+            if not metadata.is_merged:
+                return False
+            segment_id = metadata.merged_into
+        return False
+
+    async def _delete(self, aggregator: SegmentAggregator, deletion: Deletion) -> None:
+        for merged in deletion.sources:
+            source = self._aggregators.get(merged.source_id)
+            if source is not None:
+                async with source.lock:
+                    await self._storage.delete(merged.source_id)
+            else:
+                await self._storage.delete(merged.source_id)
+            self._tell_merged(merged, 0)
+        if aggregator.stored is not None:
+            await self._storage.delete(aggregator.segment_id)
+            failpoint(STORED)
+        aggregator.finished(deletion)
+        self._aggregators.pop(aggregator.segment_id, None)
+        self._source.deleted_in_storage(aggregator.segment_id)
+
+    async def _tell_ended(self, aggregator: SegmentAggregator) -> None:
+        while aggregator.ended:
+            _, merged = aggregator.ended[0]
+            if merged.in_storage:
+                await self._storage.delete(merged.source_id)
+                failpoint(SOURCE_DELETED)
+            length = aggregator.stored_length if merged.target_id == aggregator.segment_id else 0
+            self._tell_merged(merged, length)
+            aggregator.ended.popleft()
+
+    def _tell_merged(self, merged: Source, target_length: int) -> None:
+        target = self._source.segment(merged.target_id)
+        known = min(target_length, target.length) if target is not None else 0
+        self._merged_at.pop(merged.source_id, None)
+        self._aggregators.pop(merged.source_id, None)
+        self._source.merged_in_storage(merged.target_id, merged.source_id, known)
+
+    def _tell_length(self, aggregator: SegmentAggregator) -> None:
+        metadata: SegmentMetadata | None = self._source.segment(aggregator.segment_id)
+        if metadata is not None and not metadata.is_deleted and aggregator.stored_length > metadata.storage_length:
+            self._source.storage_length_changed(aggregator.segment_id, aggregator.stored_length)
+
+    def _delay_s(self, failures: int) -> float:
+        """Doubling with jitter, capped."""
+        ceiling = min(self._config.retry_delay_max_s, self._config.retry_delay_min_s * float(1 << min(failures, 20)))
+        return ceiling * (0.5 + self._rng.random() / 2)
