@@ -37,6 +37,8 @@ requests_in_flight_max: Final = 256
 """Requests of one connection, reads apart, that are being served, above which it is not read."""
 reads_in_flight_max: Final = 4_096
 """Reads of one connection that may wait; one more closes it, since not reading would let the others starve."""
+frames_per_turn_max: Final = 512
+"""Frames of one connection handled before the other connections get their turn."""
 unsent_bytes_max: Final = 4 * 1024 * 1024
 """Reply bytes that a peer has not taken yet, above which its requests wait."""
 close_linger_s: Final = 5.0
@@ -188,9 +190,14 @@ class Connection(asyncio.BufferedProtocol):
     def _pump(self) -> None:
         """Handle frames until there are none or something blocks; then stop or resume reading accordingly."""
         backlog = self._backlog
+        turn_end = len(backlog) - frames_per_turn_max
         while backlog and self.close_reason is None:
             if self._is_blocked:
                 self._wait_until_unblocked()
+                return
+            if len(backlog) == turn_end:
+                self._stop_reading()
+                self._schedule_pump()
                 return
             type_code, payload = backlog.popleft()
             self._handle(type_code, payload)

@@ -139,3 +139,16 @@ async def test_a_slow_peer_does_not_slow_another_one(server: WireServer, store: 
         assert len(reply.data) == 1 << 20
     await slow.close()
     await quick.close()
+
+
+async def test_a_burst_of_frames_is_handled_in_turns(client: WireClient, server: WireServer) -> None:
+    connection = only_connection(server)
+    burst = [KeepAlive()] * (3 * limits.frames_per_turn_max)
+    frames = [(KeepAlive.type_code, memoryview(b""))] * len(burst)
+    connection._backlog.extend(frames)
+    connection._pump()
+    assert len(connection._backlog) == 2 * limits.frames_per_turn_max
+    assert connection._read_paused
+    for _ in burst:
+        await client.expect(KeepAlive)
+    assert not connection._read_paused
