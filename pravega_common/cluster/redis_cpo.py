@@ -331,6 +331,7 @@ class RedisCPO:
         except BusyLoadingError as error:
             raise Unavailable(f"CPO at {self._address} is loading its data") from error
         except _LOST as error:
+            self._audited = False  # the server may come back with other settings
             await connection.disconnect(nowait=True)
             kind = UnknownOutcome if changes else Unavailable
             raise kind(f"CPO at {self._address} did not answer {command[0]}: {error}") from error
@@ -346,6 +347,7 @@ class RedisCPO:
         try:
             connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
         except (*_LOST, RedisError) as error:
+            self._audited = False
             raise Unavailable(f"CPO at {self._address} is not reachable: {error}") from error
         if not self._audited:
             try:

@@ -115,8 +115,6 @@ class LogStream(Service):
     async def on_stop(self) -> None:
         self._end(UnknownOutcome(f"container {self._container_id}: log closed before the append was acknowledged"))
         self._error = Unavailable(f"container {self._container_id}: the log is closed")
-        self._generation += 1
-        self._client.close()
 
     @property
     def acked_last(self) -> LogAddress | None:
@@ -260,18 +258,23 @@ class LogStream(Service):
         delay_s = retry_delay_first_s
         while not (unless_broken and self._broken):
             try:
-                await action()
+                await self._explained(action)
                 return
             except Fenced:
                 raise
-            except PlogMissing as error:
-                await self._manager.explain_missing(error)
             except (FailedError, UnknownOutcome) as error:
                 if deadline.expired or self._error is not None:
                     raise
                 self.log.warning("healing the log", error=str(error), left_s=deadline.remaining_s)
             await self._clock.sleep(min(delay_s, deadline.remaining_s))
             delay_s = min(delay_s * 2, retry_delay_max_s)
+
+    async def _explained(self, action: Callable[[], Awaitable[None]]) -> None:
+        """Do it; a plog that is gone means that a later owner freed it, or that data was lost."""
+        try:
+            await action()
+        except PlogMissing as error:
+            await self._manager.explain_missing(error)
 
     async def _create(self) -> WritePlog:
         """An empty plog of this owner, under a number of its own."""
@@ -365,6 +368,8 @@ class LogStream(Service):
         if self._error is not None:
             return
         self._error = error
+        self._generation += 1
+        self._client.close()  # first, since callers may reuse their buffers once they hear of the end
         unknown = UnknownOutcome(f"container {self._container_id}: {error}")
         refused = False
         for frame in self._sent:

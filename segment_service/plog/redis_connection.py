@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import hiredis
 
@@ -128,8 +128,7 @@ class RedisConnection(asyncio.Protocol):
         self._lose(f"the connection to Redis at {self.address} was closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        check(isinstance(transport, asyncio.WriteTransport), "not a stream transport")
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's does not derive from it
 
     def data_received(self, data: bytes) -> None:
         self._progress_s = self._loop.time()

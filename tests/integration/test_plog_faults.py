@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+import uvloop
 
 from pravega_common.errors import ConfigurationError, DataCorruption, Fenced, PravegaError, Unavailable, UnknownOutcome
 from segment_service.plog.plog_server import PlogSettings
@@ -296,3 +297,22 @@ async def test_only_commands_of_redis_6_2_are_used(own_redis: RedisServer) -> No
         docs = own_redis.call("COMMAND", "DOCS", name).decode()
         since = docs.split("since\r\n")[1].split("\r\n")[1]
         assert tuple(int(part) for part in since.split(".")[:2]) <= (6, 2), f"{name} is since {since}"
+
+
+def test_the_log_on_uvloop(own_redis: RedisServer) -> None:
+    """The services run on uvloop, whose transports differ."""
+
+    async def scenario() -> None:
+        cpo = await shared_cpo(own_redis.address)
+        log, _ = await recover(cpo, SETTINGS)
+        history = WriterHistory(0)
+        await write_frames(log, history, 60, sizes=(1_000_000, 100))
+        await asyncio.to_thread(own_redis.restart_after_kill)
+        await write_frames(log, history, 20)
+        assert (history.error, len(history.acked)) == (None, 80)
+        await log.close()
+        new, entries = await recover(cpo, SETTINGS)
+        check_history(entries, [history])
+        await new.close()
+
+    uvloop.run(scenario())

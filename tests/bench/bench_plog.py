@@ -1,0 +1,137 @@
+"""Micro-benchmark of the Redis log against raw XADD on the same private Redis; JSON on standard output.
+
+``python -m tests.bench.bench_plog [--seconds 3] [--folder DIR]``. The two sides alternate, round by round, so that
+noise of the machine hits both; what counts is their ratio. Not part of the test suite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from pravega_common.cluster.cpo import PersistenceCluster, PersistenceGroup
+from pravega_common.cluster.in_memory_cpo import InMemoryCPO
+from segment_service.plog.data_log import frame_bytes_max, frames_in_flight_max
+from segment_service.plog.plog_server import PlogSettings
+from segment_service.plog.redis_connection import RedisConnection, Reply, encode_command
+from segment_service.plog.redis_log import RedisDataLog
+from tests.support.servers import RedisServer, running_redis
+
+rounds = 5
+bytes_kept_max = 256 * 1024 * 1024
+"""Bytes after which each side frees what it wrote, so that memory does not decide."""
+Write = Callable[[bytes], Awaitable[None]]
+
+
+async def measure(write: Write, payload: bytes, seconds: float) -> tuple[float, list[float]]:
+    """MB/s, and the latency of each write in seconds, with ``frames_in_flight_max`` writes in flight."""
+    latencies: list[float] = []
+    deadline_s = time.perf_counter() + seconds
+
+    async def worker() -> None:
+        while (start_s := time.perf_counter()) < deadline_s:
+            await write(payload)
+            latencies.append(time.perf_counter() - start_s)
+
+    begin_s = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(frames_in_flight_max)))
+    return len(latencies) * len(payload) / (time.perf_counter() - begin_s) / 1e6, latencies
+
+
+class RawSide:
+    """``XADD`` of the same payload, nothing else."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self._connection = connection
+        self._written = 0
+
+    async def write(self, payload: bytes) -> None:
+        head = encode_command("XADD", "raw", "*", "d", b"")[: -len(b"$0\r\n\r\n")]
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._connection.send([head, b"$%d\r\n" % len(payload), payload, b"\r\n"], future.set_result)
+        assert isinstance(await future, bytes)
+        self._written += len(payload)
+
+    async def free(self) -> None:
+        if self._written > bytes_kept_max:
+            await self._connection.call("UNLINK", "raw")
+            self._written = 0
+
+
+class LogSide:
+    def __init__(self, log: RedisDataLog) -> None:
+        self._log = log
+        self._written = 0
+
+    async def write(self, payload: bytes) -> None:
+        await self._log.append([payload])
+        self._written += len(payload)
+
+    async def free(self) -> None:
+        if self._written > bytes_kept_max:
+            await self._log.truncate(await self._log.append([b"checkpoint"]))
+            self._written = 0
+
+
+def summary(rates: list[float], latencies: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(latencies, n=100)
+    return {
+        "mb_per_s": round(statistics.median(rates), 1),
+        "frames_per_s": 0.0,
+        "p50_ms": round(cuts[49] * 1e3, 3),
+        "p99_ms": round(cuts[98] * 1e3, 3),
+    }
+
+
+async def compare(server: RedisServer, size: int, seconds: float) -> dict[str, Any]:
+    cpo = InMemoryCPO()
+    await cpo.put_persistence_cluster(PersistenceCluster("bench", (PersistenceGroup("g0", (server.address,)),)))
+    log = RedisDataLog(1, "bench", cpo, "bench", PlogSettings(prefix=f"bench{size}:"))
+    await log.initialize()
+    connection = await RedisConnection.open(server.address, connect_timeout_s=5.0, reply_timeout_s=30.0)
+    payload = os.urandom(size)
+    sides: dict[str, RawSide | LogSide] = {"raw_xadd": RawSide(connection), "redis_log": LogSide(log)}
+    rates: dict[str, list[float]] = {name: [] for name in sides}
+    latencies: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            rate, times = await measure(side.write, payload, seconds / rounds)
+            rates[name].append(rate)
+            latencies[name] += times
+            await side.free()
+    result: dict[str, Any] = {"frame_bytes": size, "in_flight": frames_in_flight_max}
+    for name in sides:
+        result[name] = summary(rates[name], latencies[name])
+        result[name]["frames_per_s"] = round(result[name]["mb_per_s"] * 1e6 / size, 1)
+    ratios = [ours / raw for ours, raw in zip(rates["redis_log"], rates["raw_xadd"], strict=True)]
+    result["ratio"] = round(statistics.median(ratios), 3)
+    connection.abort()
+    await log.close()
+    return result
+
+
+async def main(folder: Path, seconds: float) -> None:
+    results = []
+    with running_redis(folder) as server:
+        for size in (frame_bytes_max, 64 * 1024, 1024):
+            results.append(await compare(server, size, seconds))
+    print(json.dumps({"benchmark": "plog", "results": results}, indent=2))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3.0, help="per side and frame size")
+    parser.add_argument("--folder", type=Path, default=None, help="where Redis keeps its files")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as own_folder:
+        uvloop.run(main(options.folder or Path(own_folder), options.seconds))
