@@ -110,21 +110,21 @@ class DurableLog(Service):
         A truncation that fails is made up for by a later one.
         """
         self._state.memory_log.truncate(sequence_number)
-        point: tuple[int, LogAddress] | None = None
-        while self._truncation_points and self._truncation_points[0][0] <= sequence_number:
-            point = self._truncation_points.popleft()
-        if point is None or point[0] <= self._truncated_at:
+        points = self._truncation_points
+        while len(points) > 1 and points[1][0] <= sequence_number:
+            points.popleft()
+        if not points or points[0][0] > sequence_number or points[0][0] <= self._truncated_at:
             return
+        checkpoint, address = points[0]
         failpoint(BEFORE_TRUNCATE)
         try:
-            await self._log.truncate(point[1])
+            await self._log.truncate(address)
         except Fenced:
             raise
         except FailedError as error:
             self.log.warning("truncation of the log failed, a later one will do", error=repr(error))
-            self._truncation_points.appendleft(point)
             return
-        self._truncated_at = point[0]
+        self._truncated_at = checkpoint
 
     def frame_committed(self, operations: int, frame_bytes: int) -> None:
         self._operations_since_checkpoint += operations

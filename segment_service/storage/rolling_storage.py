@@ -64,9 +64,9 @@ class RollingStorage:
 
     async def start(self, epoch: int, barrier: Barrier) -> None:
         check(self._barrier is None, "storage started twice", epoch=epoch)
-        self._barrier = barrier
         self.garbage.open(epoch, barrier)
         await self._manifests.open(epoch)
+        self._barrier = barrier  # only now: a start that found Tier 2 away may be repeated
         if self._background:
             for service in (self.garbage, self.compactor, self.sweeper):
                 await service.start()

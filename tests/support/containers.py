@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import random
+from collections.abc import Callable, Sequence
 
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.service import Service
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.container.back_pressure import StoreBackPressure
-from segment_service.container.segment_container import ContainerConfig, SegmentContainer
+from segment_service.container.segment_container import ContainerConfig, SegmentContainer, WriterFactory
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.plog.in_memory import InMemoryDataLog, InMemoryLogStore
 from segment_service.read_index.container_read_index import ContainerReadIndex
+from segment_service.storage.faulty import FaultyChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.storage.segment_storage import SegmentStorage
 from segment_service.writer.data_source import WriterDataSource
+from segment_service.writer.storage_writer import StorageWriter, WriterConfig
 
 
 class IdleWriter(Service):
@@ -42,12 +46,17 @@ class ContainerKit:
         plog_bytes: int = 16 * 1024 * 1024,
     ) -> None:
         self.logs = InMemoryLogStore(plog_bytes)
-        self.chunks = InMemoryChunkStorage()
         self.clock = clock or SystemClock()
+        self.chunks = FaultyChunkStorage(InMemoryChunkStorage(), random.Random(7), self.clock)
         self.cache_bytes = cache_bytes
         self.back_pressure = StoreBackPressure(unflushed_bytes_max)
         self.config = ContainerConfig(checkpoints=checkpoints or CheckpointPolicy(), storage_retry_s=0.01)
-        self.writer_factory = IdleWriter
+        self.writer_factory: WriterFactory = IdleWriter
+
+    def write_to_tier2(self, config: WriterConfig | None = None) -> None:
+        """Let the containers opened from now on have a real storage writer."""
+        config = config or WriterConfig(flush_age_s=0.02, tick_s=0.01, retry_delay_min_s=0.01, retry_delay_max_s=0.05)
+        self.writer_factory = lambda source, storage: StorageWriter(source, storage, self.clock, config)
 
     def make(self, container_id: int = 0) -> SegmentContainer:
         cache = CacheManager(InMemoryCacheStorage(self.cache_bytes))
@@ -80,3 +89,11 @@ async def read_all(store: SegmentStore, segment: str, offset: int = 0) -> bytes:
 
 def join(views: Sequence[memoryview]) -> bytes:
     return b"".join(bytes(view) for view in views)
+
+
+async def eventually(condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
+    """Wait for something that a background task brings about; fails with ``what`` if it does not come."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, what
+        await asyncio.sleep(0.005)

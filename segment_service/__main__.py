@@ -1,0 +1,76 @@
+"""``python -m segment_service --config FILE``: one segment store, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from pravega_common.errors import PravegaError
+from pravega_common.runtime import failpoints
+from segment_service.config import SegmentStoreConfig, load_config
+from segment_service.service import SegmentStoreProcess
+
+
+def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None:
+    """Run a store with the settings of a file until it is told to stop; raises what made it fail.
+
+    ``ready_file`` gets the store's id, host and port, as JSON, once it serves.
+    """
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ]
+    )
+    failpoints.arm_from_environment()
+    config = load_config(config_path)
+    structlog.get_logger().info("settings", file=str(config_path), **config.model_dump())
+    uvloop.run(_run(config, ready_file))
+
+
+async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    process = SegmentStoreProcess(config)
+    process.on_failure(lambda _: stop.set())
+    await process.start()
+    if ready_file is not None:
+        host, port = process.published
+        _write_ready_file(ready_file, {"id": process.store_id, "host": host, "port": port})
+    await stop.wait()
+    await process.stop()
+    if process.failure is not None:
+        raise process.failure
+
+
+def _write_ready_file(path: Path, content: dict[str, str | int]) -> None:
+    """In one step: a reader sees all of it or nothing."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(json.dumps(content))
+    os.replace(temporary, path)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="segment_service", description="One segment store.")
+    parser.add_argument("--config", type=Path, required=True, help="settings, as in conf/segment-store.toml")
+    parser.add_argument("--ready-file", type=Path, help="written once the store serves")
+    options = parser.parse_args(arguments)
+    try:
+        run_segment_store(options.config, options.ready_file)
+    except PravegaError as error:
+        sys.exit(f"segment store: {error}")
+
+
+if __name__ == "__main__":
+    main()

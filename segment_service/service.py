@@ -1,0 +1,153 @@
+"""The composition root of a store process: the only module that knows every concrete class."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pravega_common.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
+from pravega_common.cluster.redis_cpo import RedisCPO
+from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.service import Service
+from segment_service.cache.in_memory import InMemoryCacheStorage
+from segment_service.cache.manager import CacheManager
+from segment_service.config import SegmentStoreConfig, host_and_port
+from segment_service.container.back_pressure import StoreBackPressure
+from segment_service.container.manager import ContainerManager, ManagerConfig
+from segment_service.container.registry import ContainerRegistry
+from segment_service.container.segment_container import ContainerConfig, SegmentContainer
+from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.host.listener import WireServer
+from segment_service.plog.data_log import DurableDataLog
+from segment_service.plog.plog_server import PlogSettings
+from segment_service.plog.redis_log import RedisDataLog
+from segment_service.read_index.container_read_index import ContainerReadIndex
+from segment_service.storage.chunk_storage import ChunkStorage
+from segment_service.storage.factory import make_chunk_storage
+from segment_service.storage.rolling_storage import RollingStorage
+from segment_service.storage.segment_storage import SegmentStorage
+from segment_service.store import RoutedSegmentStore, check_container_count
+from segment_service.tables.table_extension import TableExtension
+from segment_service.writer.data_source import WriterDataSource
+from segment_service.writer.storage_writer import StorageWriter, WriterConfig
+
+
+@dataclass(frozen=True, slots=True)
+class StoreParts:
+    """What a store process reaches outside itself; tests put the in-memory twins here."""
+
+    cpo: ControlPlaneOracle
+    chunks: ChunkStorage
+    make_log: Callable[[int, str], DurableDataLog]
+    """From container id and store id."""
+    clock: Clock
+
+
+def real_parts(config: SegmentStoreConfig) -> StoreParts:
+    """Redis and the Tier 2 that the settings name. Nothing is connected yet."""
+    clock = SystemClock()
+    cpo = RedisCPO(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
+    settings = PlogSettings(
+        block_bytes=config.tier1.plog_bytes,
+        allow_unsafe_redis=config.tier1.allow_unsafe_redis,
+        heal_time_max_s=config.tier1.heal_time_max_ms / 1000,
+    )
+    chunks = make_chunk_storage(
+        config.tier2.url,
+        access_key=config.tier2.access_key,
+        secret_key=config.tier2.secret_key.get_secret_value(),
+    )
+
+    def make_log(container_id: int, store_id: str) -> DurableDataLog:
+        return RedisDataLog(container_id, store_id, cpo, config.cluster.name, settings, clock)
+
+    return StoreParts(cpo, chunks, make_log, clock)
+
+
+class SegmentStoreProcess(Service):
+    """One store: wire server, containers, and its place in the cluster."""
+
+    def __init__(self, config: SegmentStoreConfig, parts: StoreParts | None = None) -> None:
+        super().__init__("segment-store")
+        self._config = config
+        self._parts = parts or real_parts(config)
+        self._incarnation = secrets.token_hex(8)
+        self.back_pressure = StoreBackPressure(config.store.unflushed_bytes_max)
+        self.registry = ContainerRegistry()
+        self._cache = CacheManager(InMemoryCacheStorage(config.cache.bytes_max))
+        self._manager: ContainerManager | None = None
+        self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
+        self.tables = TableExtension(self.store)
+        host, port = host_and_port(config.store.listen)
+        self.wire = WireServer(
+            self.store,
+            self.tables,
+            self.back_pressure,
+            host=host,
+            port=port,
+            clock=self._parts.clock,
+            connections_max=config.store.connections_max,
+        )
+
+    async def on_start(self) -> None:
+        parts, config = self._parts, self._config
+        group = PersistenceGroup("group-0", config.tier1.servers)
+        await parts.cpo.put_persistence_cluster(PersistenceCluster(config.cluster.name, (group,)))
+        await parts.chunks.start()
+        await check_container_count(parts.cpo, parts.chunks, config.store.containers, self._incarnation)
+        await self.wire.start()
+        self.wire.on_failure(self.fail)
+        host, port = self.published
+        manager_config = ManagerConfig(
+            store_id=self.store_id,
+            host=host,
+            port=port,
+            incarnation=self._incarnation,
+            lease_ms=config.cluster.lease_ms,
+            stale_read_max_ms=config.cluster.stale_read_max_ms,
+        )
+        self._manager = ContainerManager(manager_config, parts.cpo, self.registry, self._make_container, parts.clock)
+        self._manager.on_failure(self.fail)
+        await self._manager.start()
+        self.log.info("segment store is up", store=self.store_id, published=f"{host}:{port}")
+
+    async def on_stop(self) -> None:
+        """Containers first: their waiting reads end, and what was accepted becomes durable and is answered."""
+        if self._manager is not None:
+            await self._manager.stop()
+        await self.wire.stop()
+        await self._parts.chunks.close()
+        await self._parts.cpo.close()
+
+    @property
+    def published(self) -> tuple[str, int]:
+        """Where clients reach this store; known once it listens."""
+        host, port = host_and_port(self._config.store.published or self._config.store.listen)
+        return host, port or self.wire.port
+
+    @property
+    def store_id(self) -> str:
+        host, port = self.published
+        return self._config.store.id or f"{host}:{port}"
+
+    def _is_stale(self) -> bool:
+        return self._manager is None or self._manager.is_stale
+
+    def _make_container(self, container_id: int) -> SegmentContainer:
+        parts, config = self._parts, self._config
+        policy = CheckpointPolicy(config.tier1.checkpoint_operations, config.tier1.checkpoint_bytes)
+        return SegmentContainer(
+            parts.make_log(container_id, self.store_id),
+            RollingStorage(parts.chunks, container_id, parts.clock),
+            lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, self._cache, spawn),
+            self._make_writer,
+            self.back_pressure,
+            parts.clock,
+            ContainerConfig(checkpoints=policy),
+        )
+
+    def _make_writer(self, source: WriterDataSource, storage: SegmentStorage) -> StorageWriter:
+        tier2 = self._config.tier2
+        config = WriterConfig(flush_bytes=tier2.flush_bytes, flush_age_s=tier2.flush_age_ms / 1000)
+        return StorageWriter(source, storage, self._parts.clock, config)
