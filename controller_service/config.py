@@ -5,6 +5,7 @@ An environment variable ``PRAVEGA_CONTROLLER_<SECTION>__<KEY>`` goes before the 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from enum import StrEnum
 from pathlib import Path
@@ -103,6 +104,14 @@ def _problem(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         return f"{name}: no such setting"
     return f"{name} = {item['input']!r}: {item['msg']}"
+
+
+def redis_address(url: str) -> str:
+    """``host:port`` or ``unix:/path`` of ``redis://host:port[/0]``, ``unix:/path`` or ``host:port``."""
+    address = url.removeprefix("redis://").removesuffix("/0").rstrip("/")
+    if address.startswith("unix:/") or re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:/@\s]+):\d{1,5}", address):
+        return address
+    raise ConfigurationError(f"cluster.cpo = {url!r}: must be redis://host:port/0 or unix:/path")
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from controller_service.cluster.assignment_leader import AssignmentLeader
 from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.cluster.membership import Membership
-from controller_service.config import ControllerConfig, StoreKind, load_config, split_address
+from controller_service.config import ControllerConfig, StoreKind, load_config, redis_address, split_address
 from controller_service.grpc_api.controller_service_api import ControllerServiceApi
 from controller_service.grpc_api.parts import ApiParts, HostStore, Workflows
 from controller_service.grpc_api.server import GrpcServer
@@ -26,10 +26,15 @@ from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.table_backend import TableVersionedStore
 from controller_service.store.versioned_store import VersionedStore
+from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.lifecycle import TransactionService
+from controller_service.transactions.set_api import TransactionSetsApi
+from controller_service.transactions.set_service import SetService
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_scope import DeleteScope
 from controller_service.workflows.delete_stream import DeleteStream
+from controller_service.workflows.key_value_tables import KeyValueTables
+from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.scale_stream import ScaleStream
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.table_request_queue import TableRequestQueue
@@ -40,6 +45,7 @@ from pravega_common.cluster.redis_cpo import RedisCPO
 from pravega_common.cluster.registry import CONTAINER_COUNT_KEY, Member
 from pravega_common.errors import ConfigurationError, PravegaError
 from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
+from pravega_common.proto.transaction_sets_pb2_grpc import add_TransactionSetsServicer_to_server
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import arm_from_environment
 from pravega_common.runtime.service import Service
@@ -78,15 +84,15 @@ class Controller(Service):
     def __init__(self, config: ControllerConfig, backends: Backends) -> None:
         super().__init__("controller")
         self.config = config
-        self.member_id = f"{config.controller.id or 'controller'}-{uuid.UUID(int=backends.random.getrandbits(128)).hex}"
         self.backends = backends
+        self.member_id = f"{config.controller.id or 'controller'}-{self._new_id()}"
         self.health = HealthRegistry()
         clock, random = backends.clock, backends.random
         host, port = split_address(config.controller.published or config.controller.listen)
         lease_ms = config.cluster.lease_ms
         self.membership = Membership(backends.cpo, self.member_id, Member(host, port, self.member_id), lease_ms, clock)
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
-        self.store = StreamStore(backends.tables, clock, lambda: uuid.UUID(int=random.getrandbits(128)).hex)
+        self.store = StreamStore(backends.tables, clock, self._new_id)
         self.queue = TableRequestQueue(backends.tables, self.member_id, clock, self.membership.live_ids)
         self.transactions = TransactionService(
             store=backends.tables,
@@ -96,28 +102,45 @@ class Controller(Service):
             clock=clock,
             random=random,
         )
-        self.workflows = self._make_workflows()
-        parts = ApiParts(self.store, self.workflows, backends.hosts, lambda: uuid.UUID(int=random.getrandbits(128)).hex)
-        api = ControllerServiceApi(parts, self.transactions)
-        self.grpc = GrpcServer(
-            config.controller.listen, [lambda server: add_ControllerServiceServicer_to_server(api, server)]
+        self.sets = SetService(
+            transactions=self.transactions,
+            store=backends.tables,
+            clock=clock,
+            kept_ms=config.transactions.sink_keep_ms,
         )
-        self.rest = RestServer(config.controller.rest, self.health, parts) if config.controller.rest else None
+        self.parts = self._make_parts()
+        api = ControllerServiceApi(self.parts, self.transactions)
+        sets_api = TransactionSetsApi(self.sets)
+        self.grpc = GrpcServer(
+            config.controller.listen,
+            [
+                lambda server: add_ControllerServiceServicer_to_server(api, server),
+                lambda server: add_TransactionSetsServicer_to_server(sets_api, server),
+            ],
+        )
+        self.rest = RestServer(config.controller.rest, self.health, self.parts) if config.controller.rest else None
         self._started: list[Service] = []
 
-    def _make_workflows(self) -> Workflows:
+    def _make_parts(self) -> ApiParts:
         store, access, queue = self.store, self.backends.access, self.queue
+        create = CreateStream(store, access, queue)
         seal = SealStream(store, access, queue, self.transactions)
         delete = DeleteStream(store, access, queue)
-        return Workflows(
-            CreateStream(store, access, queue),
+        groups = ReaderGroups(store, queue, create, seal, delete)
+        tables = KeyValueTables(store, access, queue)
+        workflows = Workflows(
+            create,
             UpdateStream(store, access, queue),
             ScaleStream(store, access, queue),
             TruncateStream(store, access, queue),
             seal,
             delete,
-            DeleteScope(store, queue, seal, delete),
+            DeleteScope(store, queue, seal, delete, groups, tables),
         )
+        return ApiParts(store, workflows, tables, groups, WriterMarks(store), self.backends.hosts, self._new_id)
+
+    def _new_id(self) -> str:
+        return uuid.UUID(int=self.backends.random.getrandbits(128), version=4).hex
 
     async def on_start(self) -> None:
         if self.rest is not None:
@@ -127,7 +150,7 @@ class Controller(Service):
             await self._start(service)
         await self._stores_ready()
         await self._create_system_tables()
-        for service in (self.queue, self.transactions, self.grpc):
+        for service in (self.queue, self.transactions, self.sets, self.grpc):
             await self._start(service)
         await self._publish_port()
         self.health.all_added()
@@ -181,7 +204,7 @@ class Controller(Service):
 
 def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Backends:
     """The real ones: the oracle in Redis, and segment stores over the wire."""
-    cpo = RedisCPO(config.cluster.cpo, allow_unsafe_redis=config.cluster.allow_unsafe_redis, clock=clock)
+    cpo = RedisCPO(redis_address(config.cluster.cpo), allow_unsafe_redis=config.cluster.allow_unsafe_redis, clock=clock)
     hosts = AssignmentHostStore(cpo, config.controller.containers, clock)
     client = RawClient(hosts, clock=clock)
     tables: VersionedStore = (

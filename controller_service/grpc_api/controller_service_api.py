@@ -4,14 +4,18 @@ that clients fail at once instead of repeating."""
 from __future__ import annotations
 
 from controller_service.grpc_api.parts import ApiParts
+from controller_service.grpc_api.readers_api import ReadersApi
 from controller_service.grpc_api.scopes_api import ScopesApi
 from controller_service.grpc_api.segments_api import SegmentsApi
 from controller_service.grpc_api.streams_api import StreamsApi
+from controller_service.grpc_api.tables_api import TablesApi
 from controller_service.grpc_api.transactions_api import Transactions, TransactionsApi
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer
 
 
-class ControllerServiceApi(ScopesApi, StreamsApi, SegmentsApi, TransactionsApi, ControllerServiceServicer):
+class ControllerServiceApi(
+    ScopesApi, StreamsApi, SegmentsApi, TransactionsApi, ReadersApi, TablesApi, ControllerServiceServicer
+):
     def __init__(self, parts: ApiParts, transactions: Transactions) -> None:
         self.parts = parts
         self.transactions = transactions

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from controller_service.store.stream_store import StreamStore
+from controller_service.store.writer_marks import WriterMarks
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_scope import DeleteScope
 from controller_service.workflows.delete_stream import DeleteStream
+from controller_service.workflows.key_value_tables import KeyValueTables
+from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.scale_stream import ScaleStream
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.truncate_stream import TruncateStream
@@ -43,6 +46,9 @@ class Workflows:
 class ApiParts:
     store: StreamStore
     workflows: Workflows
+    tables: KeyValueTables
+    groups: ReaderGroups
+    marks: WriterMarks
     hosts: HostStore
     new_id: Callable[[], str]
     """Ids that are never given twice."""

@@ -73,8 +73,17 @@ class CreateStream:
     async def handle(self, request: Request) -> None:
         scope, stream = request.payload["scope"], request.payload["stream"]
         configuration = decode(StreamConfiguration, request.payload["configuration"].encode())
+        await self.carry_out(scope, stream, request.payload["stream_id"], configuration)
+
+    async def create_within(self, scope: str, stream: str, configuration: StreamConfiguration) -> None:
+        """For other workflows' handlers, which are repeated themselves: create a stream unless it is there."""
+        entry, _ = await self._store.add_entry(scope, stream, configuration.tags)
+        await self.carry_out(scope, stream, entry.stream_id, configuration)
+
+    async def carry_out(self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> None:
+        """All steps behind the entry in the scope's list."""
         entry = await self._store.entry(scope, stream)
-        if entry is None or entry.stream_id != request.payload["stream_id"]:
+        if entry is None or entry.stream_id != stream_id:
             return
         work = [self._complete(scope, stream, entry.stream_id, configuration)]
         if not stream.startswith(MARK_PREFIX):

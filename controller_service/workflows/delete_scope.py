@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from controller_service.errors import NoSuchScope, NoSuchStream
+from controller_service.store.members import KeyValueTableRecord, M, ReaderGroupRecord, ScopeMembers
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.answers import run_and_wait
 from controller_service.workflows.delete_stream import DeleteStream
+from controller_service.workflows.key_value_tables import KeyValueTables
+from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.request_queue import Postpone, Request, RequestQueue
 from controller_service.workflows.seal_stream import SealStream
 from pravega_common.names import MARK_PREFIX
@@ -18,8 +22,18 @@ streams_concurrent_max: Final = 10
 
 
 class DeleteScope:
-    def __init__(self, store: StreamStore, queue: RequestQueue, seal: SealStream, delete: DeleteStream) -> None:
+    def __init__(
+        self,
+        store: StreamStore,
+        queue: RequestQueue,
+        seal: SealStream,
+        delete: DeleteStream,
+        groups: ReaderGroups,
+        tables: KeyValueTables,
+    ) -> None:
         self._store = store
+        self._groups = groups
+        self._tables = tables
         self._queue = queue
         self._seal = seal
         self._delete = delete
@@ -31,7 +45,6 @@ class DeleteScope:
         if record is None:
             return
         payload = {"scope": scope, "scope_id": record.scope_id}
-        # Its own kind of key: the streams' requests run in their own lines beside this one.
         await run_and_wait(self._queue, f"{KIND}-{record.scope_id}", KIND, f"{scope}/", payload)
 
     async def handle(self, request: Request) -> None:
@@ -39,10 +52,19 @@ class DeleteScope:
         record = await self._store.scope(scope)
         if record is None or record.scope_id != request.payload["scope_id"]:
             return
+        # Groups first: they unsubscribe from streams and delete a stream of their own.
+        await _for_all(self._groups.records, scope, lambda name, group: self._delete_group(scope, name, group))
         await self._delete_streams(scope)
+        await _for_all(self._tables.records, scope, lambda name, table: self._delete_table(scope, name, table))
         if not await self._store.scope_is_empty(scope, record):
             raise Postpone(f"scope {scope} still has members")
         await self._store.remove_scope(scope, record)
+
+    async def _delete_group(self, scope: str, name: str, group: ReaderGroupRecord) -> None:
+        await self._groups.delete_within(scope, name, group.group_id)
+
+    async def _delete_table(self, scope: str, name: str, table: KeyValueTableRecord) -> None:
+        await self._tables.delete_within(scope, name, table.table_id)
 
     async def _delete_streams(self, scope: str) -> None:
         slots = asyncio.Semaphore(streams_concurrent_max)
@@ -64,12 +86,20 @@ class DeleteScope:
                 return
 
     async def _delete_one(self, scope: str, stream: str, stream_id: str) -> None:
+        """Within this request rather than by requests of their own, which could wait for a free place behind it."""
         try:
-            await self._seal.seal(f"scope-{stream_id}", scope, stream)
+            await self._seal.carry_out(scope, stream, stream_id)
         except NoSuchStream:
             # Half-made: it can be deleted without having been sealed.
             pass
-        try:
-            await self._delete.delete(f"scope-{stream_id}", scope, stream)
-        except NoSuchStream:
+        await self._delete.carry_out(scope, stream, stream_id)
+
+
+async def _for_all(members: ScopeMembers[M], scope: str, delete: Callable[[str, M], Awaitable[None]]) -> None:
+    token = b""
+    while True:
+        page, token = await members.page(scope, token)
+        for name, record in page:
+            await delete(name, record)
+        if not token:
             return

@@ -49,9 +49,12 @@ class DeleteStream:
         await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
 
     async def handle(self, request: Request) -> None:
-        scope, stream = request.payload["scope"], request.payload["stream"]
+        await self.carry_out(request.payload["scope"], request.payload["stream"], request.payload["stream_id"])
+
+    async def carry_out(self, scope: str, stream: str, stream_id: str) -> None:
+        """All steps, for this and other workflows' handlers. The stream must be sealed or never completed."""
         entry = await self._store.entry(scope, stream)
-        if entry is None or entry.stream_id != request.payload["stream_id"]:
+        if entry is None or entry.stream_id != stream_id:
             return
         if not stream.startswith(MARK_PREFIX):
             mark = await self._store.entry(scope, mark_stream(stream))

@@ -20,25 +20,25 @@ MARKED = register("controller.seal_marked")
 SEGMENTS_SEALED = register("controller.seal_segments_sealed")
 
 
-class OpenTransactions(Protocol):
+class TransactionEnder(Protocol):
     """What sealing needs of the transaction service."""
 
-    async def abort_open(self, scope: str, stream: str) -> int:
-        """Abort the open transactions of a stream that is being sealed; how many are not finished yet, those that are
-        being committed included."""
+    async def end_all(self, scope: str, stream: str) -> bool:
+        """Abort the open transactions of a stream that is being sealed; true once no transaction is left, also none
+        that is being committed."""
         ...
 
 
 class NoTransactions:
     """For a controller without transactions."""
 
-    async def abort_open(self, scope: str, stream: str) -> int:
-        return 0
+    async def end_all(self, scope: str, stream: str) -> bool:
+        return True
 
 
 class SealStream:
     def __init__(
-        self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, transactions: OpenTransactions
+        self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, transactions: TransactionEnder
     ) -> None:
         self._store = store
         self._access = access
@@ -55,16 +55,19 @@ class SealStream:
         await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
 
     async def handle(self, request: Request) -> None:
-        scope, stream = request.payload["scope"], request.payload["stream"]
+        await self.carry_out(request.payload["scope"], request.payload["stream"], request.payload["stream_id"])
+
+    async def carry_out(self, scope: str, stream: str, stream_id: str) -> None:
+        """All steps, for this and other workflows' handlers; ``Postpone`` while something must end first."""
         try:
-            context = await self._store.update(scope, stream, lambda fresh: _mark(fresh, request.payload["stream_id"]))
+            context = await self._store.update(scope, stream, lambda fresh: _mark(fresh, stream_id))
         except OperationNotAllowed as error:
             raise Postpone(str(error)) from error
-        if context.stream_id != request.payload["stream_id"] or await context.state() is StreamState.SEALED:
+        if context.stream_id != stream_id or await context.state() is StreamState.SEALED:
             return
         failpoint(MARKED)
-        if (count := await self._transactions.abort_open(scope, stream)) > 0:
-            raise Postpone(f"stream {context.name} has {count} unfinished transactions")
+        if not await self._transactions.end_all(scope, stream):
+            raise Postpone(f"stream {context.name} has transactions")
         # Read again: a commit that was let finish may have moved the epoch.
         context = await self._store.open(scope, stream)
         await self._access.seal_segments((await context.current_epoch()).names(scope, stream))

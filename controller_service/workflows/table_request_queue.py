@@ -11,7 +11,7 @@ import itertools
 import json
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from controller_service.store.serializer import decode, encode
@@ -48,6 +48,8 @@ class StoredRequest:
 class _Queued:
     request: Request
     table_key: str
+    outcome: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """Its own: two submissions of one id that race are two runs, and one id's outcome is that of the later."""
     failures: int = 0
 
 
@@ -120,8 +122,7 @@ class TableRequestQueue(Service):
     # ---- running -----------------------------------------------------------------------------------------------------
 
     def _enqueue(self, queued: _Queued) -> None:
-        request = queued.request
-        outcome = asyncio.get_running_loop().create_future()
+        request, outcome = queued.request, queued.outcome
         # Nobody may be waiting for it; that must not count as an error that was never looked at.
         outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._outcomes[request.request_id] = outcome
@@ -162,7 +163,6 @@ class TableRequestQueue(Service):
     async def _run(self, queued: _Queued) -> float | None:
         """None when the request is finished with, else the seconds to wait before the next attempt."""
         request = queued.request
-        outcome = self._outcomes[request.request_id]
         delay_s = min(retry_delay_max_s, retry_delay_min_s * 2.0 ** min(queued.failures, 16))
         try:
             async with self._slots:
@@ -174,14 +174,14 @@ class TableRequestQueue(Service):
         except RejectedError as error:
             self.log.info("request refused", kind=request.kind, key=request.key, error=str(error))
             await self._finish(queued)
-            outcome.set_exception(error)
+            queued.outcome.set_exception(error)
             return None
         except Exception as error:
             # A handler's bug must not take everybody else's work down with it: it is retried and seen in the log.
             self.log.warning("request failed", kind=request.kind, key=request.key, error=repr(error), retry_s=delay_s)
             return delay_s
         await self._finish(queued)
-        outcome.set_result(None)
+        queued.outcome.set_result(None)
         return None
 
     async def _finish(self, queued: _Queued) -> None:

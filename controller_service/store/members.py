@@ -1,0 +1,148 @@
+"""Key-value tables and reader groups: one record each, in a list of their scope."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from controller_service.errors import NoSuchScope
+from controller_service.store.serializer import decode, encode
+from controller_service.store.stream_store import (
+    KEY_VALUE_TABLES_LIST,
+    READER_GROUPS_LIST,
+    StreamStore,
+    cas_attempts_max,
+    page_size,
+)
+from controller_service.store.versioned_store import ABSENT
+from pravega_common.errors import NoSuchSegment, UnknownOutcome, VersionConflict
+
+
+class MemberState(enum.StrEnum):
+    CREATING = "creating"
+    ACTIVE = "active"
+    DELETING = "deleting"
+
+
+class ReaderGroupRetention(enum.IntEnum):
+    """When a group's position frees data: never, when it says so, at its last checkpoint."""
+
+    NONE = 0
+    MANUAL = 1
+    AUTOMATIC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueTableRecord:
+    table_id: str
+    created_ms: int
+    state: MemberState
+    partition_count: int
+    primary_key_length: int
+    """Bytes, as the secondary key's length."""
+    secondary_key_length: int
+    rollover_size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGroupConfig:
+    refresh_ms: int
+    checkpoint_ms: int
+    """-1: no automatic checkpoints."""
+    outstanding_checkpoints_max: int
+    retention: ReaderGroupRetention
+    starting: dict[str, dict[int, int]]
+    """``scope/stream`` to stream cut; an empty cut is unbounded."""
+    ending: dict[str, dict[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGroupRecord:
+    group_id: str
+    """UUID in its text form."""
+    state: MemberState
+    generation: int
+    config: ReaderGroupConfig
+    unsubscribe: tuple[str, ...] = ()
+    """Streams that an update left and that may still know the group as a subscriber."""
+
+
+M = TypeVar("M", KeyValueTableRecord, ReaderGroupRecord)
+
+
+class ScopeMembers(Generic[M]):
+    """One kind of member, by scope and name."""
+
+    def __init__(self, store: StreamStore, kind: str, record: type[M]) -> None:
+        self._store = store
+        self._kind = kind
+        self._record: type[M] = record
+
+    async def get(self, scope: str, name: str) -> M | None:
+        """None also if the scope does not exist."""
+        try:
+            found = await self._store.tables.get(await self._store.list_table(scope, self._kind), name)
+        except (NoSuchScope, NoSuchSegment):
+            return None
+        return None if found is None else decode(self._record, found.value)
+
+    async def add(self, scope: str, name: str, record: M) -> tuple[M, bool]:
+        """Insert; the record that stands, and whether it is this one. ``NoSuchScope`` if the scope is missing or being
+        deleted."""
+        usable = await self._store.usable_scope(scope)
+        table = await self._store.list_table(scope, self._kind)
+        try:
+            await self._store.tables.put(table, name, encode(record), ABSENT)
+        except (VersionConflict, UnknownOutcome):
+            standing = await self.get(scope, name)
+            if standing is None:
+                raise
+            return standing, standing == record
+        # As for streams: whoever deletes the scope closes it first and looks for members afterwards.
+        if await self._store.scope(scope) != usable:
+            await self._store.tables.remove(table, name)
+            raise NoSuchScope(scope)
+        return record, True
+
+    async def change(self, scope: str, name: str, change: Callable[[M], M]) -> M | None:
+        """Replace the record by ``change`` of it, by compare-and-set; the record then, or None if there is none."""
+        table = await self._store.list_table(scope, self._kind)
+        for attempt in range(cas_attempts_max):
+            found = await self._store.tables.get(table, name)
+            if found is None:
+                return None
+            old: M = decode(self._record, found.value)
+            new = change(old)
+            if new == old:
+                return old
+            try:
+                await self._store.tables.put(table, name, encode(new), found.version)
+                return new
+            except (VersionConflict, UnknownOutcome):
+                await self._store.pause(attempt)
+        raise VersionConflict(f"{self._kind} {scope}/{name}: changed by others {cas_attempts_max} times in a row")
+
+    async def remove(self, scope: str, name: str) -> None:
+        await self._store.tables.remove(await self._store.list_table(scope, self._kind), name)
+
+    async def page(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, M]], bytes]:
+        """``NoSuchScope``."""
+        try:
+            page = await self._store.tables.scan(await self._store.list_table(scope, self._kind), token, page_size)
+        except NoSuchSegment as error:
+            raise NoSuchScope(scope) from error
+        return [(name, decode(self._record, found.value)) for name, found in page.entries], page.continuation
+
+
+def key_value_tables(store: StreamStore) -> ScopeMembers[KeyValueTableRecord]:
+    return ScopeMembers(store, KEY_VALUE_TABLES_LIST, KeyValueTableRecord)
+
+
+def reader_groups(store: StreamStore) -> ScopeMembers[ReaderGroupRecord]:
+    return ScopeMembers(store, READER_GROUPS_LIST, ReaderGroupRecord)
+
+
+group_stream_rollover_bytes: Final = 4 * 1024 * 1024
+"""Rollover size of the stream that carries a reader group's state (controller-api.md 7)."""

@@ -1,0 +1,89 @@
+"""Create and delete key-value tables (controller-api.md 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Final
+
+from controller_service.errors import NotFound
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.members import KeyValueTableRecord, MemberState, key_value_tables
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.answers import run_and_wait
+from controller_service.workflows.request_queue import Request, RequestQueue
+from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
+
+CREATE_KIND: Final = "create_key_value_table"
+DELETE_KIND: Final = "delete_key_value_table"
+partitions_max: Final = 10_000
+
+
+class KeyValueTables:
+    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+        self.records = key_value_tables(store)
+        self._access = access
+        self._queue = queue
+        queue.register(CREATE_KIND, self._create)
+        queue.register(DELETE_KIND, self._delete)
+
+    async def create(self, scope: str, table: str, record: KeyValueTableRecord) -> bool:
+        """``record`` in state creating. False if the table exists; ``NoSuchScope``."""
+        standing, added = await self.records.add(scope, table, record)
+        if not added and standing.state is MemberState.ACTIVE:
+            return False
+        await self._run(CREATE_KIND, scope, table, standing.table_id)
+        return added
+
+    async def delete(self, scope: str, table: str) -> bool:
+        """False if there is no such table."""
+        record = await self.records.get(scope, table)
+        if record is None:
+            return False
+        await self._run(DELETE_KIND, scope, table, record.table_id)
+        return True
+
+    async def delete_within(self, scope: str, table: str, table_id: str) -> None:
+        """For other workflows' handlers. Idempotent."""
+        record = await self.records.get(scope, table)
+        if record is None or record.table_id != table_id:
+            return
+        await self.records.change(scope, table, lambda old: dataclasses.replace(old, state=MemberState.DELETING))
+        names = _segments(scope, table, record.partition_count)
+        await asyncio.gather(*(self._access.delete_table_segment(name, must_be_empty=False) for name in names))
+        await self.records.remove(scope, table)
+
+    async def _run(self, kind: str, scope: str, table: str, table_id: str) -> None:
+        payload = {"scope": scope, "table": table, "table_id": table_id}
+        await run_and_wait(self._queue, f"{kind}-{table_id}", kind, scoped_name(scope, table_stream(table)), payload)
+
+    async def _create(self, request: Request) -> None:
+        scope, table = request.payload["scope"], request.payload["table"]
+        record = await self.records.get(scope, table)
+        if record is None or record.table_id != request.payload["table_id"]:
+            raise NotFound(f"key-value table {scope}/{table} was deleted meanwhile")
+        if record.state is not MemberState.CREATING:
+            return
+        key_length = record.primary_key_length + record.secondary_key_length
+        await asyncio.gather(
+            *(
+                self._access.create_table_segment(name, key_length, record.rollover_size_bytes)
+                for name in _segments(scope, table, record.partition_count)
+            )
+        )
+        await self.records.change(
+            scope,
+            table,
+            lambda old: (
+                dataclasses.replace(old, state=MemberState.ACTIVE)
+                if old.table_id == record.table_id and old.state is MemberState.CREATING
+                else old
+            ),
+        )
+
+    async def _delete(self, request: Request) -> None:
+        await self.delete_within(request.payload["scope"], request.payload["table"], request.payload["table_id"])
+
+
+def _segments(scope: str, table: str, count: int) -> list[str]:
+    return [table_segment_name(scope, table, segment_id(number, 0)) for number in range(count)]

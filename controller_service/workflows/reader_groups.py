@@ -1,0 +1,212 @@
+"""Create, update and delete reader groups, with their subscriptions (controller-api.md 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Collection
+from typing import Any, Final
+
+from controller_service.errors import NoSuchStream, NotFound, PreconditionFailed
+from controller_service.store.members import (
+    MemberState,
+    ReaderGroupConfig,
+    ReaderGroupRecord,
+    ReaderGroupRetention,
+    group_stream_rollover_bytes,
+    reader_groups,
+)
+from controller_service.store.records import (
+    SUBSCRIBERS,
+    ScaleType,
+    ScalingPolicy,
+    StreamConfiguration,
+    SubscriberRecord,
+    SubscribersRecord,
+)
+from controller_service.store.serializer import decode, encode
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.answers import run_and_wait
+from controller_service.workflows.create_stream import CreateStream
+from controller_service.workflows.delete_stream import DeleteStream
+from controller_service.workflows.request_queue import Request, RequestQueue
+from controller_service.workflows.seal_stream import SealStream
+from pravega_common.names import reader_group_stream, scoped_name, split_scoped_name
+
+CREATE_KIND: Final = "create_reader_group"
+UPDATE_KIND: Final = "update_reader_group"
+DELETE_KIND: Final = "delete_reader_group"
+
+_GROUP_STREAM: Final = StreamConfiguration(
+    ScalingPolicy(ScaleType.FIXED, 0, 0, 1), rollover_size_bytes=group_stream_rollover_bytes
+)
+
+
+class ConfigMismatch(PreconditionFailed):
+    """The generation or the id that an update names is not the group's."""
+
+
+class ReaderGroups:
+    def __init__(
+        self, store: StreamStore, queue: RequestQueue, create: CreateStream, seal: SealStream, delete: DeleteStream
+    ) -> None:
+        self.records = reader_groups(store)
+        self._store = store
+        self._queue = queue
+        self._create_stream = create
+        self._seal_stream = seal
+        self._delete_stream = delete
+        queue.register(CREATE_KIND, self._create)
+        queue.register(UPDATE_KIND, self._update)
+        queue.register(DELETE_KIND, self._delete)
+
+    # ---- what callers ask for ----------------------------------------------------------------------------------------
+
+    async def create(self, scope: str, group: str, group_id: str, config: ReaderGroupConfig) -> ReaderGroupRecord:
+        """The group as it stands afterwards: the new one, or the one that was there. ``NoSuchScope``; ``NoSuchStream``
+        if the group would keep data of a stream that does not exist."""
+        if config.retention is not ReaderGroupRetention.NONE:
+            for name in config.starting:
+                await (await self._store.open(*split_scoped_name(name))).state()
+        record = ReaderGroupRecord(group_id, MemberState.CREATING, 0, config)
+        standing, added = await self.records.add(scope, group, record)
+        if not added and standing.state is MemberState.ACTIVE:
+            return standing
+        await self._run(CREATE_KIND, standing.group_id, scope, group, standing.group_id)
+        found = await self.records.get(scope, group)
+        if found is None:
+            raise NotFound(f"reader group {scope}/{group} was deleted meanwhile")
+        return found
+
+    async def update(
+        self, scope: str, group: str, group_id: str, generation: int, config: ReaderGroupConfig
+    ) -> int | None:
+        """The new generation; None if there is no such group; ``ConfigMismatch``."""
+        record = await self.records.get(scope, group)
+        if record is None or record.state is not MemberState.ACTIVE:
+            return None
+        if record.group_id != group_id or record.generation != generation:
+            raise ConfigMismatch(f"reader group {scope}/{group} has generation {record.generation}, not {generation}")
+        details = {"generation": generation, "config": encode(config).decode()}
+        await self._run(UPDATE_KIND, f"{group_id}-{generation}", scope, group, group_id, details)
+        return generation + 1
+
+    async def delete(self, scope: str, group: str, group_id: str) -> bool:
+        """False if there is no such group, or it has another id."""
+        record = await self.records.get(scope, group)
+        if record is None or record.group_id != group_id:
+            return False
+        await self._run(DELETE_KIND, group_id, scope, group, group_id)
+        return True
+
+    async def _run(
+        self, kind: str, identity: str, scope: str, group: str, group_id: str, details: dict[str, Any] | None = None
+    ) -> None:
+        payload = {"scope": scope, "group": group, "group_id": group_id, **(details or {})}
+        key = scoped_name(scope, reader_group_stream(group))
+        await run_and_wait(self._queue, f"{kind}-{identity}", kind, key, payload)
+
+    # ---- handlers ----------------------------------------------------------------------------------------------------
+
+    async def _create(self, request: Request) -> None:
+        scope, group = request.payload["scope"], request.payload["group"]
+        record = await self._mine(request)
+        if record is None or record.state is not MemberState.CREATING:
+            return
+        await self._create_stream.create_within(scope, reader_group_stream(group), _GROUP_STREAM)
+        await self._subscribe(scope, group, record)
+        await self.records.change(
+            scope,
+            group,
+            lambda old: (
+                dataclasses.replace(old, state=MemberState.ACTIVE) if old.state is MemberState.CREATING else old
+            ),
+        )
+
+    async def _update(self, request: Request) -> None:
+        scope, group = request.payload["scope"], request.payload["group"]
+        config = decode(ReaderGroupConfig, request.payload["config"].encode())
+        generation = request.payload["generation"]
+        if await self._mine(request) is None:
+            raise NotFound(f"reader group {scope}/{group} was deleted meanwhile")
+
+        def advance(old: ReaderGroupRecord) -> ReaderGroupRecord:
+            if old.generation != generation:
+                return old
+            left = set(_subscribed(old.config)) - set(_subscribed(config))
+            return dataclasses.replace(
+                old, generation=generation + 1, config=config, unsubscribe=tuple({*old.unsubscribe, *left})
+            )
+
+        record = await self.records.change(scope, group, advance)
+        if record is None or record.generation != generation + 1 or record.config != config:
+            raise ConfigMismatch(f"reader group {scope}/{group} was changed by another update")
+        await self._subscribe(scope, group, record)
+        await self._unsubscribe(scope, group, record.unsubscribe)
+        await self.records.change(scope, group, lambda old: dataclasses.replace(old, unsubscribe=()))
+
+    async def _delete(self, request: Request) -> None:
+        record = await self._mine(request)
+        if record is not None:
+            await self.delete_within(request.payload["scope"], request.payload["group"], record.group_id)
+
+    async def delete_within(self, scope: str, group: str, group_id: str) -> None:
+        """For this and other workflows' handlers. Idempotent."""
+        record = await self.records.change(
+            scope, group, lambda old: dataclasses.replace(old, state=MemberState.DELETING)
+        )
+        if record is None or record.group_id != group_id:
+            return
+        await self._unsubscribe(scope, group, {*_subscribed(record.config), *record.unsubscribe})
+        stream = reader_group_stream(group)
+        entry = await self._store.entry(scope, stream)
+        if entry is not None:
+            try:
+                await self._seal_stream.carry_out(scope, stream, entry.stream_id)
+            except NoSuchStream:
+                # Half-made: it can be deleted without having been sealed.
+                pass
+            await self._delete_stream.carry_out(scope, stream, entry.stream_id)
+        await self.records.remove(scope, group)
+
+    async def _mine(self, request: Request) -> ReaderGroupRecord | None:
+        record = await self.records.get(request.payload["scope"], request.payload["group"])
+        return record if record is not None and record.group_id == request.payload["group_id"] else None
+
+    # ---- subscriptions -----------------------------------------------------------------------------------------------
+
+    async def _subscribe(self, scope: str, group: str, record: ReaderGroupRecord) -> None:
+        subscriber = scoped_name(scope, group)
+
+        async def add(context: StreamContext) -> None:
+            subscribers = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers
+            known = subscribers.get(subscriber)
+            if known is not None and known.group_id == record.group_id and known.generation >= record.generation:
+                return
+            new = SubscriberRecord(subscriber, record.group_id, record.generation)
+            await context.put(SUBSCRIBERS, SubscribersRecord({**subscribers, subscriber: new}))
+
+        await asyncio.gather(*(self._change_stream(name, add) for name in _subscribed(record.config)))
+
+    async def _unsubscribe(self, scope: str, group: str, streams: Collection[str]) -> None:
+        subscriber = scoped_name(scope, group)
+
+        async def remove(context: StreamContext) -> None:
+            subscribers = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers
+            if subscriber in subscribers:
+                left = {name: record for name, record in subscribers.items() if name != subscriber}
+                await context.put(SUBSCRIBERS, SubscribersRecord(left))
+
+        await asyncio.gather(*(self._change_stream(name, remove) for name in streams))
+
+    async def _change_stream(self, name: str, change: Any) -> None:
+        try:
+            await self._store.update(*split_scoped_name(name), change, SUBSCRIBERS)
+        except NoSuchStream:
+            # Deleted since: nothing to subscribe to.
+            return
+
+
+def _subscribed(config: ReaderGroupConfig) -> tuple[str, ...]:
+    return () if config.retention is ReaderGroupRetention.NONE else tuple(config.starting)
