@@ -46,11 +46,15 @@ class FramedEvents:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole framed events for one segment, given by its index among the segments of the stream."""
+    """Whole framed events for one segment, given by its index among the segments of the stream.
+
+    ``rows`` are the events' indexes in the column that the block was made from.
+    """
 
     segment_index: int
     data: memoryview
     event_count: int
+    rows: Int64s
 
 
 def event_lengths(events: pa.Array) -> Int64s:
@@ -94,7 +98,7 @@ def blocks_by_segment(events: pa.Array, lengths: Int64s, segments: npt.NDArray[n
         return
     if segments is None or int(segments.min()) == int(segments.max()):
         index = 0 if segments is None else int(segments[0])
-        yield from _cut(frame_events(events, lengths), index, 0, len(events))
+        yield from _cut(frame_events(events, lengths), np.arange(len(events)), index, 0, len(events))
         return
     order = np.argsort(segments, kind="stable")
     framed = frame_events(events.take(pa.array(order)), lengths[order])
@@ -102,18 +106,18 @@ def blocks_by_segment(events: pa.Array, lengths: Int64s, segments: npt.NDArray[n
     first = 0
     for index in np.flatnonzero(counts).tolist():
         last = first + int(counts[index])
-        yield from _cut(framed, index, first, last)
+        yield from _cut(framed, order, index, first, last)
         first = last
 
 
-def _cut(framed: FramedEvents, segment_index: int, first: int, last: int) -> Iterator[Block]:
+def _cut(framed: FramedEvents, order: Int64s, segment_index: int, first: int, last: int) -> Iterator[Block]:
     """Blocks of the events ``first`` to ``last`` (excluded)."""
     start = int(framed.ends[first - 1]) if first else 0
     while first < last:
         following = int(np.searchsorted(framed.ends[first:last], start + block_bytes_max, side="right")) + first
         following = max(following, first + 1)
         end = int(framed.ends[following - 1])
-        yield Block(segment_index, framed.data[start:end], following - first)
+        yield Block(segment_index, framed.data[start:end], following - first, order[first:following])
         first, start = following, end
 
 

@@ -2,14 +2,15 @@
 
 The JSON is canonical, since Spark compares offsets as text. An end offset carries the start of its own batch in
 ``from``: Spark does not store the initial offset, so a batch that failed could not be repeated without it
-(spark-connector.md B.3). The segments of a position cover the key space of the stream; a sealed segment stays in it
-at its end until its successors are begun.
+(spark-connector.md B.3). The segments of a position cover the key space of the stream. A segment that is read to the
+end at which it was sealed is replaced by its successors; how far the batch read it is then said in ``ended``, so that a
+batch can be planned again from its two offsets alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument
@@ -23,16 +24,19 @@ Position = dict[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """``start`` is None in an initial offset and set in every end offset."""
+    """``start`` is None in an initial offset and set in every end offset; only that one may have ``ended``."""
 
     position: Position
     start: Position | None = None
+    ended: Position = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Streams by name, segments by id: the same offset always gives the same text."""
         made: dict[str, Any] = {"version": VERSION, "streams": _sorted(self.position)}
         if self.start is not None:
             made["from"] = _sorted(self.start)
+        if self.ended:
+            made["ended"] = _sorted(self.ended)
         return made
 
     @classmethod
@@ -48,8 +52,12 @@ class SourceOffset:
                 f"the checkpoint's offset has version {version}, this connector reads version {VERSION}; "
                 "use the connector that wrote it, or a newer one"
             )
-        start = made.get("from")
-        return cls(_parsed(made.get("streams")), None if start is None else _parsed(start))
+        start, ended = made.get("from"), made.get("ended")
+        return cls(
+            _parsed(made.get("streams")),
+            None if start is None else _parsed(start),
+            {} if ended is None else _parsed(ended),
+        )
 
 
 def _sorted(position: Position) -> dict[str, dict[str, int]]:

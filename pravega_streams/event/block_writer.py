@@ -92,18 +92,25 @@ class BlockWriter:
         self._in_flight: deque[_Block] = deque()
 
     def write(self, data: memoryview, event_count: int, tag: Any = None) -> None:
-        """Add whole framed events. ``data`` must stay unchanged until it is acknowledged."""
-        if self._gathered and self._gathered_bytes + len(data) > block_bytes_max:
-            self._send_gathered()
+        """Add whole framed events. ``data`` must stay unchanged until it is acknowledged.
+
+        Also when this raises, ``data`` is among what ``unacknowledged`` gives.
+        """
+        full = self._take_gathered() if self._gathered_bytes + len(data) > block_bytes_max else None
         self._gathered.append(Piece(data, event_count, tag))
         self._gathered_bytes += len(data)
-        if self._gathered_bytes >= block_bytes_max:
-            self._send_gathered()
+        if full is not None:
+            self._dispatch(full)
+        self._send_if_full()
+
+    def _send_if_full(self) -> None:
+        if self._gathered_bytes >= block_bytes_max and (block := self._take_gathered()) is not None:
+            self._dispatch(block)
 
     def start_flush(self) -> None:
         """Send what has gathered, without waiting for the answer."""
-        if self._gathered:
-            self._send_gathered()
+        if (block := self._take_gathered()) is not None:
+            self._dispatch(block)
 
     def flush(self) -> None:
         """Return when everything written is durable."""
@@ -118,12 +125,18 @@ class BlockWriter:
         """Forget this writer; what is not flushed may or may not be written."""
         self._writers.forget(self)
 
-    def _send_gathered(self) -> None:
+    def _take_gathered(self) -> _Block | None:
+        """What has gathered as a block in flight: from here on it is sent again whenever the writer attaches anew."""
+        if not self._gathered:
+            return None
         event_count = sum(piece.event_count for piece in self._gathered)
         self._event_number += event_count
         block = _Block(self._gathered, event_count, self._event_number)
         self._gathered, self._gathered_bytes = [], 0
-        self._in_flight.append(block)  # From here on the block is sent again whenever the writer attaches anew.
+        self._in_flight.append(block)
+        return block
+
+    def _dispatch(self, block: _Block) -> None:
         if self._is_set_up and self._channel is not None:
             self._send(block)
         self._wait(lambda: len(self._in_flight) < blocks_in_flight_max)

@@ -1,0 +1,102 @@
+"""Batch reads: what lies between two positions of a stream, or what is known about streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.gateway import StreamGateway, gateway_for
+from pravega_spark.options import Options
+from pravega_spark.partition_reader import RowsPartition, SpanPartition, read_span
+from pravega_spark.preparation import prepared_gateway
+from pravega_spark.range_planner import Span, split
+from pravega_spark.stream_positions import StreamPositions
+
+METADATA_SCHEMAS = {
+    "StreamInfo": "head_stream_cut string, tail_stream_cut string",
+    "Streams": "scope_name string, stream_name string",
+}
+"""Spark's DDL of the rows of each value of option ``metadata``."""
+
+
+class BatchReader(DataSourceReader):
+    """Planned on the driver, pickled to executors; positions are chosen when Spark asks for the partitions."""
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        gateway = prepared_gateway(self._options)
+        positions = {
+            stream: StreamPositions(
+                gateway, self._options.scope, stream, fail_on_data_loss=self._options["fail_on_data_loss"]
+            )
+            for stream in self._options.streams
+        }
+        spans = [
+            span
+            for stream in self._options.streams
+            for span in positions[stream].spans(self._start(gateway, stream), self._end(gateway, stream))
+        ]
+
+        def locate(span: Span, offset: int) -> int:
+            return positions[span.stream].locate(span.segment_id, offset, span.end)
+
+        pieces = split(spans, self._options["min_partitions"], self._options["max_partition_bytes"], locate)
+        return [SpanPartition(span) for span in pieces]
+
+    def _start(self, gateway: StreamGateway, stream: str) -> dict[int, int]:
+        limit = self._options["start_stream_cut"]
+        if limit is None or limit.keyword is not None:
+            return gateway.head_cut(self._options.scope, stream)
+        cut: dict[int, int] = limit.cut_of(self._options.scope, stream)
+        return cut
+
+    def _end(self, gateway: StreamGateway, stream: str) -> dict[int, int]:
+        limit = self._options["end_stream_cut"]
+        if limit is None or limit.keyword is not None:
+            return gateway.tail_cut(self._options.scope, stream)
+        cut: dict[int, int] = limit.cut_of(self._options.scope, stream)
+        return cut
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SpanPartition):  # Without partitions Spark makes one up that has no span.
+            yield from read_span(
+                partition.span,
+                self._schema,
+                self._options["controller"],
+                fail_on_data_loss=self._options["fail_on_data_loss"],
+            )
+
+
+class MetadataReader(DataSourceReader):
+    """The rows of option ``metadata``; they are made on the driver."""
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        return [RowsPartition(self._rows())]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        scope = self._options.scope
+        if self._options["metadata"] == "Streams":
+            return [(scope, stream) for stream in gateway_for(self._options["controller"]).list_streams(scope)]
+        gateway = prepared_gateway(self._options)
+        return [
+            (
+                StreamCut(scope, stream, gateway.head_cut(scope, stream)).as_text(),
+                StreamCut(scope, stream, gateway.tail_cut(scope, stream)).as_text(),
+            )
+            for stream in self._options.streams
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, RowsPartition):
+            columns = [pa.array([row[index] for row in partition.rows], pa.string()) for index in range(2)]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)

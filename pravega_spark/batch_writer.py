@@ -1,0 +1,76 @@
+"""Batch writes: one job is one commit set."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from pravega_common.errors import ConfigurationError
+from pravega_common.names import scoped_name
+from pravega_spark.batch_commit import abort_batch, commit_batch
+from pravega_spark.commit_protocol import BatchIdentity
+from pravega_spark.direct_writer import DirectWriter
+from pravega_spark.gateway import gateway_for
+from pravega_spark.options import Options
+from pravega_spark.partition_writer import PartitionWriter
+from pravega_spark.preparation import prepared_gateway
+from pravega_spark.rows import SinkColumns
+from pravega_streams.controller.transaction_sets import Sink
+
+
+def batch_identity(options: Options) -> BatchIdentity:
+    """Who writes, from the options alone.
+
+    Never from task properties: inside ``foreachBatch`` they are the query's, the same for every write. Without a name
+    of its own a write gets a random one, and a second run of the job writes its rows a second time.
+    """
+    run_id = uuid.uuid4().hex
+    if options.is_given("txn_app_id"):
+        name, batch_id = f"app:{options['txn_app_id']}", options["txn_version"]
+    elif options.is_given("job_id"):
+        name, batch_id = f"job:{options['job_id']}", 0
+    else:
+        name, batch_id = f"write:{run_id}", 0
+    return BatchIdentity(Sink(name, scoped_name(options.scope, options.stream)), run_id, batch_id)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Its pickled copies write the tasks and commit: the identity made here is the same in all of them."""
+
+    def __init__(self, options: Options, columns: SinkColumns, *, overwrite: bool) -> None:
+        """Raises ``ConfigurationError`` for mode overwrite, and when the stream is missing and must not be created."""
+        if overwrite:
+            raise ConfigurationError("a stream cannot be overwritten; use mode('append'), after truncating the stream")
+        self._options = options
+        self._columns = columns
+        self._identity = batch_identity(options)
+        prepared_gateway(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        gateway = gateway_for(self._options["controller"])
+        scope, stream = self._options.scope, self._options.stream
+        if not self._options["exactly_once"]:
+            return DirectWriter(gateway, scope, stream, self._columns).write(iterator)
+        context = TaskContext.get()
+        writer = PartitionWriter(
+            gateway,
+            self._identity,
+            scope,
+            stream,
+            self._columns,
+            partition=0 if context is None else context.partitionId(),
+            lease_ms=self._options["transaction_timeout_ms"],
+        )
+        return writer.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._options["exactly_once"]:
+            commit_batch(gateway_for(self._options["controller"]), self._options, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._options["exactly_once"]:
+            abort_batch(gateway_for(self._options["controller"]), messages)

@@ -1,0 +1,181 @@
+"""How the tasks of a batch become one decision: values and pure rules (DESIGN sections 6 and 7).
+
+A task's message says what it wrote and under which identity. The driver combines the messages of a batch, asks for one
+decision, and the rules here say what each answer means. Nothing here talks to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pravega_common.errors import Fenced, InvalidArgument, PravegaError, RejectedError
+from pravega_streams.controller.transaction_sets import (
+    CommitStatus,
+    SetDecision,
+    SetMember,
+    SetState,
+    Sink,
+    TransactionSet,
+)
+
+QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
+RUN_ID_PROPERTY: Final = "spark.jobGroup.id"
+
+
+class ReplayDiffers(RejectedError):
+    """A committed batch was replayed with other rows."""
+
+
+class CheckpointBehindSink(RejectedError):
+    """Spark asks for a batch older than the last one committed: its checkpoint went back."""
+
+
+class BatchRefused(RejectedError):
+    """A transaction of the batch was not open any more; nothing of the batch was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """Which batch of which run of which sink a task writes for."""
+
+    sink: Sink
+    run_id: str
+    batch_id: int
+
+    def __str__(self) -> str:
+        return f"batch {self.batch_id} of {self.sink.query_id} (run {self.run_id}) into {self.sink.destination}"
+
+
+def streaming_identity(read_property: Callable[[str], str | None], destination: str) -> BatchIdentity:
+    """The identity that Spark gives to the tasks of a micro-batch.
+
+    Raises ``InvalidArgument`` when a property is missing: without it a batch cannot be recognised when it comes again,
+    and guessing would duplicate rows.
+    """
+    names = (QUERY_ID_PROPERTY, RUN_ID_PROPERTY, BATCH_ID_PROPERTY)
+    values = [read_property(name) for name in names]
+    missing = [name for name, value in zip(names, values, strict=True) if not value]
+    query_id, run_id, batch_id = (value or "" for value in values)
+    if missing or not batch_id.isdecimal():
+        raise InvalidArgument(
+            f"this task has no usable property {', '.join(missing) or BATCH_ID_PROPERTY}: exactly-once writing works "
+            "in streaming queries of Spark 4.3; set exactly_once=false to write at least once"
+        )
+    return BatchIdentity(Sink(query_id, destination), run_id, int(batch_id))
+
+
+@dataclass(frozen=True)
+class TaskMessage(WriterCommitMessage):
+    """What one task attempt wrote. ``size_bytes`` counts events with their headers, also of rows only counted."""
+
+    identity: BatchIdentity
+    partition: int
+    events: int
+    size_bytes: int
+    members: tuple[SetMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """The messages of a whole batch, agreed."""
+
+    identity: BatchIdentity
+    members: tuple[SetMember, ...]
+    events: int
+    size_bytes: int
+
+
+def combine(messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None) -> BatchSummary:
+    """All messages of a batch as one, members in order of their partitions.
+
+    Raises ``InvalidArgument`` when one is missing or they are not of one batch: then nothing may be committed.
+    """
+    whole = [message for message in messages if isinstance(message, TaskMessage)]
+    if not whole or len(whole) < len(messages):
+        raise InvalidArgument(f"{len(messages) - len(whole)} of {len(messages)} tasks have no commit message")
+    identity = whole[0].identity
+    for message in whole:
+        if message.identity != identity:
+            raise InvalidArgument(f"tasks of two batches in one commit: {identity} and {message.identity}")
+    if batch_id is not None and batch_id != identity.batch_id:
+        raise InvalidArgument(f"Spark commits batch {batch_id}, but its tasks wrote {identity}")
+    return BatchSummary(
+        identity,
+        tuple(member for message in sorted(whole, key=lambda item: item.partition) for member in message.members),
+        sum(message.events for message in whole),
+        sum(message.size_bytes for message in whole),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """What follows from a decision: what to abort, whether to wait for readers, what to raise, what to say."""
+
+    aborts: tuple[SetMember, ...] = ()
+    waits: bool = False
+    error: PravegaError | None = None
+    warning: str = ""
+
+
+def consequence_of(decision: SetDecision, summary: BatchSummary, on_replay_mismatch: str) -> Consequence:
+    """The rules of DESIGN section 6. An error leaves the transactions to ``abort``, which asks for the decision."""
+    recorded = decision.recorded
+    match decision.status:
+        case CommitStatus.COMMITTED:
+            return Consequence(waits=recorded.state is not SetState.FINISHED)
+        case CommitStatus.ALREADY_COMMITTED:
+            return Consequence(
+                aborts=members_outside(summary.members, recorded), waits=recorded.state is not SetState.FINISHED
+            )
+        case CommitStatus.REPLAY_DIFFERS:
+            return _replay_differs(summary, recorded, on_replay_mismatch)
+        case CommitStatus.CHECKPOINT_BEHIND_SINK:
+            return Consequence(
+                error=CheckpointBehindSink(
+                    f"{summary.identity} comes after a later batch was committed ({decision.detail}): the checkpoint "
+                    "is older than the stream; restore a newer one, or begin a new one and accept repeated rows"
+                )
+            )
+        case CommitStatus.FENCED:
+            return Consequence(
+                error=Fenced(
+                    f"{summary.identity} is refused, another run of this query writes now ({decision.detail}); "
+                    "is its checkpoint used twice?"
+                )
+            )
+        case CommitStatus.REFUSED:
+            return Consequence(
+                error=BatchRefused(
+                    f"{summary.identity} was not committed, nothing of it is readable: {decision.detail}"
+                )
+            )
+
+
+def _replay_differs(summary: BatchSummary, recorded: TransactionSet, on_replay_mismatch: str) -> Consequence:
+    text = (
+        f"{summary.identity} was committed with {recorded.events} events of {recorded.bytes} bytes and is replayed "
+        f"with {summary.events} events of {summary.size_bytes} bytes"
+    )
+    aborts = members_outside(summary.members, recorded)
+    if on_replay_mismatch == "skip":
+        return Consequence(aborts=aborts, warning=f"{text}; the replay is skipped")
+    return Consequence(
+        aborts=aborts,
+        error=ReplayDiffers(f"{text}; set on_replay_mismatch=skip to keep what was committed and go on"),
+    )
+
+
+def members_outside(members: Sequence[SetMember], recorded: TransactionSet) -> tuple[SetMember, ...]:
+    """Transactions of a replay that the recorded decision does not have: they hold nothing that is missing."""
+    kept = {member.transaction_id for member in recorded.members}
+    return tuple(member for member in members if member.transaction_id not in kept)
+
+
+def may_abort(recorded: TransactionSet) -> bool:
+    """Whether a batch's transactions may be aborted: not once its decision stands or is under way."""
+    return recorded.state in (SetState.NONE, SetState.REFUSED)

@@ -1,0 +1,53 @@
+"""What ``format("pravega")`` is made of, from options and schemas; ``pyspark_pravega.DefaultSource`` calls this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pravega_spark.batch_reader import METADATA_SCHEMAS, BatchReader, MetadataReader
+from pravega_spark.batch_writer import BatchWriter
+from pravega_spark.options import Options, Use
+from pravega_spark.rows import SOURCE_SCHEMA, SinkColumns, check_source_schema, sink_columns
+from pravega_spark.stream_reader import StreamReader
+from pravega_spark.stream_writer import StreamWriter
+
+
+def read_schema(given: Mapping[str, str]) -> str:
+    """The schema of a read without one of the user's, as DDL."""
+    return METADATA_SCHEMAS.get(Options(given, Use.READ)["metadata"], SOURCE_SCHEMA)
+
+
+def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | MetadataReader:
+    options = Options(given, Use.BATCH_READ)
+    arrow = _arrow_schema(schema)
+    if options["metadata"] is not None:
+        return MetadataReader(options, arrow)
+    check_source_schema(arrow)
+    return BatchReader(options, arrow)
+
+
+def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
+    arrow = _arrow_schema(schema)
+    check_source_schema(arrow)
+    return StreamReader(Options(given, Use.STREAM_READ), arrow)
+
+
+def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    return BatchWriter(Options(given, Use.BATCH_WRITE), _sink_columns(schema), overwrite=overwrite)
+
+
+def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    return StreamWriter(Options(given, Use.STREAM_WRITE), _sink_columns(schema), overwrite=overwrite)
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Just what Spark compares the first record batch with (spark-connector.md B.4)."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _sink_columns(schema: StructType) -> SinkColumns:
+    return sink_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])

@@ -1,0 +1,202 @@
+"""Streaming reads: offsets and partitions of micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.names import scoped_name, split_scoped_name
+from pravega_spark.offsets import Position, SourceOffset
+from pravega_spark.options import Options
+from pravega_spark.partition_reader import SpanPartition, read_span
+from pravega_spark.preparation import prepared_gateway
+from pravega_spark.range_planner import Span, lag_bytes, share, spans_of_batch, split
+from pravega_spark.stream_positions import Bound, StreamPositions
+from pravega_streams.segment.segment_client import SegmentInfo
+
+_Infos = dict[str, dict[int, SegmentInfo]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The one in the source's own process keeps state; the one that is pickled to executors only reads spans.
+
+    A batch never has a segment and one of its successors: where a segment was sealed the batch ends, and the next one
+    goes on with the successors. So the rows of a routing key come in their order, batch by batch.
+    """
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._streams: dict[str, StreamPositions] = {}
+        self._initial: dict[str, Any] | None = None
+        self._end: dict[str, Bound] = {}
+        self._target: dict[str, Bound] = {}
+        self._reported: dict[str, Any] | None = None
+
+    # Where to start
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The same in one process: Spark asks twice, and ``latest`` must not move between."""
+        if self._initial is None:
+            names = self._opened()
+            self._initial = SourceOffset({name: self._first_cut(name) for name in names}).to_json()
+        return self._initial
+
+    def _opened(self) -> dict[str, StreamPositions]:
+        """The streams of the options, by ``scope/stream``; connects at the first call."""
+        if not self._streams:
+            gateway = prepared_gateway(self._options)
+            fails = self._options["fail_on_data_loss"]
+            for stream in self._options.streams:
+                positions = StreamPositions(gateway, self._options.scope, stream, fail_on_data_loss=fails)
+                self._streams[scoped_name(self._options.scope, stream)] = positions
+            limit = self._options["end_stream_cut"]
+            if limit is not None and limit.keyword is None:
+                for name, positions in self._streams.items():
+                    self._end[name] = positions.bound(limit.cut_of(*split_scoped_name(name)))
+        return self._streams
+
+    def _first_cut(self, name: str) -> dict[int, int]:
+        limit = self._options["start_stream_cut"]
+        if limit is None or limit.is_latest:
+            return self._tail(name)
+        return self._head(name) if limit.keyword is not None else limit.cut_of(*split_scoped_name(name))
+
+    def _tail(self, name: str) -> dict[int, int]:
+        return prepared_gateway(self._options).tail_cut(*split_scoped_name(name))
+
+    def _head(self, name: str) -> dict[int, int]:
+        return prepared_gateway(self._options).head_cut(*split_scoped_name(name))
+
+    # How far to go
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """First the start, then the target: so the target is never before it."""
+        self.initialOffset()
+        self._target = {name: positions.bound(self._tail(name)) for name, positions in self._opened().items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options["approx_bytes_per_trigger"]
+        return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; ``start`` itself when there is nothing to read."""
+        begin = self._begin(SourceOffset.from_json(start).position)
+        moved, infos = self._advanced(begin, {})
+        ends = self._ends(moved, infos, None if isinstance(limit, ReadAllAvailable) else self._byte_limit())
+        available = {
+            name: {item: self._end_of(name, item, moved[name][item], infos) for item in moved[name]} for name in moved
+        }
+        self._report(ends, available)
+        if ends == moved:
+            return start
+        position, _ = self._advanced(ends, infos)
+        left = {name: {item: cut[item] for item in cut if item not in position[name]} for name, cut in ends.items()}
+        ended = {name: items for name, items in left.items() if items}
+        return SourceOffset(position, begin, ended).to_json()
+
+    def _byte_limit(self) -> int | None:
+        limit: int | None = self._options["approx_bytes_per_trigger"]
+        return limit
+
+    def _begin(self, start: Position) -> Position:
+        """``start`` without streams that are no longer read, and with those that came, from their head."""
+        names = self._opened()
+        removed = sorted(set(start) - set(names))
+        if removed and self._options["fail_on_data_loss"]:
+            raise InvalidArgument(
+                f"the checkpoint has a position in {', '.join(removed)}, which the option 'stream' does not name; "
+                "name it, or set fail_on_data_loss=false to give it up"
+            )
+        return {name: start[name] if name in start else self._head(name) for name in names}
+
+    def _advanced(self, position: Position, known: _Infos) -> tuple[Position, _Infos]:
+        moved: Position = {}
+        infos: _Infos = {}
+        for name, cut in position.items():
+            moved[name], infos[name] = self._opened()[name].advanced(cut, known.get(name))
+        return moved, infos
+
+    def _end_of(self, name: str, segment_id: int, offset: int, infos: _Infos) -> int:
+        length = max(offset, infos[name][segment_id].length)
+        for bounds in (self._end, self._target):
+            if name in bounds:
+                length = bounds[name].end_of(segment_id, offset, length)
+        return length
+
+    def _ends(self, position: Position, infos: _Infos, byte_limit: int | None) -> Position:
+        """Where the batch that starts at ``position`` ends in each segment."""
+        backlogs = {
+            (name, item): self._end_of(name, item, offset, infos) - offset
+            for name, cut in position.items()
+            for item, offset in cut.items()
+        }
+        shares = backlogs if byte_limit is None else share(byte_limit, backlogs)
+        ends: Position = {name: dict(cut) for name, cut in position.items()}
+        for (name, item), backlog in backlogs.items():
+            offset, wanted = position[name][item], shares[name, item]
+            if wanted < backlog:
+                ends[name][item] = self._opened()[name].locate(item, offset + wanted, offset + backlog)
+            else:
+                ends[name][item] = offset + backlog
+        return ends
+
+    def _report(self, ends: Position, available: Position) -> None:
+        self._reported = {**SourceOffset(available).to_json(), "lag_bytes": lag_bytes(ends, available)}
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What was there at the last look: Spark asks right after ``latestOffset``."""
+        return self._reported
+
+    # What to read
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        """From the end's own record of its start: for a batch that is repeated, ``start`` may be a later ``latest``."""
+        first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        if last.start is None:
+            if first.position == last.position:
+                return []
+            raise InvalidArgument("the checkpoint's offset is damaged: the end of a batch has no member 'from'")
+        if first.start is not None:
+            self._check_joined(first.position, last.start)
+        spans = spans_of_batch(last.start, last)
+
+        def locate(span: Span, offset: int) -> int:
+            positions = self._opened()[scoped_name(span.scope, span.stream)]
+            return positions.locate(span.segment_id, offset, span.end)
+
+        pieces = split(spans, self._options["min_partitions"], self._options["max_partition_bytes"], locate)
+        return [SpanPartition(span) for span in pieces]
+
+    def _check_joined(self, before: Position, start: Position) -> None:
+        for name in set(before) & set(start):
+            if before[name] != start[name]:
+                raise InvalidArgument(
+                    f"the checkpoint's offsets do not follow each other: a batch of {name} starts at {start[name]}, "
+                    f"the one before ended at {before[name]}"
+                )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SpanPartition):
+            yield from read_span(
+                partition.span,
+                self._schema,
+                self._options["controller"],
+                fail_on_data_loss=self._options["fail_on_data_loss"],
+            )
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Nothing to do: positions live in the checkpoint."""
+
+    def stop(self) -> None:
+        """Nothing to do: Spark ends the process without asking (spark-connector.md B.2)."""

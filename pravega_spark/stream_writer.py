@@ -1,0 +1,63 @@
+"""Streaming writes: every micro-batch is decided once, whole (DESIGN sections 6 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_common.names import scoped_name
+from pravega_spark.batch_commit import abort_batch, commit_batch
+from pravega_spark.commit_protocol import streaming_identity
+from pravega_spark.direct_writer import DirectWriter
+from pravega_spark.gateway import gateway_for
+from pravega_spark.options import Options
+from pravega_spark.partition_writer import PartitionWriter
+from pravega_spark.preparation import prepared_gateway
+from pravega_spark.rows import SinkColumns
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Made anew by Spark for the tasks and for the commit of each batch; nothing passes between but the messages."""
+
+    def __init__(self, options: Options, columns: SinkColumns, *, overwrite: bool) -> None:
+        """Raises ``ConfigurationError`` for complete mode, and when the stream is missing and must not be created."""
+        if overwrite:
+            raise ConfigurationError(
+                "output mode complete would write the whole result into the stream again at every batch; use append, "
+                "or foreachBatch with a batch write"
+            )
+        self._options = options
+        self._columns = columns
+        prepared_gateway(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        gateway = gateway_for(self._options["controller"])
+        scope, stream = self._options.scope, self._options.stream
+        if not self._options["exactly_once"]:
+            return DirectWriter(gateway, scope, stream, self._columns).write(iterator)
+        context = TaskContext.get()
+        if context is None:
+            raise InvalidArgument("no Spark task runs here, so the batch to write for is not known")
+        identity = streaming_identity(context.getLocalProperty, scoped_name(scope, stream))
+        writer = PartitionWriter(
+            gateway,
+            identity,
+            scope,
+            stream,
+            self._columns,
+            partition=context.partitionId(),
+            lease_ms=self._options["transaction_timeout_ms"],
+        )
+        return writer.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if self._options["exactly_once"]:
+            commit_batch(gateway_for(self._options["controller"]), self._options, messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if self._options["exactly_once"]:
+            abort_batch(gateway_for(self._options["controller"]), messages)
