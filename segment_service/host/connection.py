@@ -88,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
         self._slow_reads = asyncio.Lock()
         self._transient_segments: set[str] = set()
+        self._cleanup_attempts = transient_delete_attempts_max
         self._is_lost = False
         self._until_lost: set[asyncio.Task[Any]] = set()
         self._log = structlog.get_logger(service="wire-server")
@@ -169,6 +170,11 @@ class Connection(asyncio.BufferedProtocol):
         task = self._spawn(work, name)
         self._until_lost.add(task)
         task.add_done_callback(self._until_lost.discard)
+
+    def stop(self, reason: str) -> None:
+        """Close because the server stops: whatever is cleaned up afterwards gets one attempt."""
+        self._cleanup_attempts = 1
+        self.close(reason)
 
     def abort(self) -> None:
         """Cut the connection now."""
@@ -365,9 +371,10 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _delete_transient_segments(self) -> None:
         for segment in sorted(self._transient_segments):
-            for _ in range(transient_delete_attempts_max):
+            for _ in range(self._cleanup_attempts):
                 if await self._requests.delete_transient(segment):
                     break
-                await self._clock.sleep(transient_delete_pause_s)
+                if self._cleanup_attempts > 1:
+                    await self._clock.sleep(transient_delete_pause_s)
             else:
                 self._log.warning("transient segment left behind", segment=segment)

@@ -77,7 +77,7 @@ class WireServer(Service):
             return
         self._server.close()
         for connection in tuple(self._connections):
-            connection.close("the server is stopping")
+            connection.stop("the server is stopping")
         try:
             await asyncio.wait_for(self._none_left.wait(), close_linger_s)
         except TimeoutError:
