@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from controller_service.segment_access.in_memory import InMemorySegmentAccess
-from controller_service.store.epochs import duplicate_epoch, initial_epoch
+from controller_service.store.epochs import initial_epoch
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.records import (
     CONFIGURATION,
@@ -37,9 +37,8 @@ from controller_service.transactions.lifecycle import CreatedTransaction, Transa
 from controller_service.transactions.records import transaction_segments
 from controller_service.transactions.set_service import SetService
 from controller_service.workflows.table_request_queue import TableRequestQueue
-from pravega_common.errors import NoSuchSegment, SegmentSealed
 from pravega_common.names import is_transaction_segment
-from pravega_common.runtime.failpoints import arm
+from pravega_common.runtime.failpoints import arm, disarm_all
 
 T = TypeVar("T")
 
@@ -209,12 +208,14 @@ class Instance:
             await service.start()
 
     async def kill(self) -> None:
+        disarm_all()
         self.fuse.blown = True
         self.world.live.discard(self.name)
         for service in (self.sets, self.transactions, self.queue):
             await asyncio.gather(service.stop(), return_exceptions=True)
 
     def die_at(self, failpoint: str) -> None:
+        """Failpoints belong to the process: no other instance may get there first."""
         arm(failpoint, self.fuse.blow)
 
 
@@ -306,6 +307,3 @@ class World:
     ) -> SetMember:
         created = await self.begin(instance, scope, stream, label, lease_ms)
         return SetMember(f"{scope}/{stream}", created.id.hex, partition, 1, event_bytes)
-
-
-__all__ = ["Crashed", "Fuse", "Instance", "NoSuchSegment", "SegmentSealed", "VirtualClock", "World", "duplicate_epoch"]
