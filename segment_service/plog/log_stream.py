@@ -100,6 +100,7 @@ class LogStream(Service):
         self._acked_offset = 0  # end of the last acknowledged frame in the recorded plog
         self._queue: deque[_Pending] = deque()
         self._sent: deque[_Pending] = deque()
+        self._dropped: list[PlogId] = []  # truncated away by record, not yet deleted
         self._generation = 0
         self._broken = False
         self._stuck_since: Deadline | None = None
@@ -140,25 +141,24 @@ class LogStream(Service):
         """See ``DurableDataLog.truncate``."""
         if self._error is not None:
             raise self._error
+        await self._patiently(lambda: self._record_truncation(up_to))
+        failpoint(TRUNCATE_RECORDED)
+        dropped, self._dropped = self._dropped, []
+        for plog_id in dropped:
+            await self._free(plog_id)
+        failpoint(TRUNCATE_DELETED)
+
+    async def _record_truncation(self, up_to: LogAddress) -> None:
         state = self._manager.state.streams[self._stream]
         record = next((plog for plog in state.plogs if plog.number == up_to.plog_number), None)
         below = state.truncated_at is not None and up_to < state.truncated_at
-        if record is None or below or self._acked_last is None or up_to > self._acked_last:
+        found = record is not None and not below and self._acked_last is not None and up_to <= self._acked_last
+        if found and record is not None and up_to.offset > 0:
+            found = await self._client.group_of(record.plog_id).has_entry_at(record.plog_id, up_to.offset)
+        if not found:
             raise InvalidArgument(f"container {self._container_id}: no frame begins at {up_to}; cannot truncate there")
-        if up_to.offset > 0 and not await self._ends_frame(record.plog_id, up_to.offset):
-            raise InvalidArgument(f"container {self._container_id}: no frame begins at {up_to}; cannot truncate there")
-        await self._patiently(lambda: self._manager.record(Truncate(self._stream, up_to)))
-        failpoint(TRUNCATE_RECORDED)
-        for plog in state.plogs:
-            if plog.number < up_to.plog_number:
-                await self._free(plog.plog_id)
-        failpoint(TRUNCATE_DELETED)
-
-    async def _ends_frame(self, plog_id: PlogId, offset: int) -> bool:
-        try:
-            return await self._client.group_of(plog_id).has_entry_at(plog_id, offset)
-        except PlogMissing as error:
-            await self._manager.explain_missing(error)
+        await self._manager.record(Truncate(self._stream, up_to))
+        self._dropped += [plog.plog_id for plog in state.plogs if plog.number < up_to.plog_number]
 
     def _send(self) -> None:
         """Send what is queued, until the window's owner, a full plog or a broken connection stops it."""

@@ -220,20 +220,25 @@ class PlogServer:
         return [PlogId.parse(text.decode()) for text in answer]
 
     async def header(self, plog_id: PlogId) -> PlogHeader:
-        status = await self._existing(plog_id)
-        stream = self._keys(plog_id).stream(status.token)
-        answer = await (await self._connection()).call("XRANGE", stream, "0-1", "0-1")
+        answer = await self._entry_at(plog_id, "0-1")
         if not answer:
             raise PlogMissing(f"plog {plog_id} on {self.address} has no header")
         return PlogHeader.from_json(answer[0][1][1])
 
     async def has_entry_at(self, plog_id: PlogId, offset: int) -> bool:
         """Whether a frame of the plog ends at ``offset``, so that another one may begin there."""
+        return bool(await self._entry_at(plog_id, f"{offset}-0"))
+
+    async def _entry_at(self, plog_id: PlogId, entry_id: str) -> Reply:
+        """A range of one entry or none; none only if the plog was not renamed meanwhile."""
         status = await self._existing(plog_id)
-        stream = self._keys(plog_id).stream(status.token)
-        entry_id = f"{offset}-0"
-        answer = await (await self._connection()).call("XRANGE", stream, entry_id, entry_id)
-        return bool(answer)
+        for _ in range(move_attempts_max):
+            stream = self._keys(plog_id).stream(status.token)
+            answer = await (await self._connection()).call("XRANGE", stream, entry_id, entry_id)
+            asked, status = status, await self._existing(plog_id)
+            if answer or status.token == asked.token:
+                return answer
+        raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being read")
 
     async def read(self, plog_id: PlogId, token: FenceToken, start: int, end: int) -> AsyncIterator[PlogEntry]:
         """The entries with ``start`` < entry end ≤ ``end`` in order, gaps included, in pages of bounded size.
