@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from pravega_common.invariants import check
 from segment_service.cache.cache_storage import CacheAddress, CacheStorage
+from segment_service.cache.second_level import SecondLevelCache
 
 generations_per_budget: Final = 32
 """A generation ends when this fraction of the budget was inserted: recency is as coarse as that."""
@@ -42,8 +43,10 @@ class CacheManager:
     its budget: back-pressure, whose limit lies below the budget, stops the appends (and never this class).
     """
 
-    def __init__(self, storage: CacheStorage) -> None:
+    def __init__(self, storage: CacheStorage, second_level: SecondLevelCache | None = None) -> None:
+        """``second_level`` is offered what is evicted, and asked before Tier 2; whoever made it starts and stops it."""
         self.storage = storage
+        self.second_level = second_level
         self.generation = 0
         self.evicted_bytes = 0
         """Capacity evicted since the start."""

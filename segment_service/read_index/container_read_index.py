@@ -19,6 +19,7 @@ from pravega_common.errors import (
 )
 from pravega_common.invariants import check, unreachable
 from segment_service.cache.manager import CacheManager
+from segment_service.cache.second_level import SegmentKey
 from segment_service.container.metadata import ContainerMetadata
 from segment_service.contracts.segment_store import Buffer, ReadResult, read_bytes_max
 from segment_service.read_index.segment_read_index import SegmentReadIndex
@@ -38,7 +39,7 @@ class ContainerReadIndex:
     def __init__(self, metadata: ContainerMetadata, storage: SegmentStorage, cache: CacheManager, spawn: Spawn) -> None:
         self._metadata = metadata
         self._cache = cache
-        self._fetcher = StorageFetcher(storage, spawn)
+        self._fetcher = StorageFetcher(storage, spawn, cache.second_level)
         self._indices: dict[int, SegmentReadIndex] = {}
         self._to_wake: set[SegmentReadIndex] = set()
         self._is_closed = False
@@ -84,6 +85,8 @@ class ContainerReadIndex:
             self._forget(index)
             index.drop()
             index.waiters.wake_all()
+        if self._cache.second_level is not None:
+            self._cache.second_level.forget(SegmentKey(self._metadata.container_id, segment_id))
 
     def unload(self, segment_id: int) -> None:
         """The segment becomes inactive: all its bytes are in Tier 2, nobody waits; it comes back when it is used."""
@@ -209,7 +212,7 @@ class ContainerReadIndex:
             metadata = self._metadata.segments.get(segment_id)
             if metadata is None:
                 raise NoSuchSegment(f"#{segment_id}")
-            index = self._indices[segment_id] = SegmentReadIndex(metadata, self._cache)
+            index = self._indices[segment_id] = SegmentReadIndex(self._metadata.container_id, metadata, self._cache)
         return index
 
     def _live(self, segment_id: int) -> SegmentReadIndex:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pravega_common.invariants import check
+from pravega_common.invariants import check, unreachable
 from segment_service.cache.cache_storage import block_bytes_max, block_bytes_min
 from segment_service.cache.manager import CacheEntry, CacheManager
+from segment_service.cache.second_level import SegmentKey
 from segment_service.container.metadata import SegmentMetadata
 from segment_service.contracts.segment_store import Buffer
 from segment_service.read_index.entries import EntryList, IndexEntry
@@ -44,7 +45,8 @@ class SegmentReadIndex:
     moved the bytes: it says what of it Tier 2 holds under the source's id.
     """
 
-    def __init__(self, metadata: SegmentMetadata, cache: CacheManager) -> None:
+    def __init__(self, container_id: int, metadata: SegmentMetadata, cache: CacheManager) -> None:
+        self.container_id = container_id
         self.metadata = metadata
         self.waiters = TailWaiters()
         self.fetches: list[Fetch] = []
@@ -196,11 +198,15 @@ class SegmentReadIndex:
         self.parts = []
 
     def evicted(self, entry: CacheEntry) -> None:
-        """The cache manager takes the entry's block."""
-        check(isinstance(entry, IndexEntry), "an entry of another kind in a read index")
-        if isinstance(entry, IndexEntry):
-            self.entries.remove(entry)
-            self._forget_tail(entry)
+        """The cache manager takes the entry's block; its bytes may be kept on the second level."""
+        if not isinstance(entry, IndexEntry):
+            unreachable("an entry of another kind in a read index")
+        self.entries.remove(entry)
+        self._forget_tail(entry)
+        second_level = self._cache.second_level
+        if second_level is not None:
+            data = self._cache.storage.get(entry.address, 0, entry.length)
+            second_level.offer(SegmentKey(self.container_id, self.metadata.segment_id), entry.offset, data)
 
     def ghosts(self) -> Iterator[SegmentReadIndex]:
         """The merged sources below this segment that Tier 2 has not moved, at all depths."""

@@ -15,10 +15,11 @@ from pravega_common.errors import (
     Unavailable,
 )
 from pravega_common.invariants import check, unreachable
+from segment_service.cache.second_level import SecondLevelCache, SegmentKey
 from segment_service.storage.segment_storage import SegmentStorage
 
 if TYPE_CHECKING:
-    from segment_service.read_index.segment_read_index import SegmentReadIndex
+    from segment_service.read_index.segment_read_index import SegmentReadIndex, StoredRange
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 """``Service.spawn`` of the container: owns the fetches."""
@@ -58,8 +59,9 @@ def _mark_retrieved(future: asyncio.Future[bytes]) -> None:
 class StorageFetcher:
     """The fetches of one container."""
 
-    def __init__(self, storage: SegmentStorage, spawn: Spawn) -> None:
+    def __init__(self, storage: SegmentStorage, spawn: Spawn, second_level: SecondLevelCache | None = None) -> None:
         self._storage = storage
+        self._second_level = second_level
         self._spawn = spawn
         self._slots = asyncio.Semaphore(fetches_in_flight_max)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -120,6 +122,9 @@ class StorageFetcher:
         before = index.stored_at(start)
         if before is None or before.places[0][0] != stored.places[0][0] or before.length < offset - start:
             start = offset
+        kept = self._kept_length(index, offset, stored)
+        if kept:
+            start, limit = offset, min(limit, offset + kept)
         wanted = offset + fetch_bytes_max if is_sequential else end + -end % fetch_alignment
         fetch = Fetch(start, max(offset + 1, min(limit, wanted)))
         index.fetches.append(fetch)
@@ -128,6 +133,25 @@ class StorageFetcher:
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(done, index, fetch))
         return fetch
+
+    def _kept_length(self, index: SegmentReadIndex, offset: int, stored: StoredRange) -> int:
+        """How many bytes from ``offset`` on the second level has in one piece."""
+        if self._second_level is None:
+            return 0
+        for segment_id, place in (*stored.places, (index.metadata.segment_id, offset)):
+            end = self._second_level.covered_to(SegmentKey(index.container_id, segment_id), place)
+            if end is not None:
+                return end - place
+        return 0
+
+    async def _read_kept(self, index: SegmentReadIndex, start: int, length: int, stored: StoredRange) -> bytes | None:
+        if self._second_level is None:
+            return None
+        for segment_id, place in (*stored.places, (index.metadata.segment_id, start)):
+            data = await self._second_level.read(SegmentKey(index.container_id, segment_id), place, length)
+            if data is not None:
+                return data
+        return None
 
     async def _run(self, index: SegmentReadIndex, fetch: Fetch) -> None:
         try:
@@ -153,6 +177,9 @@ class StorageFetcher:
             stored = index.stored_at(start)
             if stored is None:
                 break
+            kept = await self._read_kept(index, start, end - start, stored)
+            if kept is not None:
+                return kept
             for segment_id, offset in stored.places:
                 try:
                     data = await self._storage.read(segment_id, offset, end - start)
