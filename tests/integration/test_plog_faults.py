@@ -95,6 +95,27 @@ async def test_answers_that_never_come_are_resolved_by_reading_back(proxy: Cutti
     await close_all(log, new)
 
 
+async def test_requests_that_arrive_after_the_hand_over_land_nowhere(proxy: CuttingProxy) -> None:
+    cpo = await shared_cpo(proxy.address)
+    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await log.initialize()
+    history = WriterHistory(0)
+    await write_frames(log, history, 5)
+    proxy.hold_requests = True
+    writing = asyncio.create_task(write_frames(log, history, 4))
+    await asyncio.sleep(0.05)
+    proxy.hold_requests = False
+    proxy.cut_clients()
+    await writing
+    await proxy.deliver_held()
+    await write_frames(log, history, 4)
+    assert (history.error, len(history.acked)) == (None, 13)
+    new, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    assert len(entries) == 13
+    await close_all(log, new)
+
+
 async def test_a_log_that_cannot_heal_is_over(proxy: CuttingProxy) -> None:
     cpo = await shared_cpo(proxy.address)
     settings = PlogSettings(block_bytes=1_500_000, heal_time_max_s=0.5)

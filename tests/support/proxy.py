@@ -14,8 +14,12 @@ class CuttingProxy:
         self._server: asyncio.Server | None = None
         self._pipes: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
         self.swallow_answers = False
         """While true, requests reach the target but no answer comes back."""
+        self.hold_requests = False
+        """While true, requests stop in the proxy; ``deliver_held`` lets them arrive, also after a cut."""
+        self._held: list[tuple[asyncio.StreamWriter, bytes]] = []
         self.refuse = False
         """While true, new connections are closed at once."""
         self.connections = 0
@@ -42,6 +46,19 @@ class CuttingProxy:
             writer.transport.abort()
         self._writers.clear()
 
+    def cut_clients(self) -> None:
+        """Reset the connections of the clients; what is held can still reach the target."""
+        for writer in self._clients:
+            writer.transport.abort()
+        self._clients.clear()
+
+    async def deliver_held(self) -> None:
+        self.hold_requests = False
+        held, self._held = self._held, []
+        for sink, data in held:
+            sink.write(data)
+            await sink.drain()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         if self.refuse:
@@ -53,6 +70,7 @@ class CuttingProxy:
             writer.transport.abort()
             return
         self._writers |= {writer, target_writer}
+        self._clients.add(writer)
         for source, sink, answers in ((reader, target_writer, False), (target_reader, writer, True)):
             task = asyncio.get_running_loop().create_task(self._pipe(source, sink, answers))
             self._pipes.add(task)
@@ -61,10 +79,13 @@ class CuttingProxy:
     async def _pipe(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, answers: bool) -> None:
         try:
             while data := await source.read(65536):
-                if not (answers and self.swallow_answers):
+                if self.hold_requests and not answers:
+                    self._held.append((sink, data))
+                elif not (answers and self.swallow_answers):
                     sink.write(data)
                     await sink.drain()
         except OSError:
             pass
         finally:
-            sink.close()
+            if not any(sink is holder for holder, _ in self._held):
+                sink.close()
