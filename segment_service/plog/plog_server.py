@@ -17,9 +17,10 @@ from pravega_common.cluster.redis_audit import (
     parse_info,
     refuse_unsafe,
 )
-from pravega_common.errors import DataCorruption, FailedError, Fenced, Unavailable
+from pravega_common.errors import ConfigurationError, DataCorruption, FailedError, Fenced, Unavailable
 from pravega_common.invariants import check
-from segment_service.plog.data_log import Buffer
+from segment_service.plog.data_log import Buffer, frame_bytes_max
+from segment_service.plog.frame import envelope_bytes
 from segment_service.plog.plog import (
     APPEND_SMALL,
     CREATE,
@@ -57,6 +58,11 @@ class PlogSettings:
     reply_timeout_s: float = 10.0
     heal_time_max_s: float = 30.0
     """How long a log tries to get over a broken connection, a restarted or a full server."""
+
+    def __post_init__(self) -> None:
+        smallest = frame_bytes_max + envelope_bytes
+        if self.block_bytes < smallest:
+            raise ConfigurationError(f"plogs of {self.block_bytes} bytes hold no full frame; use {smallest} or more")
 
 
 class AppendRefused(FailedError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.errors import ConfigurationError, DataCorruption, InvalidArgument
 from pravega_common.invariants import InvariantViolation
 from segment_service.plog.data_log import LogAddress
 from segment_service.plog.metadata_records import (
@@ -20,6 +20,7 @@ from segment_service.plog.metadata_records import (
     encode_record,
 )
 from segment_service.plog.plog import PlogHeader, PlogId
+from segment_service.plog.plog_server import PlogSettings
 
 
 def plog(number: int, sealed: int | None = None, first: int = 0) -> PlogRecord:
@@ -89,3 +90,8 @@ def test_plog_headers_describe_themselves() -> None:
         PlogHeader.from_json(b"{}")
     with pytest.raises(InvalidArgument, match="cluster/group/random"):
         PlogId.parse("main/g0")
+
+
+def test_a_plog_must_hold_a_full_frame() -> None:
+    with pytest.raises(ConfigurationError, match="plogs of 1000 bytes hold no full frame; use 1048632 or more"):
+        PlogSettings(block_bytes=1000)
