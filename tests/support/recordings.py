@@ -16,12 +16,20 @@ class RecordedFrame:
 
     file: str
     line: int
+    time_ms: float
     connection: int
     is_request: bool
     type_code: int | None
     name: str
     payload: bytes
     is_cut_short: bool
+    whole_length: int
+    """Length of the payload as it was sent; more than ``payload`` has when that is cut short."""
+
+    @property
+    def padded_payload(self) -> bytes:
+        """The payload, with zeros for what the recording left out."""
+        return self.payload.ljust(self.whole_length, b"\0")
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} {self.name}"
@@ -38,13 +46,21 @@ def frames_of(path: Path) -> Iterator[RecordedFrame]:
             yield RecordedFrame(
                 file=path.name,
                 line=number,
+                time_ms=entry["t"],
                 connection=entry["conn"],
                 is_request=entry["dir"] == "c>s",
                 type_code=entry["type"],
                 name=entry["name"],
                 payload=bytes.fromhex(entry["hex"]),
                 is_cut_short="len" in entry,
+                whole_length=entry.get("len", len(entry["hex"]) // 2),
             )
+
+
+def conversation(scenario: str) -> list[RecordedFrame]:
+    """A client's frames and the controller's, of one scenario, in the order in which they were seen."""
+    paths = [path for path in wire_files() if path.name.split(".")[0] == scenario]
+    return sorted((frame for path in paths for frame in frames_of(path)), key=lambda frame: frame.time_ms)
 
 
 def all_wire_frames() -> list[RecordedFrame]:

@@ -7,6 +7,8 @@ import pytest
 from segment_service.contracts.in_memory import InMemorySegmentStore
 from segment_service.contracts.in_memory_tables import InMemoryTableStore
 from segment_service.host.listener import WireServer
+from segment_service.tables.table_extension import TableExtension
+from tests.support.containers import ContainerKit
 from tests.support.wire_client import WireClient
 
 
@@ -31,3 +33,22 @@ async def client(server: WireServer) -> AsyncIterator[WireClient]:
     made = await WireClient.connect(server.port)
     yield made
     await made.close()
+
+
+@pytest.fixture(params=["twin", "container"])
+async def any_server(request: pytest.FixtureRequest) -> AsyncIterator[WireServer]:
+    """The wire server over the in-memory twins, and over a real container with real tables."""
+    if request.param == "twin":
+        twin = InMemorySegmentStore()
+        server = WireServer(twin, InMemoryTableStore(twin), twin)
+        await server.start()
+        yield server
+        await server.stop()
+        return
+    kit = ContainerKit()
+    container = await kit.open()
+    server = WireServer(container, TableExtension(container), kit.back_pressure)
+    await server.start()
+    yield server
+    await container.stop()
+    await server.stop()

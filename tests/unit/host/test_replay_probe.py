@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections.abc import AsyncIterator
-from typing import Any
-
-import pytest
-
 from pravega_common.wire import codec
 from pravega_common.wire.commands import (
-    Command,
     ErrorMessage,
-    Hello,
     LocateOffset,
     NoSuchSegment,
     OffsetLocated,
-    SegmentCreated,
-    StreamSegmentInfo,
     TableEntriesDeltaRead,
-    TableEntriesRead,
     TableEntry,
     TableKey,
     TableKeysRead,
-    TableSegmentInfo,
     UpdateTableEntries,
 )
-from segment_service.contracts.in_memory import InMemorySegmentStore
-from segment_service.contracts.in_memory_tables import InMemoryTableStore
 from segment_service.host.listener import WireServer
-from segment_service.tables.table_extension import TableExtension
-from tests.support.containers import ContainerKit
 from tests.support.recordings import TRANSCRIPTS, RecordedFrame, frames_of
 from tests.support.wire_client import WireClient
+from tests.unit.host.comparison import comparable
 
 PROBE = TRANSCRIPTS / "probe-wire.wire.jsonl"
 HASH_TABLE = "prbw/h_kvtable/0.#epoch.0"
@@ -56,31 +40,6 @@ DELTA_PAGE_LINE = 216
 LONG_VALUE_LINE = 302
 # Before this close the probe announced a frame of 0xFFFFFF bytes, which the recording holds no frame for.
 OVERSIZED_FRAME_LINE = 341
-
-
-def comparable(reply: Command) -> Any:
-    """A reply without what differs from run to run or is left to the server."""
-    if isinstance(reply, Hello):
-        return "Hello"
-    if isinstance(reply, StreamSegmentInfo):
-        return dataclasses.replace(reply, last_modified=0)
-    if isinstance(reply, ErrorMessage):
-        return dataclasses.replace(reply, message="")
-    if isinstance(reply, SegmentCreated):
-        return dataclasses.replace(reply, segment=re.sub(r"(#transient\.\w{32}\.)\w{32}$", r"\1", reply.segment))
-    if isinstance(reply, TableKeysRead):
-        return (sorted(reply.keys), bool(reply.continuation_token))
-    if isinstance(reply, TableEntriesRead):
-        return (sorted(plain(reply.entries)), bool(reply.continuation_token))
-    if isinstance(reply, TableEntriesDeltaRead):
-        return (sorted(plain(reply.entries)), reply.should_clear, reply.reached_end, reply.last_position)
-    if isinstance(reply, TableSegmentInfo) and reply.key_length:
-        return dataclasses.replace(reply, entry_count=0)
-    return reply
-
-
-def plain(entries: tuple[TableEntry, ...]) -> list[tuple[TableKey, bytes]]:
-    return [(entry.key, bytes(entry.value)) for entry in entries]
 
 
 class Replay:
@@ -147,25 +106,6 @@ class Replay:
             assert comparable(actual) == comparable(expected), frame
         if isinstance(expected, TableKeysRead) and isinstance(actual, TableKeysRead) and expected.continuation_token:
             self.tokens[expected.continuation_token] = actual.continuation_token
-
-
-@pytest.fixture(params=["twin", "container"])
-async def any_server(request: pytest.FixtureRequest) -> AsyncIterator[WireServer]:
-    """The wire server over the in-memory twins, and over a real container with real tables."""
-    if request.param == "twin":
-        twin = InMemorySegmentStore()
-        server = WireServer(twin, InMemoryTableStore(twin), twin)
-        await server.start()
-        yield server
-        await server.stop()
-        return
-    kit = ContainerKit()
-    container = await kit.open()
-    server = WireServer(container, TableExtension(container), kit.back_pressure)
-    await server.start()
-    yield server
-    await container.stop()
-    await server.stop()
 
 
 async def test_the_probe_gets_the_recorded_answers(any_server: WireServer) -> None:

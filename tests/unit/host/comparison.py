@@ -1,0 +1,46 @@
+"""Replies without what differs from run to run or is left to the server."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from pravega_common.wire.commands import (
+    Command,
+    ErrorMessage,
+    Hello,
+    SegmentCreated,
+    StreamSegmentInfo,
+    TableEntriesDeltaRead,
+    TableEntriesRead,
+    TableEntry,
+    TableKey,
+    TableKeysRead,
+    TableSegmentInfo,
+)
+
+
+def comparable(reply: Command) -> Any:
+    """A reply without what differs from run to run or is left to the server."""
+    if isinstance(reply, Hello):
+        return "Hello"
+    if isinstance(reply, StreamSegmentInfo):
+        return dataclasses.replace(reply, last_modified=0)
+    if isinstance(reply, ErrorMessage):
+        return dataclasses.replace(reply, message="")
+    if isinstance(reply, SegmentCreated):
+        return dataclasses.replace(reply, segment=re.sub(r"(#transient\.\w{32}\.)\w{32}$", r"\1", reply.segment))
+    if isinstance(reply, TableKeysRead):
+        return (sorted(reply.keys), bool(reply.continuation_token))
+    if isinstance(reply, TableEntriesRead):
+        return (sorted(plain(reply.entries)), bool(reply.continuation_token))
+    if isinstance(reply, TableEntriesDeltaRead):
+        return (sorted(plain(reply.entries)), reply.should_clear, reply.reached_end, reply.last_position)
+    if isinstance(reply, TableSegmentInfo) and reply.key_length:
+        return dataclasses.replace(reply, entry_count=0)
+    return reply
+
+
+def plain(entries: tuple[TableEntry, ...]) -> list[tuple[TableKey, bytes]]:
+    return [(entry.key, bytes(entry.value)) for entry in entries]
