@@ -365,10 +365,9 @@ class Options:
             for name in ("min_partitions", "max_partition_bytes"):
                 if self.is_given(name):
                     raise ConfigurationError(f"option '{name}' splits segments, which needs order=none")
-        if self.use is Use.BATCH_READ and self["start_stream_cut"] is not None and self["start_stream_cut"].is_latest:
-            raise ConfigurationError(
-                "option 'start_stream_cut' is 'latest', which is for streaming; a batch has an end"
-            )
+        start = self["start_stream_cut"]
+        if self.use is Use.BATCH_READ and start is not None and start.is_latest:
+            raise ConfigurationError("option 'start_stream_cut' is 'latest', which only a streaming read can start at")
 
     def _exclude(self, first: str, second: str, why: str) -> None:
         if self.is_given(first) and self.is_given(second):

@@ -1,4 +1,4 @@
-"""Makes Spark find ``format("pravega")``: it imports top-level packages ``pyspark_*`` and takes their ``DefaultSource``.
+"""Makes Spark find ``format("pravega")``: it imports packages named ``pyspark_*`` and takes their ``DefaultSource``.
 
 A failing import here would hide the data sources of all packages from Spark, so nothing but PySpark is imported until
 a source or sink is really used (spark-connector.md B.8).

@@ -1,0 +1,338 @@
+"""Offsets and partitions of micro-batches, as Spark asks for them, over the twin."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
+
+from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.options import Options, Use
+from pravega_spark.partition_reader import SpanPartition
+from pravega_spark.preparation import forget_prepared
+from pravega_spark.stream_reader import StreamReader
+from tests.unit.spark.streams import TwinStreams
+
+SCHEMA = pa.schema([("event", pa.binary()), ("segment_id", pa.int64())])
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> TwinStreams:
+    forget_prepared()
+    return TwinStreams(tmp_path)
+
+
+def reader(streams: TwinStreams, stream: str = "t", **given: str) -> StreamReader:
+    options = {"controller": streams.controller, "scope": "s", "stream": stream, **given}
+    options.setdefault("start_stream_cut", "earliest")
+    return StreamReader(Options(options, Use.STREAM_READ), SCHEMA)
+
+
+class Query:
+    """What Spark does with a source, with a checkpoint that keeps JSON text."""
+
+    def __init__(self, source: StreamReader, limit: ReadLimit | None = None) -> None:
+        self.source = source
+        self.limit = limit
+        self.log: list[str] = []
+
+    def step(self) -> list[list[bytes]] | None:
+        """One trigger: the rows of each partition, or None when there is nothing new."""
+        start = json.loads(self.log[-1]) if self.log else self.source.initialOffset()
+        end = self.source.latestOffset(start, self.limit or self.source.getDefaultReadLimit())
+        if json.dumps(end) == json.dumps(start):
+            return None
+        self.log.append(json.dumps(end))
+        return self.rows(start, end)
+
+    def rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[list[bytes]]:
+        partitions = self.source.partitions(start, json.loads(json.dumps(end)))
+        return [
+            [row for batch in self.source.read(partition) for row in batch.column(0).to_pylist()]
+            for partition in partitions
+        ]
+
+    def restart(self, source: StreamReader) -> None:
+        self.source = source
+
+    def all(self) -> list[bytes]:
+        got = []
+        while (step := self.step()) is not None:
+            got += [event for partition in step for event in partition]
+        return got
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [f"event-{index:04}".encode() for index in range(first, last)]
+
+
+class TestFromStartToEnd:
+    def test_earliest_then_what_is_new(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 3))
+        streams.append("t", 1, numbered(3, 5))
+        query = Query(reader(streams))
+        assert query.step() == [numbered(0, 3), numbered(3, 5)]
+        assert query.step() is None
+        streams.append("t", 1, numbered(5, 6))
+        assert query.step() == [numbered(5, 6)]
+
+    def test_latest_is_the_default_and_is_chosen_once(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 3))
+        source = reader(streams, start_stream_cut="latest")
+        first = source.initialOffset()
+        streams.append("t", 0, numbered(3, 4))
+        assert source.initialOffset() == first
+        assert Query(source).step() == [numbered(3, 4)]
+
+    def test_a_failed_first_batch_is_repeated_from_its_own_start(self, streams: TwinStreams) -> None:
+        """Spark does not keep the initial offset: the restarted source would start at another latest."""
+        streams.create("t")
+        source = reader(streams, start_stream_cut="latest")
+        start = source.initialOffset()
+        streams.append("t", 0, numbered(0, 3))
+        end = source.latestOffset(start, ReadAllAvailable())
+        streams.append("t", 0, numbered(3, 9))
+        restarted = Query(reader(streams, start_stream_cut="latest"))
+        assert restarted.source.initialOffset() != start
+        assert restarted.rows(restarted.source.initialOffset(), end) == [numbered(0, 3)]
+
+    def test_stream_cut_as_start_and_end(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        first = StreamCut("s", "t", streams.gateway.tail_cut("s", "t")).as_text()
+        streams.append("t", 0, numbered(2, 4))
+        last = StreamCut("s", "t", streams.gateway.tail_cut("s", "t")).as_text()
+        streams.append("t", 0, numbered(4, 6))
+        assert Query(reader(streams, start_stream_cut=first, end_stream_cut=last)).all() == numbered(2, 4)
+
+    def test_cut_of_another_stream(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        cut = StreamCut("s", "other", {0: 0}).as_text()
+        with pytest.raises(InvalidArgument, match="the stream cut is of s/other, but the stream to read is s/t"):
+            reader(streams, start_stream_cut=cut).initialOffset()
+
+    def test_several_streams(self, streams: TwinStreams) -> None:
+        streams.create("a")
+        streams.create("b", 2)
+        streams.append("a", 0, numbered(0, 1))
+        streams.append("b", 1, numbered(1, 2))
+        query = Query(reader(streams, "a,b"))
+        assert query.step() == [numbered(0, 1), numbered(1, 2)]
+
+    def test_a_stream_added_starts_at_its_head_and_one_removed_is_an_error(self, streams: TwinStreams) -> None:
+        streams.create("a")
+        streams.create("b")
+        streams.append("a", 0, numbered(0, 1))
+        streams.append("b", 0, numbered(1, 2))
+        query = Query(reader(streams, "a"))
+        assert query.all() == numbered(0, 1)
+        query.restart(reader(streams, "a,b"))
+        assert query.all() == numbered(1, 2)
+        query.restart(reader(streams, "b"))
+        with pytest.raises(InvalidArgument, match="has a position in s/a, which the option 'stream' does not name"):
+            query.step()
+        streams.append("b", 0, numbered(2, 3))
+        query.restart(reader(streams, "b", fail_on_data_loss="false"))
+        assert query.all() == numbered(2, 3)
+
+
+class TestScaling:
+    def test_never_a_segment_and_its_successor_in_one_batch(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        low, high = streams.scale("t", [0], [(0.0, 0.5), (0.5, 1.0)])
+        streams.append("t", low, numbered(2, 3))
+        streams.append("t", high, numbered(3, 4))
+        (merged,) = streams.scale("t", [low, high], [(0.0, 1.0)])
+        streams.append("t", merged, numbered(4, 5))
+        query = Query(reader(streams))
+        assert query.step() == [numbered(0, 2)]
+        assert query.step() == [numbered(2, 3), numbered(3, 4)]
+        assert query.step() == [numbered(4, 5)]
+        assert query.step() is None
+
+    def test_a_merge_waits_for_both_predecessors(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 1))
+        streams.append("t", 1, numbered(1, 9))
+        (merged,) = streams.scale("t", [0, 1], [(0.0, 1.0)])
+        streams.append("t", merged, numbered(9, 10))
+        query = Query(reader(streams, approx_bytes_per_trigger="40"))
+        steps = []
+        while (step := query.step()) is not None:
+            steps.append([event for partition in step for event in partition])
+        assert steps[-1] == numbered(9, 10)
+        assert sorted(event for step in steps for event in step) == numbered(0, 10)
+        assert len(steps) > 2
+
+    def test_empty_segments_are_stepped_over(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        (third,) = streams.scale("t", [second], [(0.0, 1.0)])
+        query = Query(reader(streams))
+        assert query.step() is None
+        streams.append("t", third, numbered(0, 1))
+        assert query.step() == [numbered(0, 1)]
+
+    def test_a_batch_over_a_scale_is_repeated_from_its_offsets(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 2))
+        streams.append("t", 1, numbered(2, 4))
+        streams.scale("t", [0], [(0.0, 0.25), (0.25, 0.5)])
+        source = reader(streams)
+        query = Query(source)
+        start = source.initialOffset()
+        assert query.step() == [numbered(0, 2), numbered(2, 4)]
+        streams.append("t", 1, numbered(4, 5))
+        assert Query(reader(streams)).rows(start, json.loads(query.log[-1])) == [numbered(0, 2), numbered(2, 4)]
+
+    def test_sealed_stream_ends_quietly(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        streams.gateway.seal_stream("s", "t")
+        query = Query(reader(streams))
+        assert query.step() == [numbered(0, 2)]
+        assert query.step() is None
+
+
+class TestLimits:
+    def test_bytes_in_proportion_and_no_segment_starves(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 90))
+        streams.append("t", 1, numbered(90, 100))
+        event_bytes = 8 + 10
+        query = Query(reader(streams, approx_bytes_per_trigger=str(10 * event_bytes)))
+        assert isinstance(query.source.getDefaultReadLimit(), ReadMaxBytes)
+        assert query.step() == [numbered(0, 9), numbered(90, 91)]
+        assert sorted(query.all()) == numbered(9, 90) + numbered(91, 100)
+
+    def test_at_least_one_event_of_each(self, streams: TwinStreams) -> None:
+        streams.create("t", 3)
+        for segment in range(3):
+            streams.append("t", segment, numbered(segment * 3, segment * 3 + 3))
+        query = Query(reader(streams, approx_bytes_per_trigger="1"))
+        for round_number in range(3):
+            assert query.step() == [
+                numbered(segment * 3 + round_number, segment * 3 + round_number + 1) for segment in range(3)
+            ]
+        assert query.step() is None
+
+    def test_no_limit_under_read_all_available(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 50))
+        assert Query(reader(streams, approx_bytes_per_trigger="1"), ReadAllAvailable()).step() == [numbered(0, 50)]
+
+    def test_available_now_stops_where_the_stream_ended(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams, approx_bytes_per_trigger="20"))
+        query.source.prepareForTriggerAvailableNow()
+        streams.append("t", 0, numbered(4, 6))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(6, 8))
+        assert query.all() == numbered(0, 4)
+        query.source.prepareForTriggerAvailableNow()
+        assert query.all() == numbered(4, 8)
+
+    def test_latest_offset_and_lag_are_reported(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams, approx_bytes_per_trigger="1"))
+        assert query.source.reportLatestOffset() is None
+        query.step()
+        reported = query.source.reportLatestOffset()
+        assert reported is not None
+        assert (reported["streams"], reported["lag_bytes"]) == ({"s/t": {"0": 72}}, 54)
+
+    def test_splitting_with_order_none(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 8))
+        assert Query(reader(streams, order="none", min_partitions="4")).step() == [
+            numbered(index, index + 2) for index in range(0, 8, 2)
+        ]
+
+
+class TestLoss:
+    def truncated(self, streams: TwinStreams) -> Query:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams))
+        assert query.all() == numbered(0, 4)
+        streams.append("t", 0, numbered(4, 8))
+        streams.gateway.truncate_stream("s", "t", {0: 6 * 18})
+        return query
+
+    def test_truncated_before_planning(self, streams: TwinStreams) -> None:
+        query = self.truncated(streams)
+        with pytest.raises(DataCorruption, match=r"s/t was lost .*segment 0 from offset 72, .* available is 108"):
+            query.step()
+        query.restart(reader(streams, fail_on_data_loss="false"))
+        assert query.all() == numbered(6, 8)
+
+    def test_truncated_between_planning_and_reading(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 8))
+        for fails in ("true", "false"):
+            source = reader(streams, fail_on_data_loss=fails)
+            start = {"version": 1, "streams": {"s/t": {"0": 0}}}
+            end = {"version": 1, "streams": {"s/t": {"0": 144}}, "from": {"s/t": {"0": 0}}}
+            streams.gateway.truncate_stream("s", "t", {0: 36})
+            if fails == "true":
+                with pytest.raises(DataCorruption, match="from offset 0, the first offset available is 36"):
+                    Query(source).rows(start, end)
+            else:
+                assert Query(source).rows(start, end) == [numbered(2, 8)]
+
+    def test_deleted_segment(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams, approx_bytes_per_trigger="20"))
+        query.step()
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(4, 6))
+        streams.gateway.truncate_stream("s", "t", {second: 18})
+        with pytest.raises(DataCorruption, match="segment 0 from offset 36, the segment is deleted"):
+            query.step()
+        query.restart(reader(streams, fail_on_data_loss="false"))
+        assert query.all() == numbered(5, 6)
+
+
+class TestDamage:
+    def test_batches_must_follow_each_other(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        start = {"version": 1, "streams": {"s/t": {"0": 5}}, "from": {"s/t": {"0": 0}}}
+        end = {"version": 1, "streams": {"s/t": {"0": 9}}, "from": {"s/t": {"0": 6}}}
+        with pytest.raises(InvalidArgument, match="do not follow each other"):
+            reader(streams).partitions(start, end)
+
+    def test_an_end_needs_its_start(self, streams: TwinStreams) -> None:
+        with pytest.raises(InvalidArgument, match="has no member 'from'"):
+            reader(streams).partitions(
+                {"version": 1, "streams": {"s/t": {"0": 5}}}, {"version": 1, "streams": {"s/t": {"0": 9}}}
+            )
+
+    def test_a_range_that_ends_inside_an_event(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        end = {"version": 1, "streams": {"s/t": {"0": 25}}, "from": {"s/t": {"0": 0}}}
+        with pytest.raises(DataCorruption, match=r"at offset 18 .* ends at 25; is the position not between two events"):
+            Query(reader(streams)).rows({"version": 1, "streams": {"s/t": {"0": 0}}}, end)
+
+    def test_partitions_are_pickled(self, streams: TwinStreams) -> None:
+        import pickle
+
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        source = reader(streams)
+        end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+        (partition,) = pickle.loads(pickle.dumps(source.partitions(source.initialOffset(), end)))
+        assert isinstance(partition, SpanPartition)
+        shipped = pickle.loads(pickle.dumps(reader(streams)))
+        assert [row for batch in shipped.read(partition) for row in batch.column(0).to_pylist()] == numbered(0, 2)
