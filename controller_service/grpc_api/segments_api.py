@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from controller_service.errors import IllegalState
 from controller_service.grpc_api.messages import (
@@ -20,6 +20,8 @@ from controller_service.workflows.truncate_stream import place_in
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import segment_epoch, segment_name
 from pravega_common.proto import controller_pb2 as pb
+
+_END_OFFSET: Final = (1 << 63) - 1
 
 
 class SegmentsApi:
@@ -89,8 +91,8 @@ class SegmentsApi:
         if not start and not end:
             raise InvalidArgument(f"both stream cuts of {scope}/{stream} are empty")
         opened = await self.parts.store.open(scope, stream, epoch_key(0))
-        first = await self._placed_or(opened, start, 0)
-        last = await self._placed_or(opened, end, (await opened.current_epoch()).epoch)
+        first = await self._placed_or(opened, start, 0, 0)
+        last = await self._placed_or(opened, end, (await opened.current_epoch()).epoch, _END_OFFSET)
         if not is_at_or_after(last, first):
             raise InvalidArgument(f"cut {end} lies before {start} in stream {opened.name}")
         epochs = await opened.epochs(first.first_epoch, last.last_epoch)
@@ -100,10 +102,10 @@ class SegmentsApi:
         )
 
     @staticmethod
-    async def _placed_or(opened: StreamContext, cut: dict[int, int], epoch: int) -> PlacedCut:
-        """The cut, or all segments of an epoch for an empty one."""
+    async def _placed_or(opened: StreamContext, cut: dict[int, int], epoch: int, offset: int) -> PlacedCut:
+        """The cut, or for an empty one all segments of an epoch at the given offset."""
         if not cut:
-            cut = dict.fromkeys((await opened.epoch(epoch)).segment_ids, 0)
+            cut = dict.fromkeys((await opened.epoch(epoch)).segment_ids, offset)
         return await place_in(opened, cut)
 
     async def getURI(self, request: pb.SegmentId, context: Any) -> pb.NodeUri:
