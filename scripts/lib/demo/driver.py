@@ -28,7 +28,6 @@ class Driver:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
             )
 
     def status(self) -> dict[str, Any]:

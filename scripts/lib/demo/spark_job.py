@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ poll_s = 0.1
 
 
 def session() -> SparkSession:
+    # Spark takes python3 of the path unless told otherwise, not the interpreter that runs this.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         SparkSession.builder.master("local[2]")
         .appName("pravega-spark demo")
