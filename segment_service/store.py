@@ -65,6 +65,7 @@ class RoutedSegmentStore:
         except PravegaError as error:
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_exception(error)
+            future.exception()  # marks it retrieved: a caller may have gone away
             return future
         return container.append(segment, data, updates, expected_offset=expected_offset)
 

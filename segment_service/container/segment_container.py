@@ -15,6 +15,7 @@ from pravega_common.errors import (
     NoSuchSegment,
     PravegaError,
     Throttled,
+    UnknownOutcome,
 )
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.service import Service
@@ -137,7 +138,7 @@ class SegmentContainer(Service):
                 break
             except Fenced:
                 raise
-            except FailedError as error:
+            except (FailedError, UnknownOutcome) as error:
                 self.log.warning("Tier 2 does not answer, trying again", error=repr(error))
                 await self._clock.sleep(self._config.storage_retry_s)
         writer = self._writer_factory(self.source, self._storage)
@@ -163,8 +164,7 @@ class SegmentContainer(Service):
             length += len(buffer)
         refusal = self._refusal(length)
         if refusal is not None:
-            future.set_exception(refusal)
-            return future
+            return _refused(future, refusal)
         operation = Append(segment_id=0, data=data, length=length, updates=updates, expected_offset=expected_offset)
         self.pending.accepted(length)
         self.durable_log.add(QueuedOperation(operation, future, segment), length)
@@ -213,15 +213,14 @@ class SegmentContainer(Service):
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         refusal = self._refusal(0)
         if refusal is not None:
-            future.set_exception(refusal)
-        else:
-            self.durable_log.add(QueuedOperation(operation, future, segment, source))
+            return _refused(future, refusal)
+        self.durable_log.add(QueuedOperation(operation, future, segment, source))
         return future
 
     def _refusal(self, length: int) -> PravegaError | None:
         """Why an operation with so many bytes cannot be taken now."""
         if not self._takes_requests:
-            return ContainerOffline(f"container {self.container_id} is {self.state.value}")
+            return self._offline()
         if self.durable_log.queue.is_full:
             return Throttled(f"container {self.container_id}: the queue of operations is full")
         if length and self._back_pressure.refuses:
@@ -231,9 +230,13 @@ class SegmentContainer(Service):
             return InvalidArgument(f"append of {length} bytes; at most {append_bytes_max} are allowed")
         return None
 
+    def _offline(self) -> ContainerOffline:
+        reason = "failed" if self.failure is not None else self.state.value
+        return ContainerOffline(f"container {self.container_id} takes no requests: it is {reason}")
+
     def _live(self, segment: str) -> SegmentMetadata:
         if not self._takes_requests:
-            raise ContainerOffline(f"container {self.container_id} is {self.state.value}")
+            raise self._offline()
         found = self.metadata.by_name(segment)
         if found is None:
             raise NoSuchSegment(segment)
@@ -243,3 +246,9 @@ class SegmentContainer(Service):
         """Go offline at once: nothing new is taken while the parts shut down."""
         self._takes_requests = False
         super().fail(error)
+
+
+def _refused(future: asyncio.Future[int], error: PravegaError) -> asyncio.Future[int]:
+    future.set_exception(error)
+    future.exception()  # marks it retrieved: a caller may have gone away
+    return future

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pravega_common.errors import ContainerOffline, FailedError, Fenced, PravegaError
-from pravega_common.invariants import check
+from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.service import Service
@@ -88,8 +88,13 @@ class DurableLog(Service):
 
         The caller has looked at ``queue.is_full``; ``size`` is the bytes of an append.
         """
-        check(self._processor is not None, "operation before recovery", container=self._log.container_id)
-        self.queue.put(item, size)
+        processor = self._processor
+        if processor is None:
+            unreachable("operation before recovery", container=self._log.container_id)
+        if processor.failure is not None:  # the service may need some turns of the loop to stop
+            item.fail(ContainerOffline(f"container {self._log.container_id} went offline: {processor.failure!r}"))
+        else:
+            self.queue.put(item, size)
 
     async def checkpoint(self) -> None:
         """Write a checkpoint and wait until it is durable."""
@@ -148,9 +153,5 @@ class DurableLog(Service):
 
     def _enqueue_internal(self, operation: Operation) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        item = QueuedOperation(operation, future)
-        if self.failure is not None:
-            item.fail(ContainerOffline(f"container {self._log.container_id} is offline: {self.failure!r}"))
-        else:
-            self.add(item)
+        self.add(QueuedOperation(operation, future))
         return future

@@ -76,7 +76,7 @@ class OperationProcessor:
         self._in_flight: deque[_SentFrame] = deque()
         self._in_flight_bytes = 0
         self._window_waiter: asyncio.Future[None] | None = None
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
         self._checkpoint_address = LogAddress(0, 0)
         self.snapshot_bytes = 0
         """Size of the last checkpoint."""
@@ -103,8 +103,8 @@ class OperationProcessor:
         while not self._has_room:
             self._window_waiter = asyncio.get_running_loop().create_future()
             await self._window_waiter
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     async def _send_full(self) -> None:
         while self._builder.full:
@@ -172,7 +172,7 @@ class OperationProcessor:
         """Commit every frame, from the oldest on, that is durable by now."""
         if not durable.cancelled():
             durable.exception()  # marks it retrieved: after a failure nobody asks the later frames
-        if self._failure is not None:
+        if self.failure is not None:
             return
         try:
             while self._in_flight and self._in_flight[0].durable.done():
@@ -206,9 +206,9 @@ class OperationProcessor:
 
     def fail(self, error: BaseException) -> None:
         """Nothing more becomes durable: end everybody who waits. May be called twice; the first error counts."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
-        self._failure = error
+        self.failure = error
         self._updater.rollback()
         unknown = UnknownOutcome(f"container {self._log.container_id} went offline while it wrote: {error!r}")
         offline = ContainerOffline(f"container {self._log.container_id} went offline: {error!r}")
