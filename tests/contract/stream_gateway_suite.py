@@ -1,0 +1,258 @@
+"""What the Spark connector relies on, of whatever store is behind ``StreamGateway``."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from pravega_common.errors import NoSuchSegment, PravegaError, RejectedError, SegmentSealed, SegmentTruncated
+from pravega_common.names import segment_name, transaction_segment_name
+from pravega_spark.gateway import StreamGateway
+from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
+from pravega_streams.controller.transaction_sets import (
+    CommitStatus,
+    RegisterStatus,
+    SetMember,
+    SetState,
+    Sink,
+)
+from pravega_streams.errors import ScopeNotFound
+
+LEASE_MS = 30_000
+
+
+def framed(events: Sequence[bytes]) -> memoryview:
+    return memoryview(b"".join(struct.pack(">ii", 0, len(event)) + event for event in events))
+
+
+class StreamGatewayContract:
+    """Subclasses give the fixture ``gateway``. Every test has a stream of its own."""
+
+    @pytest.fixture
+    def scope(self, gateway: StreamGateway) -> str:
+        name = f"scope-{uuid.uuid4().hex[:8]}"
+        assert gateway.create_scope(name)
+        return name
+
+    def make(self, gateway: StreamGateway, scope: str, segments: int = 1, stream: str = "t") -> None:
+        assert gateway.create_stream(scope, stream, StreamConfiguration(ScalingPolicy(segments)))
+
+    def append(self, gateway: StreamGateway, segment: str, events: Sequence[bytes]) -> int:
+        data = framed(events)
+        writer = gateway.open_writer(segment)
+        writer.write(data, len(events))
+        writer.flush()
+        assert writer.unacknowledged() == []
+        writer.close()
+        return len(data)
+
+    def content(self, gateway: StreamGateway, scope: str, segment_id: int, stream: str = "t") -> bytes:
+        info = gateway.segment_info(scope, stream, segment_id)
+        target = bytearray(info.length - info.start_offset + 10)
+        source = gateway.open_range(segment_name(scope, stream, segment_id), info.start_offset, info.length)
+        count = source.read_into(memoryview(target))
+        assert source.read_into(memoryview(target)[count:]) == 0
+        source.close()
+        return bytes(target[:count])
+
+    # Scopes and streams
+
+    def test_creating(self, gateway: StreamGateway, scope: str) -> None:
+        assert not gateway.create_scope(scope)
+        assert gateway.scope_exists(scope)
+        assert not gateway.scope_exists(scope + "-not")
+        assert not gateway.stream_exists(scope, "t")
+        self.make(gateway, scope, 2)
+        assert gateway.stream_exists(scope, "t")
+        assert not gateway.create_stream(scope, "t", StreamConfiguration(ScalingPolicy(5)))
+        assert len(gateway.current_segments(scope, "t")) == 2
+        self.make(gateway, scope, stream="another")
+        assert gateway.list_streams(scope) == ["another", "t"]
+
+    def test_missing(self, gateway: StreamGateway, scope: str) -> None:
+        with pytest.raises(ScopeNotFound):
+            gateway.create_stream(scope + "-not", "t", StreamConfiguration())
+        with pytest.raises(RejectedError):
+            gateway.head_cut(scope, "t")
+        with pytest.raises(RejectedError):
+            gateway.current_segments(scope, "t")
+        with pytest.raises(RejectedError):
+            gateway.create_transaction(scope, "t", LEASE_MS)
+
+    # Bytes
+
+    def test_bytes_come_back(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        assert gateway.head_cut(scope, "t") == gateway.tail_cut(scope, "t") == {0: 0}
+        events = [b"a", b"", b"x" * 2_500_000, b"last"]
+        length = self.append(gateway, segment_name(scope, "t", 0), events)
+        assert gateway.tail_cut(scope, "t") == {0: length}
+        assert gateway.segment_info(scope, "t", 0).length == length
+        assert self.content(gateway, scope, 0) == framed(events)
+
+    def test_any_range(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        name = segment_name(scope, "t", 0)
+        data = framed([bytes([number % 256]) * 1000 for number in range(500)])
+        for number in range(5):
+            self.append(
+                gateway, name, [bytes([index % 256]) * 1000 for index in range(number * 100, number * 100 + 100)]
+            )
+        target = bytearray(70_000)
+        source = gateway.open_range(name, 12_345, 345_678)
+        got = b""
+        while count := source.read_into(memoryview(target)):
+            got += target[:count]
+        assert got == data[12_345:345_678]
+
+    def test_missing_segment(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        with pytest.raises(NoSuchSegment):
+            gateway.segment_info(scope, "t", 77)
+        writer = gateway.open_writer(segment_name(scope, "t", 77))
+        with pytest.raises(NoSuchSegment):
+            writer.write(framed([b"x"]), 1)
+            writer.flush()
+        assert [piece.event_count for piece in writer.unacknowledged()] == [1]
+        with pytest.raises(NoSuchSegment):
+            gateway.open_range(segment_name(scope, "t", 77), 0, 10).read_into(memoryview(bytearray(10)))
+
+    # Scaling, truncation, seal
+
+    def test_scale(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        self.append(gateway, segment_name(scope, "t", 0), [b"old"])
+        low, high = gateway.scale_stream(scope, "t", [0], [(0.0, 0.5), (0.5, 1.0)])
+        assert gateway.segment_info(scope, "t", 0).is_sealed
+        following = gateway.successors(scope, "t", 0)
+        assert {item.segment.segment_id for item in following} == {low.segment_id, high.segment_id}
+        assert all(item.predecessors == (0,) for item in following)
+        assert gateway.successors(scope, "t", low.segment_id) == []
+        assert {item.segment_id for item in gateway.current_segments(scope, "t")} == {low.segment_id, high.segment_id}
+        assert [item.segment_id for item in gateway.epoch_segments(scope, "t", 0)] == [0]
+        between = gateway.segments_between(scope, "t", {0: 0}, gateway.tail_cut(scope, "t"))
+        assert sorted(between) == sorted([0, low.segment_id, high.segment_id])
+        writer = gateway.open_writer(segment_name(scope, "t", 0))
+        with pytest.raises(SegmentSealed):
+            writer.write(framed([b"x"]), 1)
+            writer.flush()
+
+    def test_merge_has_two_predecessors(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        halves = [item.segment_id for item in gateway.scale_stream(scope, "t", [0], [(0.0, 0.5), (0.5, 1.0)])]
+        gateway.scale_stream(scope, "t", halves, [(0.0, 1.0)])
+        (following,) = gateway.successors(scope, "t", halves[0])
+        assert sorted(following.predecessors) == sorted(halves)
+
+    def test_truncate(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        first = self.append(gateway, segment_name(scope, "t", 0), [b"gone"])
+        self.append(gateway, segment_name(scope, "t", 0), [b"stays"])
+        gateway.truncate_stream(scope, "t", {0: first})
+        assert gateway.head_cut(scope, "t") == {0: first}
+        assert self.content(gateway, scope, 0) == framed([b"stays"])
+        with pytest.raises(SegmentTruncated) as caught:
+            gateway.open_range(segment_name(scope, "t", 0), 0, first).read_into(memoryview(bytearray(10)))
+        assert caught.value.start_offset == first
+
+    def test_seal(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        length = self.append(gateway, segment_name(scope, "t", 0), [b"all"])
+        gateway.seal_stream(scope, "t")
+        assert gateway.current_segments(scope, "t") == []
+        assert gateway.tail_cut(scope, "t") == {0: length}
+        assert gateway.successors(scope, "t", 0) == []
+
+    # Transactions
+
+    def begin(
+        self, gateway: StreamGateway, scope: str, sink: Sink, events: Sequence[bytes], partition: int = 0
+    ) -> SetMember:
+        """A transaction of batch 0 of run "r", with events in its first segment."""
+        made = gateway.create_transaction(scope, "t", LEASE_MS)
+        member = SetMember(scope, "t", made.transaction_id, partition, len(events), len(framed(events)))
+        answer = gateway.register_transactions(sink, "r", 0, [member])
+        assert answer.status is RegisterStatus.REGISTERED
+        assert answer.renewed_for_ms > 0
+        self.append(gateway, transaction_segment_name(made.segments[0].name, made.transaction_id), events)
+        return member
+
+    def test_a_set_is_committed_whole_in_partition_order(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        sink = Sink(uuid.uuid4().hex, f"{scope}/t")
+        members = [self.begin(gateway, scope, sink, [f"{part}".encode()] * 2, part) for part in (2, 0, 1)]
+        assert self.content(gateway, scope, 0) == b""
+        events, size = sum(member.events for member in members), sum(member.bytes for member in members)
+        assert gateway.transaction_set(sink, 0)[1] == -1
+        decision = gateway.commit_transaction_set(sink, "r", 0, members, events, size)
+        assert decision.status is CommitStatus.COMMITTED
+        self.wait_finished(gateway, sink)
+        assert self.content(gateway, scope, 0) == framed([b"0", b"0", b"1", b"1", b"2", b"2"])
+
+    def wait_finished(self, gateway: StreamGateway, sink: Sink) -> None:
+        for _ in range(2000):
+            recorded, last = gateway.transaction_set(sink, 0)
+            if recorded.state is SetState.FINISHED:
+                assert last == 0
+                return
+        raise AssertionError("the set was not finished")
+
+    def test_the_same_batch_again(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        sink = Sink(uuid.uuid4().hex, f"{scope}/t")
+        member = self.begin(gateway, scope, sink, [b"x"])
+        gateway.commit_transaction_set(sink, "r", 0, [member], 1, 9)
+        assert gateway.register_transactions(sink, "r", 0, []).status is RegisterStatus.BATCH_DECIDED
+        again = gateway.commit_transaction_set(sink, "r", 0, [], 1, 9)
+        assert again.status is CommitStatus.ALREADY_COMMITTED
+        assert [item.transaction_id for item in again.recorded.members] == [member.transaction_id]
+        assert gateway.commit_transaction_set(sink, "r", 0, [], 2, 9).status is CommitStatus.REPLAY_DIFFERS
+        self.wait_finished(gateway, sink)
+        assert self.content(gateway, scope, 0) == framed([b"x"])
+
+    def test_older_batch_and_displaced_run(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        sink = Sink(uuid.uuid4().hex, f"{scope}/t")
+        for batch_id in (0, 1, 2):
+            assert gateway.commit_transaction_set(sink, "r", batch_id, [], 0, 0).status is CommitStatus.COMMITTED
+        assert gateway.commit_transaction_set(sink, "r", 1, [], 0, 0).status is CommitStatus.CHECKPOINT_BEHIND_SINK
+        assert gateway.register_transactions(sink, "r2", 3, []).status is RegisterStatus.REGISTERED
+        assert gateway.register_transactions(sink, "r", 3, []).status is RegisterStatus.FENCED
+        assert gateway.commit_transaction_set(sink, "r", 3, [], 0, 0).status is CommitStatus.FENCED
+
+    def test_one_member_gone_refuses_all(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        sink = Sink(uuid.uuid4().hex, f"{scope}/t")
+        members = [self.begin(gateway, scope, sink, [b"x"], part) for part in range(2)]
+        gateway.abort_transaction(scope, "t", members[1].transaction_id)
+        assert gateway.commit_transaction_set(sink, "r", 0, members, 2, 18).status is CommitStatus.REFUSED
+        assert self.content(gateway, scope, 0) == b""
+
+    def test_what_is_not_in_the_set_is_aborted(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        sink = Sink(uuid.uuid4().hex, f"{scope}/t")
+        orphan, member = (self.begin(gateway, scope, sink, [b"x"]) for _ in range(2))
+        gateway.commit_transaction_set(sink, "r", 0, [member], 1, 9)
+        self.wait_finished(gateway, sink)
+        answer = gateway.register_transactions(sink, "r", 1, [replace(orphan)])
+        assert answer.status is RegisterStatus.TRANSACTION_NOT_OPEN
+        assert self.content(gateway, scope, 0) == framed([b"x"])
+
+    def test_aborted_transactions_take_no_bytes(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        made = gateway.create_transaction(scope, "t", LEASE_MS)
+        gateway.abort_transaction(scope, "t", made.transaction_id)
+        name = transaction_segment_name(made.segments[0].name, made.transaction_id)
+        for _ in range(100):  # An abort is decided at once, its segments go a little later.
+            writer = gateway.open_writer(name)
+            try:
+                writer.write(framed([b"x"]), 1)
+                writer.flush()
+            except PravegaError as error:
+                assert isinstance(error, NoSuchSegment | SegmentSealed), error
+                return
+        raise AssertionError("the segment of an aborted transaction still takes bytes")

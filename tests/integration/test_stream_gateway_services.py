@@ -1,0 +1,23 @@
+"""The gateway's contract on running services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pravega_spark.gateway import StreamGateway
+from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.standalone.process import StandaloneProcess
+from tests.contract.stream_gateway_suite import StreamGatewayContract
+from tests.support.cluster import cluster
+
+__all__ = ["cluster"]
+
+
+class TestServiceGateway(StreamGatewayContract):
+    @pytest.fixture
+    def gateway(self, cluster: StandaloneProcess) -> Iterator[StreamGateway]:
+        made = ServiceGateway(cluster.controller_uri)
+        yield made
+        made.close()
