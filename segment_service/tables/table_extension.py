@@ -62,7 +62,7 @@ read_attempts_max: Final = 8
 
 
 class TableExtension:
-    """All tables of one store (or container).
+    """All tables of one store (or container); one instance at a time writes to a table (see the README).
 
     What is known of a table is compared with the segment's id and length at every call, so a container that restarts,
     moves away and comes back, or a table that is deleted and created again, needs no notification: the missing part of

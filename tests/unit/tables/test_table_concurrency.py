@@ -78,21 +78,18 @@ async def test_updates_of_different_keys_do_not_wait_for_each_other() -> None:
     assert [await done for done in puts] == [[19 * n] for n in range(8)]
 
 
-async def test_two_extensions_over_one_store_find_each_others_updates() -> None:
+async def test_owners_in_turn_find_each_others_updates() -> None:
     store = InMemorySegmentStore()
     one, other = TableExtension(store), TableExtension(store)
     await one.create_table(T)
-    wins = 0
     for round_ in range(10):
-        [now] = await one.get(T, [b"key"])
-        results = await asyncio.gather(
-            *(tables.put(T, [TableEntry(b"key", b"%d" % round_, now.version)]) for tables in (one, other, one, other)),
-            *(tables.put(T, [TableEntry(b"noise-%d" % round_, b"")]) for tables in (one, other)),
-            return_exceptions=True,
-        )
-        wins += sum(isinstance(result, list) for result in results[:4])
-        assert all(isinstance(result, list) for result in results[4:])
-    assert wins == 10
+        owner, next_owner = (one, other) if round_ % 2 else (other, one)
+        [now] = await owner.get(T, [b"key"])
+        puts = [owner.put(T, [TableEntry(b"key", b"%d" % round_, now.version)]) for _ in range(3)]
+        results = await asyncio.gather(*puts, return_exceptions=True)
+        assert sum(isinstance(result, list) for result in results) == 1
+        with pytest.raises(BadKeyVersion):
+            await next_owner.put(T, [TableEntry(b"key", b"late", now.version)])
     assert (await one.iterate(T, 100)).entries == (await other.iterate(T, 100)).entries
 
 
