@@ -63,8 +63,8 @@ class AppendPeer(Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
 
-    def bytes_in_flight_changed(self, delta: int) -> None:
-        """Bytes of appends handed to the store and not answered yet changed by ``delta``."""
+    def in_flight_changed(self, bytes_delta: int, appends_delta: int) -> None:
+        """Bytes and number of the appends that were taken and are not answered yet changed by so much."""
         ...
 
 
@@ -122,18 +122,18 @@ class AppendProcessor:
         self._peer.send(AppendSetup(request.request_id, request.segment, request.writer_id, last_event_number))
         waiting, writer.waiting = writer.waiting, None
         for append in waiting or ():
-            self._peer.bytes_in_flight_changed(-append.length)
+            self._peer.in_flight_changed(-append.length, -1)
             self._hand_over(writer, append)
 
     def _answer_failed_set_up(self, writer: _Writer, request: SetupAppend, error: PravegaError) -> None:
         reply = error_reply(error, request.request_id, request.segment, "setupAppend")
         if reply is None:
             self._peer.close(f"setting up writer {writer.writer_id.hex()} on {writer.segment} failed: {error!r}")
-            return
-        self._peer.send(reply)
+        else:
+            self._peer.send(reply)
         waiting, writer.waiting = writer.waiting, None
         for append in waiting or ():
-            self._peer.bytes_in_flight_changed(-append.length)
+            self._peer.in_flight_changed(-append.length, -1)
             self._fail(writer, append, error)
 
     # ---- appends -----------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class AppendProcessor:
         writer = self._writers[append.writer_id]
         if writer.waiting is not None:
             writer.waiting.append(append)
-            self._peer.bytes_in_flight_changed(append.length)
+            self._peer.in_flight_changed(append.length, 1)
         else:
             self._hand_over(writer, append)
 
@@ -164,7 +164,7 @@ class AppendProcessor:
         future = self._store.append(writer.segment, append.parts, updates, expected_offset=expected_offset)
         writer.last_stored = number
         writer.in_flight.append((append, future))
-        self._peer.bytes_in_flight_changed(append.length)
+        self._peer.in_flight_changed(append.length, 1)
         future.add_done_callback(lambda _: self._answer(writer))
 
     def _answer(self, writer: _Writer) -> None:
@@ -172,7 +172,7 @@ class AppendProcessor:
         in_flight = writer.in_flight
         while in_flight and in_flight[0][1].done():
             append, future = in_flight.popleft()
-            self._peer.bytes_in_flight_changed(-append.length)
+            self._peer.in_flight_changed(-append.length, -1)
             if future.cancelled():
                 self._peer.close(f"append to {writer.segment} was cancelled by the store")
                 return

@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 
 import structlog
 
-from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.wire import codec, versions
 from pravega_common.wire.commands import (
@@ -29,10 +28,13 @@ from pravega_common.wire.errors import WireDecodeError, WireProtocolError
 from pravega_common.wire.framing import Frame, FrameParser
 from segment_service.contracts.segment_store import BackPressure, ReadResult, SegmentStore
 from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
+from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.request_processor import CloseConnection, RequestProcessor
 
 bytes_in_flight_max: Final = 16 * 1024 * 1024
 """Bytes of one connection's appends and table updates that are not answered yet, above which it is not read."""
+appends_in_flight_max: Final = 8_192
+"""Appends of one connection that are not answered yet, above which it is not read."""
 requests_in_flight_max: Final = 256
 """Requests of one connection, reads apart, that are being served, above which it is not read."""
 reads_in_flight_max: Final = 4_096
@@ -59,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         store: SegmentStore,
         requests: RequestProcessor,
         back_pressure: BackPressure,
+        budget: InFlightBudget,
         clock: Clock,
         spawn: Spawn,
         on_lost: Callable[[Connection], None],
@@ -68,6 +71,9 @@ class Connection(asyncio.BufferedProtocol):
         self.cleanup: asyncio.Task[Any] | None = None
         self._requests = requests
         self._back_pressure = back_pressure
+        self._budget = budget
+        # One object for as long as the connection lives: the budget knows it by identity.
+        self._wake = self._schedule_pump
         self._clock = clock
         self._spawn = spawn
         self._on_lost = on_lost
@@ -82,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pump_scheduled = False
         self._waits_for_gate = False
         self._bytes_in_flight = 0
+        self._appends_in_flight = 0
         self._requests_in_flight = 0
         self._reads: set[asyncio.Task[Any]] = set()
         self._writable = asyncio.Event()
@@ -131,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog.clear()
         self._out.clear()
         self._writable.set()
+        self._budget.forget(self._wake)
         for task in (*self._reads, *self._until_lost):
             task.cancel()
         if self._transient_segments:
@@ -160,10 +168,11 @@ class Connection(asyncio.BufferedProtocol):
         self._requests_in_flight += 1
         self._spawn(self._guarded(work), name).add_done_callback(self._request_done)
 
-    def bytes_in_flight_changed(self, delta: int) -> None:
-        self._bytes_in_flight += delta
-        check(self._bytes_in_flight >= 0, "bytes in flight below zero", peer=self.peer_name)
-        if delta < 0:
+    def in_flight_changed(self, bytes_delta: int, appends_delta: int) -> None:
+        self._bytes_in_flight += bytes_delta
+        self._appends_in_flight += appends_delta
+        self._budget.change(bytes_delta, appends_delta)
+        if bytes_delta < 0 or appends_delta < 0:
             self._schedule_pump()
 
     def _spawn_until_lost(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -189,6 +198,8 @@ class Connection(asyncio.BufferedProtocol):
             self._write_paused
             or self._out_bytes >= unsent_bytes_max
             or self._bytes_in_flight >= bytes_in_flight_max
+            or self._appends_in_flight >= appends_in_flight_max
+            or self._budget.is_full
             or self._requests_in_flight >= requests_in_flight_max
             or not self._back_pressure.is_open
         )
@@ -219,6 +230,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait_until_unblocked(self) -> None:
         self._stop_reading()
+        if self._budget.is_full:
+            self._budget.wake_when_open(self._wake)
         if not self._back_pressure.is_open and not self._waits_for_gate:
             self._waits_for_gate = True
             self._spawn_until_lost(self._wait_for_gate(), "back-pressure")
@@ -261,6 +274,12 @@ class Connection(asyncio.BufferedProtocol):
                 raise WireProtocolError(COMMANDS[type_code].__name__, "not a request that this port serves")
         except (WireDecodeError, WireProtocolError) as error:
             self.close(str(error))
+        except Exception as error:
+            self._unforeseen(error)
+
+    def _unforeseen(self, error: Exception) -> None:
+        self._log.error("request failed unforeseen", peer=self.peer_name, exc_info=error)
+        self.close(f"internal error: {error!r}")
 
     def _greet(self, hello: Hello) -> None:
         self.send(Hello(versions.WIRE_VERSION, versions.OLDEST_COMPATIBLE_VERSION))
@@ -275,22 +294,21 @@ class Connection(asyncio.BufferedProtocol):
         except CloseConnection as error:
             self.close(str(error))
         except Exception as error:
-            self._log.error("request failed unforeseen", peer=self.peer_name, exc_info=True)
-            self.close(f"internal error: {error!r}")
+            self._unforeseen(error)
 
     def _request_done(self, _: asyncio.Task[Any]) -> None:
         self._requests_in_flight -= 1
         self._schedule_pump()
 
     def _start_request(self, command: Command, payload_bytes: int) -> None:
-        self.bytes_in_flight_changed(payload_bytes)
+        self.in_flight_changed(payload_bytes, 0)
         self.spawn(self._serve(command, payload_bytes), type(command).__name__)
 
     async def _serve(self, command: Command, payload_bytes: int) -> None:
         try:
             self.send(await self._requests.answer(command))
         finally:
-            self.bytes_in_flight_changed(-payload_bytes)
+            self.in_flight_changed(-payload_bytes, 0)
 
     def _start_transient(self, command: CreateTransientSegment) -> None:
         if len(self._transient_segments) >= transient_segments_max:

@@ -15,6 +15,7 @@ from pravega_common.runtime.service import Service, ServiceState
 from segment_service.contracts.segment_store import BackPressure, SegmentStore
 from segment_service.contracts.table_store import TableStore
 from segment_service.host.connection import Connection, close_linger_s
+from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.request_processor import RequestProcessor
 
 connections_max_default: Final = 10_000
@@ -40,6 +41,7 @@ class WireServer(Service):
         clock: Clock | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
         connections_max: int = connections_max_default,
+        budget: InFlightBudget | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__("wire-server")
@@ -54,6 +56,7 @@ class WireServer(Service):
         self._connections_max = connections_max
         self._tls = tls
         self._server: asyncio.Server | None = None
+        self._budget = budget or InFlightBudget()
         self._connections: set[Connection] = set()
         self._cleanups: set[asyncio.Task[Any]] = set()
         self._none_left = asyncio.Event()
@@ -92,7 +95,13 @@ class WireServer(Service):
             self.refused_connections += 1
             return _Refusal()
         connection = Connection(
-            self._store, self._requests, self._back_pressure, self._clock, self.spawn, self._connection_lost
+            self._store,
+            self._requests,
+            self._back_pressure,
+            self._budget,
+            self._clock,
+            self.spawn,
+            self._connection_lost,
         )
         self._connections.add(connection)
         self._none_left.clear()

@@ -18,8 +18,10 @@ from pravega_common.wire.commands import (
     StreamSegmentInfo,
 )
 from segment_service.contracts.in_memory import InMemorySegmentStore
+from segment_service.contracts.in_memory_tables import InMemoryTableStore
 from segment_service.host import connection as limits
 from segment_service.host.connection import Connection
+from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.wire_client import WireClient
@@ -152,3 +154,62 @@ async def test_a_burst_of_frames_is_handled_in_turns(client: WireClient, server:
     for _ in burst:
         await client.expect(KeepAlive)
     assert not connection._read_paused
+
+
+async def test_all_connections_share_a_budget(store: InMemorySegmentStore) -> None:
+    budget = InFlightBudget(bytes_max=10_000_000, appends_max=30)
+    server = WireServer(store, InMemoryTableStore(store), store, budget=budget)
+    await server.start()
+    clients = [await WireClient.connect(server.port) for _ in range(4)]
+    for number, client in enumerate(clients):
+        segment = f"scope/stream/{number}.#epoch.0"
+        await store.create_segment(segment)
+        await client.call(SetupAppend(1, WRITER, segment), AppendSetup)
+    store.hold()
+    for client in clients:
+        client.send(*(AppendBlockEnd(WRITER, 1, b"x", 1, number, number) for number in range(1, 101)))
+    await eventually(lambda: budget.is_full and all(connection._read_paused for connection in server._connections))
+    assert store.queued_operations == 30
+    store.release()
+    for client in clients:
+        assert [(await client.expect(DataAppended)).event_number for _ in range(100)] == list(range(1, 101))
+    await eventually(lambda: budget.appends == 0)
+    assert (budget.bytes, budget.is_full) == (0, False)
+    for client in clients:
+        await client.close()
+    await server.stop()
+
+
+async def test_the_budget_gets_back_what_a_lost_connection_held(
+    store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = InFlightBudget()
+    server = WireServer(store, InMemoryTableStore(store), store, budget=budget)
+    await server.start()
+    await store.create_segment(SEGMENT)
+    client = await WireClient.connect(server.port)
+    await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+    store.hold()
+    client.send(*(AppendBlockEnd(WRITER, 10, bytes(10), 1, number, number) for number in range(1, 11)))
+    # A set-up that will fail, with appends waiting for it.
+    client.send(SetupAppend(2, b"x" * 16, "no/such/segment"), AppendBlockEnd(b"x" * 16, 5, bytes(5), 1, 1, 2))
+    await eventually(lambda: budget.appends >= 10)
+    await client.close()
+    await eventually(lambda: server.connection_count == 0)
+    store.release()
+    await eventually(lambda: (budget.bytes, budget.appends) == (0, 0))
+    await server.stop()
+
+
+async def test_appends_in_flight_are_bounded_by_number(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "appends_in_flight_max", 20)
+    await store.create_segment(SEGMENT)
+    await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+    store.hold()
+    client.send(*(AppendBlockEnd(WRITER, 0, b"", 1, number, number) for number in range(1, 51)))
+    await eventually(lambda: only_connection(server)._read_paused)
+    assert store.queued_operations == 20
+    store.release()
+    assert [(await client.expect(DataAppended)).event_number for _ in range(50)] == list(range(1, 51))
