@@ -220,8 +220,9 @@ class InMemorySegmentStore:
 
     async def merge(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> MergeResult:
         def apply() -> MergeResult:
-            into = self._open_segment(target)
-            taken = self._segment(source)
+            into, taken = self._segment(target), self._segment(source)
+            if into.is_sealed:
+                raise SegmentSealed(target)
             if taken.start_offset:
                 raise SegmentTruncated(source, taken.start_offset, 0)
             _apply_updates(into, updates)
