@@ -16,6 +16,7 @@ from controller_service.store.records import EpochRecord, SegmentRecord, StreamS
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import VersionedStore
+from controller_service.transactions.completions import Completions
 from controller_service.transactions.ids import TransactionIds
 from controller_service.transactions.records import (
     ActiveTransaction,
@@ -117,7 +118,8 @@ class TransactionService(Service):
         self._timers = Timers()
         self._keeper: Keeper | None = None
         self._unfinished: dict[tuple[str, str], CommitState] = {}
-        commits = CommitWorkflow(self.records, segments, self.scheduler, clock, listener)
+        self.completions = Completions()
+        commits = CommitWorkflow(self.records, segments, self.scheduler, clock, self.completions, listener)
         queue.register(COMMIT_KIND, commits.handle)
         queue.register(ABORT_KIND, AbortWorkflow(self.records, segments).handle)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from controller_service.errors import NoSuchStream
 from controller_service.transactions.commit_set import SetMember
+from controller_service.transactions.completions import Expectation
 from controller_service.transactions.lifecycle import Keeper, TransactionService
 from controller_service.transactions.records import (
     ActiveTransaction,
@@ -137,7 +138,7 @@ class MemberRecords:
 
     async def _order_chunk(self, reference: SetReference, chunk: Chunk) -> None:
         scope, stream, ids = chunk
-        found = await self._records.get_many(scope, stream, ids)
+        found, commits = await self._records.get_with_commits(scope, stream, ids)
         changes: list[Change] = []
         for identifier, item in zip(ids, found, strict=True):
             if item is None:
@@ -154,18 +155,17 @@ class MemberRecords:
                     f"of sink {reference.sink} is committed"
                 )
         if changes:
-            await self._records.enqueue(scope, stream, changes)
+            await self._records.enqueue(scope, stream, changes, commits)
 
-    async def schedule(self, members: Iterable[SetMember]) -> list[str]:
-        """Have the commit orders worked off; one request id per stream."""
+    async def schedule(self, members: Iterable[SetMember]) -> None:
+        """Have the commit orders of the members' streams worked off."""
         streams = dict.fromkeys(member.stream for member in members)
         schedule = self._transactions.scheduler.schedule_commit
-        return list(await asyncio.gather(*(schedule(*split_scoped_name(stream)) for stream in streams)))
+        await asyncio.gather(*(schedule(*split_scoped_name(stream)) for stream in streams))
 
-    async def wait_done(self, request_ids: Sequence[str], timeout_s: float) -> None:
-        """Until the requests are finished or time is up."""
-        wait = self._transactions.scheduler.wait_done
-        await asyncio.gather(*(wait(request_id, timeout_s) for request_id in request_ids))
+    def expect(self, members: Sequence[SetMember]) -> Expectation:
+        """Something to wait with until this controller has made all members readable."""
+        return self._transactions.completions.expect([uuid.UUID(hex=member.transaction) for member in members])
 
     async def unfinished(self, members: Sequence[SetMember]) -> int:
         """How many members are not completed."""

@@ -27,6 +27,7 @@ from controller_service.transactions.commit_set import (
     Verdict,
     sink_key,
 )
+from controller_service.transactions.completions import Expectation
 from controller_service.transactions.lifecycle import TransactionService
 from controller_service.transactions.records import Registration, SetReference
 from controller_service.transactions.set_members import MemberRecords
@@ -310,26 +311,38 @@ class SetService(Service):
         if committed.state is SetState.FINISHED:
             return
         for _ in range(finish_rounds_max):
-            request_ids = await self._order(key, committed)
-            await self._members.wait_done(request_ids, finish_wait_s)
-            if await self._members.unfinished(committed.members) == 0:
-                failpoint(MEMBERS_READABLE)
-                await self._apply(key, commit_set.Advance(committed.sequence, SetState.FINISHED, self._now()))
-                return
+            with self._members.expect(committed.members) as expectation:
+                if await self._is_readable(key, committed, expectation):
+                    failpoint(MEMBERS_READABLE)
+                    await self._apply(key, commit_set.Advance(committed.sequence, SetState.FINISHED, self._now()))
+                    return
         self.log.warning("set is not finished yet", sink=key, batch=committed.batch_id)
 
-    async def _order(self, key: str, committed: SetRecord) -> list[str]:
-        """Put a committed set's members in order and have them merged; the ids of the requests that will."""
+    async def _is_readable(self, key: str, committed: SetRecord, expectation: Expectation) -> bool:
+        """Have the members merged, here or on another controller, and wait for it; within a limit."""
+        await self._order(key, committed)
+        # Somebody may have done it before this call; while it is being done, the look costs nothing.
+        if await self._members.unfinished(committed.members) == 0:
+            return True
+        try:
+            async with asyncio.timeout(finish_wait_s):
+                await expectation.all_came()
+            return True
+        except TimeoutError:
+            return await self._members.unfinished(committed.members) == 0
+
+    async def _order(self, key: str, committed: SetRecord) -> None:
+        """Put a committed set's members in order and have them merged."""
         if committed.state is SetState.COMMITTED:
             await self._members.order(SetReference(key, committed.sequence), committed.members)
             failpoint(MEMBERS_ORDERED)
-            request_ids, _ = await asyncio.gather(
+            await asyncio.gather(
                 self._members.schedule(committed.members),
                 self._apply(key, commit_set.Advance(committed.sequence, SetState.ORDERED, self._now())),
             )
             failpoint(ORDER_RECORDED)
-            return request_ids
-        return await self._members.schedule(committed.members)
+            return
+        await self._members.schedule(committed.members)
 
     async def _clear_batches(self, key: str) -> None:
         """Abort what was registered for batches that are decided and is in no set."""

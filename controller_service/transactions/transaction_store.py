@@ -104,9 +104,12 @@ class TransactionStore:
             try:
                 return await work()
             except (VersionConflict, UnknownOutcome):
-                # The first repetitions are free: most conflicts are with one neighbour who is done by now.
-                await (asyncio.sleep(0) if attempt < 2 else self.streams.pause(min(attempt, 10)))
+                await self._pause(attempt)
         return await work()
+
+    async def _pause(self, attempt: int) -> None:
+        """The first repetitions are free: most conflicts are with one neighbour who is done by now."""
+        await (asyncio.sleep(0) if attempt < 2 else self.streams.pause(min(attempt, 10)))
 
     # ---- streams -----------------------------------------------------------------------------------------------------
 
@@ -176,6 +179,19 @@ class TransactionStore:
 
         return await self._on_stream(scope, stream, read)
 
+    async def get_with_commits(
+        self, scope: str, stream: str, ids: Sequence[uuid.UUID]
+    ) -> tuple[list[Found | None], CommitState]:
+        """The active records and the commit order, in one round trip."""
+
+        async def read(tables: StreamTables) -> tuple[list[Found | None], CommitState]:
+            keys = [COMMITS_KEY, COMMITTING_KEY, *(identifier.hex for identifier in ids)]
+            queue, committing, *values = await self._store.get_many(tables.table, keys)
+            found = [None if value is None else _found(value) for value in values]
+            return found, _commit_state(queue, committing)
+
+        return await self._on_stream(scope, stream, read)
+
     async def put_many(self, scope: str, stream: str, changes: Sequence[Change]) -> list[int]:
         """Write all or nothing; the new versions."""
 
@@ -213,40 +229,31 @@ class TransactionStore:
     # ---- commit order ------------------------------------------------------------------------------------------------
 
     async def commit_state(self, scope: str, stream: str) -> CommitState:
-        async def read(tables: StreamTables) -> CommitState:
-            queue, committing = await self._store.get_many(tables.table, [COMMITS_KEY, COMMITTING_KEY])
-            return CommitState(
-                CommitQueue() if queue is None else decode(CommitQueue, queue.value),
-                ABSENT if queue is None else queue.version,
-                CommittingRecord() if committing is None else decode(CommittingRecord, committing.value),
-                ABSENT if committing is None else committing.version,
-            )
+        return (await self.get_with_commits(scope, stream, []))[1]
 
-        return await self._on_stream(scope, stream, read)
-
-    async def enqueue(self, scope: str, stream: str, changes: Sequence[Change]) -> None:
+    async def enqueue(
+        self, scope: str, stream: str, changes: Sequence[Change], known: CommitState | None = None
+    ) -> None:
         """Write the records, which are committing from now on, and add them to the commit order, in one step.
 
-        ``VersionConflict`` only when a record changed: a commit order that moved on meanwhile is read again.
+        ``known``: the commit order, if it was just read. ``VersionConflict`` only when a record changed: a commit
+        order that moved on meanwhile is read again.
         """
         identifiers = [identifier for identifier, _, _ in changes]
-
-        async def attempt() -> bool:
-            state = await self.commit_state(scope, stream)
+        tables = await self.tables(scope, stream)
+        state = known or await self.commit_state(scope, stream)
+        for attempt in range(tries_max):
             queue = Put(COMMITS_KEY, encode(state.queue.adding(identifiers)), state.queue_version)
-            tables = await self.tables(scope, stream)
             try:
                 await self._store.put_many(tables.table, [*_puts(changes), queue])
-                return True
-            except VersionConflict:
-                found = await self.get_many(scope, stream, identifiers)
-                for (_, _, version), present in zip(changes, found, strict=True):
-                    if present is None or present.version != version:
-                        return False
-                raise
-
-        if not await self.retrying(attempt):
-            raise VersionConflict(f"{scope}/{stream}: a transaction changed while it was being marked as committing")
+                return
+            except (VersionConflict, UnknownOutcome):
+                await self._pause(attempt)
+            found, state = await self.get_with_commits(scope, stream, identifiers)
+            for (_, _, version), present in zip(changes, found, strict=True):
+                if present is None or present.version != version:
+                    raise VersionConflict(f"{scope}/{stream}: a transaction changed while it was being marked")
+        raise VersionConflict(f"{scope}/{stream}: the commit order was changed by others {tries_max} times in a row")
 
     async def begin_round(self, scope: str, stream: str, state: CommitState, record: CommittingRecord) -> int:
         """Make a round durable; ``VersionConflict`` if another instance began one. Returns the record's version."""
@@ -371,6 +378,15 @@ class TransactionStore:
 
 def _found(value: Versioned) -> Found:
     return Found(decode(ActiveTransaction, value.value), value.version)
+
+
+def _commit_state(queue: Versioned | None, committing: Versioned | None) -> CommitState:
+    return CommitState(
+        CommitQueue() if queue is None else decode(CommitQueue, queue.value),
+        ABSENT if queue is None else queue.version,
+        CommittingRecord() if committing is None else decode(CommittingRecord, committing.value),
+        ABSENT if committing is None else committing.version,
+    )
 
 
 def _puts(changes: Iterable[Change]) -> list[Put]:

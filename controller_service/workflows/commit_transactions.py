@@ -28,6 +28,7 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from controller_service.transactions.completions import Completions
 from controller_service.transactions.records import (
     CommittingRecord,
     CommittingTransaction,
@@ -39,7 +40,15 @@ from controller_service.transactions.scheduling import WorkScheduler
 from controller_service.transactions.transaction_store import CommitState, TransactionStore
 from controller_service.workflows.request_queue import Postpone, Request
 from pravega_common import names
-from pravega_common.errors import DataCorruption, FailedError, NoSuchSegment, RejectedError, SegmentSealed
+from pravega_common.errors import (
+    DataCorruption,
+    FailedError,
+    NoSuchSegment,
+    RejectedError,
+    SegmentSealed,
+    UnknownOutcome,
+    VersionConflict,
+)
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -87,6 +96,7 @@ class CommitWorkflow:
         segments: SegmentAccess,
         scheduler: WorkScheduler,
         clock: Clock,
+        completions: Completions,
         listener: CommitListener | None = None,
     ) -> None:
         self._transactions = transactions
@@ -94,6 +104,7 @@ class CommitWorkflow:
         self._segments = segments
         self._scheduler = scheduler
         self._clock = clock
+        self._completions = completions
         self._listener = listener
         self._log = structlog.get_logger(service="transactions")
 
@@ -205,7 +216,11 @@ class CommitWorkflow:
             if await fresh.state() is not StreamState.SEALING:
                 await fresh.move_state(state)
 
-        if await context.state() is not state:
+        try:
+            # What was read a moment ago saves a round trip on the way to every commit.
+            await change(context)
+            await context.flush()
+        except (VersionConflict, UnknownOutcome):
             await self._streams.update(context.scope, context.stream, change)
 
     async def _measure(
@@ -392,6 +407,7 @@ class CommitWorkflow:
         scope, stream = context.scope, context.stream
         await self._note_writers(scope, stream, record, positions)
         await self._transactions.complete(scope, stream, record.ids, TransactionState.COMMITTED)
+        self._completions.tell(record.ids)
         failpoint(COMPLETED)
         await self._transactions.remove(scope, stream, record.ids)
         failpoint(REMOVED)
