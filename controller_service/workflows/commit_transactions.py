@@ -28,6 +28,7 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.completions import Completions
 from controller_service.transactions.records import (
     CommittingRecord,
@@ -86,6 +87,21 @@ class CommitListener(Protocol):
         ...
 
 
+class CommitMarks:
+    """Stores a commit's time and position as the mark of its writer, like ``noteTimestampFromWriter``."""
+
+    def __init__(self, streams: StreamStore) -> None:
+        self._marks = WriterMarks(streams)
+
+    async def committed(
+        self, scope: str, stream: str, transaction: CommittingTransaction, position: dict[int, int]
+    ) -> None:
+        # An older time or position is refused there, which is what a repetition or a late commit comes to.
+        time_ms = transaction.commit_time_ms
+        if time_ms is not None:
+            await self._marks.note(scope, stream, transaction.writer_id, position, time_ms)
+
+
 class CommitWorkflow:
     """Every step may run again, on any instance. The caller sees to it that one stream has one run at a time; should
     there be two, compare-and-set on the round's record and idempotent merges keep the outcome right."""
@@ -105,7 +121,7 @@ class CommitWorkflow:
         self._scheduler = scheduler
         self._clock = clock
         self._completions = completions
-        self._listener = listener
+        self._listener: CommitListener = listener or CommitMarks(self._streams)
         self._log = structlog.get_logger(service="transactions")
 
     async def handle(self, request: Request) -> None:
@@ -418,8 +434,6 @@ class CommitWorkflow:
         self, scope: str, stream: str, record: CommittingRecord, positions: dict[int, list[int]]
     ) -> None:
         """Per writer, the commit with the largest time (4.8)."""
-        if self._listener is None:
-            return
         latest: dict[str, int] = {}
         for index, item in enumerate(record.transactions):
             known = latest.get(item.writer_id)

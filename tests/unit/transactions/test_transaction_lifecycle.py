@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from controller_service.errors import IllegalState, NoSuchStream
-from controller_service.store.records import StreamState, sealed_segment_key
+from controller_service.store.records import WRITER_MARKS, StreamState, WriterMark, sealed_segment_key
 from controller_service.transactions.lifecycle import PingStatus, lease_grace_s
 from controller_service.transactions.records import TransactionState, transaction_segments
 from pravega_common import names
@@ -244,3 +244,49 @@ async def test_many_commits_take_several_rounds(world: World, one: Instance) -> 
     await settled(world, one, opened[-1].id, TransactionState.COMMITTED)
     for events in world.segments.stream_events(S, T).values():
         assert events == [str(index) for index in range(120)]
+
+
+async def test_the_latest_noted_commit_of_a_writer_becomes_its_mark(world: World, one: Instance) -> None:
+    opened = [await world.begin(one, S, T, str(index)) for index in range(4)]
+    await world.move_state(S, T, StreamState.SCALING)
+    for created, (writer, time_ms) in zip(opened, [("w", 20), ("w", 30), ("w", 10), ("v", None)], strict=True):
+        assert await world.run(one.transactions.commit(S, T, created.id, writer, time_ms))
+    await world.move_state(S, T, StreamState.ACTIVE)
+    await settled(world, one, opened[-1].id, TransactionState.COMMITTED)
+    record = await (await world.streams.open(S, T)).read(WRITER_MARKS)
+    assert record is not None and record.marks == {"w": WriterMark(30, {0: 20, 1: 20})}
+
+
+async def test_a_round_whose_segments_were_sealed_under_it_goes_on_as_a_rolling_one(
+    world: World, one: Instance
+) -> None:
+    """Two workers on a stream, one of which gave its state free: nothing is lost, and nothing is there twice."""
+    opened = [await world.begin(one, S, T, label) for label in ("a", "b")]
+    await world.move_state(S, T, StreamState.SCALING)
+    for created in opened:
+        assert await world.run(one.transactions.commit(S, T, created.id))
+    await world.move_state(S, T, StreamState.ACTIVE)
+    one.die_at("transaction_commit.round_recorded")
+    await world.clock.pass_time(5)
+    assert one.fuse.blown
+    await world.run(one.kill())
+    # One source was merged, then the other worker's mistake lets a scale through.
+    await world.segments.merge_batch("scope/stream/0.#epoch.0", transaction_segments(S, T, opened[0].id, [0]))
+    await world.move_state(S, T, StreamState.ACTIVE)
+    await world.scale_to_one(S, T)
+    other = await world.instance()
+    await settled(world, other, opened[1].id, TransactionState.COMMITTED)
+    events = world.segments.stream_events(S, T)
+    assert [events[f"scope/stream/0.#epoch.{epoch}"] for epoch in (0, 2)] == [["a"], ["b"]]
+    assert events["scope/stream/1.#epoch.2"] == ["a", "b"]
+    assert world.segments.transaction_segments() == []
+
+
+async def test_completed_transactions_listed_are_bounded(world: World, one: Instance) -> None:
+    records = one.transactions.records
+    ids = [uuid.UUID(int=index) for index in range(1, 621)]
+    for start in range(0, 620, 31):
+        await world.run(records.complete(S, T, ids[start : start + 31], TransactionState.ABORTED))
+        await world.run(records.complete(S, T, ids[start : start + 31], TransactionState.ABORTED))
+    listed = await world.run(one.transactions.list_completed(S, T))
+    assert [identifier for identifier, _ in listed] == ids[:-501:-1]
