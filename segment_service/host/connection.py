@@ -2,7 +2,8 @@
 
 The transport fills the frame parser's buffer, commands are handled in the call that received them (appends) or as one
 task each (everything else), and replies leave together once per loop turn. Reading stops while the peer does not take
-its replies, while too many of its requests or append bytes are on their way, or while the store takes no more bytes.
+its replies or waits for too many, and at a frame that brings bytes while too many of those are on their way or the
+store takes no more.
 """
 
 from __future__ import annotations
@@ -14,15 +15,22 @@ from typing import Any, Final, cast
 
 import structlog
 
+from pravega_common import names
 from pravega_common.runtime.clock import Clock
 from pravega_common.wire import codec, versions
 from pravega_common.wire.commands import (
     COMMANDS,
+    AppendBlock,
+    AppendBlockEnd,
     Command,
+    ConditionalAppend,
+    ConditionalBlockEnd,
     CreateTransientSegment,
     Hello,
     KeepAlive,
     ReadSegment,
+    RemoveTableKeys,
+    UpdateTableEntries,
 )
 from pravega_common.wire.errors import WireDecodeError, WireProtocolError
 from pravega_common.wire.framing import Frame, FrameParser
@@ -50,7 +58,30 @@ transient_segments_max: Final = 1_024
 transient_delete_attempts_max: Final = 5
 transient_delete_pause_s: Final = 1.0
 
+_STORING: Final = frozenset(
+    made.type_code
+    for made in (
+        AppendBlock,
+        AppendBlockEnd,
+        ConditionalAppend,
+        ConditionalBlockEnd,
+        UpdateTableEntries,
+        RemoveTableKeys,
+    )
+)
+_SYSTEM_SEGMENT: Final = (names.SYSTEM_SCOPE + "/").encode()
+_segment_name_start: Final = 10
+"""Where the name begins in a table update: after the request id and the length of the name."""
+
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
+
+
+def _is_system_update(type_code: int, payload: memoryview) -> bool:
+    """Whether a frame updates a table of the controller: small, and what truncation and retention wait for."""
+    if type_code not in (UpdateTableEntries.type_code, RemoveTableKeys.type_code):
+        return False
+    end = _segment_name_start + len(_SYSTEM_SEGMENT)
+    return payload[_segment_name_start:end] == _SYSTEM_SEGMENT
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -193,23 +224,32 @@ class Connection(asyncio.BufferedProtocol):
     # ---- frames in ---------------------------------------------------------------------------------------------------
 
     @property
-    def _is_blocked(self) -> bool:
+    def _is_stuffed(self) -> bool:
+        """Whether nothing more of this peer can be handled: it does not take replies, or waits for too many."""
         return (
             self._write_paused
             or self._out_bytes >= unsent_bytes_max
-            or self._bytes_in_flight >= bytes_in_flight_max
+            or self._requests_in_flight >= requests_in_flight_max
+        )
+
+    def _must_wait(self, type_code: int, payload: memoryview) -> bool:
+        """Whether a frame brings bytes that cannot be taken now. Readers are never held up by that."""
+        if type_code not in _STORING:
+            return False
+        if (
+            self._bytes_in_flight >= bytes_in_flight_max
             or self._appends_in_flight >= appends_in_flight_max
             or self._budget.is_full
-            or self._requests_in_flight >= requests_in_flight_max
-            or not self._back_pressure.is_open
-        )
+        ):
+            return True
+        return not self._back_pressure.is_open and not _is_system_update(type_code, payload)
 
     def _pump(self) -> None:
         """Handle frames until there are none or something blocks; then stop or resume reading accordingly."""
         backlog = self._backlog
         turn_end = len(backlog) - frames_per_turn_max
         while backlog and self.close_reason is None:
-            if self._is_blocked:
+            if self._is_stuffed or self._must_wait(*backlog[0]):
                 self._wait_until_unblocked()
                 return
             if len(backlog) == turn_end:
@@ -222,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._parser.failure is not None:
             self.close(str(self._parser.failure))
-        elif self._is_blocked:
+        elif self._is_stuffed:
             self._wait_until_unblocked()
         elif self._read_paused and self._transport is not None:
             self._read_paused = False

@@ -9,13 +9,19 @@ import pytest
 from pravega_common.wire.commands import (
     AppendBlockEnd,
     AppendSetup,
+    CreateTableSegment,
     DataAppended,
     GetStreamSegmentInfo,
     KeepAlive,
     ReadSegment,
+    SegmentCreated,
     SegmentRead,
     SetupAppend,
     StreamSegmentInfo,
+    TableEntriesUpdated,
+    TableEntry,
+    TableKey,
+    UpdateTableEntries,
 )
 from segment_service.contracts.in_memory import InMemorySegmentStore
 from segment_service.contracts.in_memory_tables import InMemoryTableStore
@@ -49,6 +55,24 @@ async def test_a_closed_gate_leaves_sockets_unread(
     store.open_gate()
     assert (await client.expect(DataAppended)).current_segment_write_offset == 3
     await eventually(lambda: not connection._read_paused)
+
+
+async def test_a_closed_gate_does_not_hold_up_readers_and_the_controller(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore
+) -> None:
+    await store.create_segment(SEGMENT)
+    await store.append(SEGMENT, [b"abc"])
+    for number, table in enumerate(("_system/_tables/scopes", "scope/t_kvtable/0.#epoch.0")):
+        await client.call(CreateTableSegment(number, table), SegmentCreated)
+    store.close_gate()
+    entry = TableEntry(TableKey(b"key"), b"value")
+    assert (await client.call(ReadSegment(SEGMENT, 0, 10, "", 1), SegmentRead)).data == b"abc"
+    await client.call(UpdateTableEntries(2, "_system/_tables/scopes", "", (entry,)), TableEntriesUpdated)
+    await client.call(KeepAlive(), KeepAlive)
+    client.send(UpdateTableEntries(3, "scope/t_kvtable/0.#epoch.0", "", (entry,)))
+    await eventually(lambda: only_connection(server)._read_paused)
+    store.open_gate()
+    await client.expect(TableEntriesUpdated)
 
 
 async def test_append_bytes_in_flight_are_bounded(
