@@ -87,8 +87,24 @@ class Compactor(Service):
             self._waiting[view.segment_id] = None
             self._wake.set()
 
+    async def compact_waiting(self) -> None:
+        """Work through the segments that wait. A failure puts one off until its next flush."""
+        while self._waiting:
+            segment_id = next(iter(self._waiting))
+            del self._waiting[segment_id]
+            try:
+                await self.compact(segment_id)
+            except Fenced:
+                raise
+            except PravegaError as error:
+                self.log.info("compaction was put off", segment=segment_id, error=str(error))
+
     async def compact(self, segment_id: int) -> bool:
-        """Join the run at the end of the segment, if it still has one. The segment is not locked meanwhile."""
+        """Join the run at the end of the segment, if it still has one. The segment is not locked meanwhile.
+
+        Only for a segment that this owner has written to: one that an earlier owner left in the middle of a merge may
+        list chunks that belong to its target already, and no operation writes to it any more.
+        """
         view = self._manifests.cached(segment_id)
         count = run_to_join(view.chunks) if view is not None and view.exists else 0
         if view is None or not count:
@@ -104,10 +120,11 @@ class Compactor(Service):
                 raise DataCorruption(f"chunk {name} was composed of {composed.length} bytes and has {found.length}")
             failpoint(COMPOSED)
             async with self._manifests.lock(segment_id):
-                change = _replacement(await self._manifests.view(segment_id), run, composed)
-                if change is not None:
+                current = await self._manifests.view(segment_id)
+                change = _replacement(current, run, composed)
+                if change is not None and segment_id not in self._manifests.handed_over:
                     replaced = True  # from here on a manifest may name it
-                    await self._manifests.commit(await self._manifests.view(segment_id), change)
+                    await self._manifests.commit(current, change)
         finally:
             if not replaced:
                 self._garbage.discard([name])
@@ -120,15 +137,11 @@ class Compactor(Service):
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._waiting:
-                segment_id = next(iter(self._waiting))
-                del self._waiting[segment_id]
-                try:
-                    await self.compact(segment_id)
-                except Fenced:
-                    return
-                except PravegaError as error:
-                    self.log.info("compaction was put off", segment=segment_id, error=str(error))
+            try:
+                await self.compact_waiting()
+            except Fenced as error:
+                self.log.warning("compaction ends", reason=str(error))
+                return
 
 
 def _replacement(view: SegmentView, run: Sequence[ChunkRef], composed: ChunkRef) -> Change | None:

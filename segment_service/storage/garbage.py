@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pravega_common.errors import Fenced, PravegaError
 from pravega_common.runtime.clock import Clock
@@ -50,7 +50,7 @@ class GarbageCollector(Service):
         self._chunks = chunks
         self._layout = layout
         self._clock = clock
-        self._groups: deque[tuple[str, ...]] = deque()
+        self._groups: deque[deque[str]] = deque()
         self._waiting = 0
         self._wake = asyncio.Event()
 
@@ -74,46 +74,55 @@ class GarbageCollector(Service):
             self.dropped_names += len(names)
             return
         self._waiting += len(names)
-        self._groups.append(tuple(names))
+        self._groups.append(deque(names))
         self._wake.set()
 
     async def collect(self) -> int:
-        """One round: barrier, then delete what was waiting before it. How many names went."""
-        taken: list[tuple[str, ...]] = []
-        count = 0
-        while self._groups and count < names_per_barrier_max:
-            taken.append(self._groups.popleft())
-            count += len(taken[-1])
-        if not taken or self._barrier is None:
+        """One round: barrier, then delete what was waiting before it. How many names went; those that failed wait on,
+        and the first failure is raised."""
+        if self._barrier is None or not self._groups:
             return 0
+        before = self.deleted_names
+        taken = self._take()
         try:
             for group in taken:
                 self._check_epochs(group)
             await self._barrier()
             failpoint(BARRIER_PASSED)
-            for first in range(0, len(taken), groups_at_once_max):
-                await self._delete(taken[first : first + groups_at_once_max])
-        except BaseException:
+            while taken:
+                await self._delete(taken)
+        finally:
             self._groups.extendleft(reversed(taken))
-            raise
-        self._waiting -= count
-        self.deleted_names += count
-        return count
+        return self.deleted_names - before
 
-    def _check_epochs(self, names: Sequence[str]) -> None:
+    def _take(self) -> list[deque[str]]:
+        taken: list[deque[str]] = []
+        count = 0
+        while self._groups and count < names_per_barrier_max:
+            taken.append(self._groups.popleft())
+            count += len(taken[-1])
+        return taken
+
+    def _check_epochs(self, names: Iterable[str]) -> None:
         for name in names:
             if self._layout.epoch_in(name) > self.epoch:
                 raise Fenced(f"epoch {self.epoch} may not delete {name}, which a later owner made")
 
-    async def _delete(self, groups: Sequence[tuple[str, ...]]) -> None:
-        results = await asyncio.gather(*(self._delete_in_order(group) for group in groups), return_exceptions=True)
+    async def _delete(self, groups: list[deque[str]]) -> None:
+        """Delete some groups and take off what went."""
+        some = groups[:groups_at_once_max]
+        results = await asyncio.gather(*(self._delete_in_order(group) for group in some), return_exceptions=True)
+        groups[: len(some)] = [group for group in some if group]
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _delete_in_order(self, names: Sequence[str]) -> None:
-        for name in names:
-            await self._chunks.delete(name)
+    async def _delete_in_order(self, names: deque[str]) -> None:
+        while names:
+            await self._chunks.delete(names[0])
+            names.popleft()
+            self._waiting -= 1
+            self.deleted_names += 1
             failpoint(ONE_DELETED)
 
     async def _run(self) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from pravega_common.errors import DataCorruption, Fenced, NoSuchSegment, Unavailable, UnknownOutcome
-from pravega_common.invariants import check
+from pravega_common.invariants import check, unreachable
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestId, ManifestName
 from segment_service.storage.chunk_storage import Buffer, ChunkStorage
 from segment_service.storage.garbage import GarbageCollector
@@ -34,12 +34,16 @@ class ManifestStore:
 
     def __init__(self, chunks: ChunkStorage, layout: Layout, garbage: GarbageCollector) -> None:
         self.epoch = 0
+        self.handed_over: set[int] = set()
+        """Segments whose chunks another one may list already, while their own tombstone is not stored: their chunks
+        must not be touched on their account."""
         self._chunks = chunks
         self._layout = layout
         self._garbage = garbage
         self._numbers = itertools.count(1)
         self._views: OrderedDict[int, SegmentView] = OrderedDict()
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._marked = False
 
     async def open(self, epoch: int) -> None:
         """Leave a mark of the epoch. ``Fenced`` if there is one as high: an epoch is opened once."""
@@ -48,9 +52,10 @@ class ManifestStore:
         earlier: list[str] = []
         async for info in self._chunks.list(self._layout.epochs):
             found = self._layout.parse_epoch(info.name)
-            if found >= epoch:
+            if found > epoch or (found == epoch and not self._marked):
                 raise Fenced(f"Tier 2 was opened at epoch {found}, this owner has epoch {epoch}")
             earlier.append(info.name)
+        self._marked = True  # a mark of this epoch may be ours from here on: an attempt without an answer is repeated
         await self._put_fresh(lambda: (None, self._layout.epoch(epoch, next(self._numbers)), [b"open"]), [])
         self._garbage.discard(earlier)
 
@@ -141,19 +146,21 @@ class ManifestStore:
 
     async def load(self, segment_id: int) -> SegmentView:
         """Read the manifests anew. ``Fenced`` if one carries a higher epoch."""
-        for _ in range(load_attempts_max):
+        for attempt in range(load_attempts_max):
             lengths: dict[ManifestName, int] = {}
             async for info in self._chunks.list(self._layout.manifests_of(segment_id)):
                 lengths[self._layout.parse_manifest(info.name)] = info.length
             try:
                 view = await self._view_of(segment_id, lengths)
             except NoSuchSegment:
-                continue
+                if attempt < load_attempts_max - 1:
+                    continue
+                view = SegmentView.dangling(segment_id, max(lengths, key=lambda one: one.id))
             self._keep(view)
             live = {view.name, view.base_name}
             self._garbage.discard([self._layout.manifest(name) for name in lengths if name not in live])
             return view
-        raise DataCorruption(f"segment {segment_id}: a manifest in Tier 2 needs another one that is missing")
+        unreachable("the last attempt returns", segment=segment_id)
 
     async def _view_of(self, segment_id: int, lengths: dict[ManifestName, int]) -> SegmentView:
         if not lengths:
@@ -178,6 +185,7 @@ class ManifestStore:
 
     def _keep(self, view: SegmentView) -> None:
         if view.name is None:
+            self.forget(view.segment_id)
             return
         self._views[view.segment_id] = view
         self._views.move_to_end(view.segment_id)

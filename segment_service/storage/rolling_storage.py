@@ -146,6 +146,7 @@ class RollingStorage:
         if target.is_sealed:
             raise SegmentSealed(_label(target.segment_id))
         moved = tuple(source.chunks)
+        self._manifests.handed_over.add(source.segment_id)
         self.sweeper.note_moved(chunk.id for chunk in moved)
         await self._manifests.commit(target, Change(add=moved))
         failpoint(CONCAT_TARGET_STORED)
@@ -155,6 +156,7 @@ class RollingStorage:
         await self._pass_barrier()
         failpoint(CONCAT_BARRIER_PASSED)
         replaced = await self._manifests.replace(source, Change(delete=True, merged_into=target_id))
+        self._manifests.handed_over.discard(source.segment_id)
         failpoint(CONCAT_SOURCE_STORED)
         self._discard_tombstone(source, replaced)
 
@@ -164,7 +166,7 @@ class RollingStorage:
             if view.name is None:
                 return
             replaced: list[str] = []
-            if view.exists:
+            if not view.is_deleted:
                 replaced = await self._manifests.replace(view, Change(delete=True))
                 failpoint(DELETE_TOMBSTONE_STORED)
             self._discard_tombstone(view, replaced)
@@ -188,6 +190,8 @@ class RollingStorage:
 
     def _pieces(self, view: SegmentView, offset: int, length: int) -> list[tuple[ChunkId, int, int]]:
         label = _label(view.segment_id)
+        if view.is_dangling:
+            raise DataCorruption(f"{label}: manifest {view.name} needs another one that is missing")
         if not view.exists:
             raise NoSuchSegment(label)
         if offset < view.start_offset:

@@ -48,6 +48,7 @@ class SegmentView:
         self.length = 0
         self.is_sealed = False
         self.is_deleted = False
+        self.is_dangling = False
         self.has_foreign = False
         self._kept_from = 0
         self._kept_to = 0
@@ -64,10 +65,19 @@ class SegmentView:
         view._set(name, base_name, manifest, [*kept, *manifest.chunks])
         return view
 
+    @classmethod
+    def dangling(cls, segment_id: int, name: ManifestName) -> SegmentView:
+        """A manifest whose base is missing. A segment that is gone may come back so, when a put that had no answer is
+        done after all; of a living one it is damage."""
+        view = cls(segment_id)
+        view.name = name
+        view.is_dangling = True
+        return view
+
     @property
     def exists(self) -> bool:
         """Whether Tier 2 holds the segment (a tombstone holds nothing)."""
-        return self.name is not None and not self.is_deleted
+        return self.name is not None and not self.is_deleted and not self.is_dangling
 
     def locate(self, offset: int, length: int) -> Iterator[tuple[ChunkId, int, int]]:
         """The pieces (chunk, offset in it, length) that make up a range, which must lie inside the chunks."""
@@ -156,6 +166,7 @@ class SegmentView:
         self.start_offset = manifest.start_offset
         self.is_sealed = manifest.is_sealed
         self.is_deleted = manifest.is_deleted
+        self.is_dangling = False
         self._kept_from = manifest.kept_from
         self._kept_to = len(self.chunks) if manifest.is_base else manifest.kept_to
         check(

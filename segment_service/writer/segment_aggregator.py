@@ -177,19 +177,25 @@ class SegmentAggregator:
     def delete(self, sequence: int, now_s: float, log_position: int) -> None:
         """Nothing that waits matters any more, but segments merged into this one end with it."""
         first = self.first_sequence
-        sources: list[Source] = []
-        sources.extend(source for _, source in self.ended)
+        sources = self.merged_sources()
         self.ended.clear()
+        self._items.clear()
+        self.pending_bytes = self.merging_count = 0
+        lowest = sequence if first is None else min(first, sequence)
+        self._items.append(Deletion(lowest, now_s, log_position, tuple(sources)))
+        self.is_deleting = True
+
+    def merged_sources(self) -> list[Source]:
+        """The segments merged into this one that Tier 2 may still have under their own ids."""
+        sources = [source for _, source in self.ended]
         for item in self._items:
             if isinstance(item, Data):
                 sources.extend(replace(source, in_storage=True) for source in item.sources)
             elif isinstance(item, Merging):
                 sources.append(Source(self.segment_id, item.source_id, in_storage=True))
-        lowest = sequence if first is None else min(first, sequence)
-        self._items.clear()
-        self._items.append(Deletion(lowest, now_s, log_position, tuple(sources)))
-        self.pending_bytes = self.merging_count = 0
-        self.is_deleting = True
+            elif isinstance(item, Deletion):
+                sources.extend(item.sources)
+        return sources
 
     # --- what to do now
 

@@ -256,19 +256,25 @@ class SegmentFlusher:
 
     async def _delete(self, aggregator: SegmentAggregator, deletion: Deletion) -> None:
         for merged in deletion.sources:
-            source = self._aggregators.get(merged.source_id)
-            if source is not None:
-                async with source.lock:
-                    await self._storage.delete(merged.source_id)
-            else:
-                await self._storage.delete(merged.source_id)
-            self._tell_merged(merged, 0)
+            await self._drop_merged(merged)
         if aggregator.stored is not None:
             await self._storage.delete(aggregator.segment_id)
             failpoint(STORED)
         aggregator.finished(deletion)
         self._aggregators.pop(aggregator.segment_id, None)
         self._source.deleted_in_storage(aggregator.segment_id)
+
+    async def _drop_merged(self, merged: Source) -> None:
+        """A segment that was merged into one that is deleted ends with it, and so do those merged into it."""
+        source = self._aggregators.get(merged.source_id)
+        if source is None:
+            await self._storage.delete(merged.source_id)
+        else:
+            async with source.lock:
+                for inner in source.merged_sources():
+                    await self._drop_merged(inner)
+                await self._storage.delete(merged.source_id)
+        self._tell_merged(merged, 0)
 
     async def _tell_ended(self, aggregator: SegmentAggregator) -> None:
         while aggregator.ended:
