@@ -81,6 +81,12 @@ class TableRequestQueue(Service):
         await self.sweep()
         self.spawn(self._sweep_periodically(), "sweep")
 
+    async def on_stop(self) -> None:
+        """Whoever waits is told now; the requests stay in the table for another instance."""
+        for outcome in self._outcomes.values():
+            if not outcome.done():
+                outcome.set_exception(UnknownOutcome("this controller stops; another one completes the work"))
+
     async def submit(self, request: Request) -> None:
         """``Throttled`` when too many requests wait already; a request that is pending here is not added again."""
         check(request.kind in self._handlers, "no handler for this kind of request", kind=request.kind)

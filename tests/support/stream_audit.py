@@ -1,0 +1,90 @@
+"""Whether a controller's records and the segments that exist tell the same story."""
+
+from __future__ import annotations
+
+from controller_service.errors import NoSuchStream
+from controller_service.segment_access.in_memory import InMemorySegmentAccess
+from controller_service.service import Controller
+from controller_service.store.records import (
+    CONFIGURATION,
+    TRANSITION,
+    TRUNCATION,
+    EpochRecord,
+    StreamState,
+    sealed_segment_key,
+)
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.versioned_store import VersionedStore
+from controller_service.workflows.table_request_queue import REQUESTS_TABLE
+from pravega_common.names import SYSTEM_SCOPE, segment_name
+
+
+async def requests_left(tables: VersionedStore) -> int:
+    return len((await tables.scan(REQUESTS_TABLE)).entries)
+
+
+async def audit(controller: Controller, access: InMemorySegmentAccess) -> None:
+    """Every stream at rest: states, epochs, sealed and deleted segments. Fails on the first contradiction."""
+    expected: dict[str, bool] = {}
+    scopes, _ = await controller.store.list_scopes()
+    for scope in scopes:
+        if scope == SYSTEM_SCOPE:
+            continue
+        streams, _ = await controller.store.list_streams(scope)
+        for stream, entry in streams:
+            try:
+                context = await controller.store.open(scope, stream, TRANSITION, TRUNCATION)
+            except NoSuchStream:
+                raise AssertionError(f"{scope}/{stream} is listed and has no records") from None
+            assert (await context.configuration()).configuration.tags == entry.tags
+            expected |= await _audit_stream(context)
+    assert {name: segment.is_sealed for name, segment in access.segments.items()} == expected
+
+
+async def _audit_stream(context: StreamContext) -> dict[str, bool]:
+    """Names of the segments that must exist, and whether each must be sealed."""
+    state = await context.state()
+    assert state in (StreamState.ACTIVE, StreamState.SEALED), f"{context.name} is left {state}"
+    assert (await context.transition()).is_empty
+    truncation = await context.truncation()
+    assert not truncation.updating
+    configuration = await context.read(CONFIGURATION)
+    assert configuration is not None
+    current = await context.current_epoch()
+    epochs = await context.epochs(0, current.epoch)
+    assert epochs[-1] == current
+    for epoch in epochs:
+        _check_cover(epoch)
+    gone = _before_head(epochs, truncation.cut)
+    names: dict[str, bool] = {}
+    for epoch in epochs:
+        for segment in epoch.segments:
+            identifier = segment.segment_id
+            if identifier in gone:
+                continue
+            is_active = current.find(identifier) is not None
+            record = await context.read(sealed_segment_key(identifier))
+            assert (record is None) == is_active
+            assert record is None or record.size >= 0
+            names[segment_name(context.scope, context.stream, identifier)] = (
+                not is_active or state is StreamState.SEALED
+            )
+    return names
+
+
+def _check_cover(epoch: EpochRecord) -> None:
+    edge = 0.0
+    for segment in epoch.segments:
+        assert segment.key_start == edge
+        edge = segment.key_end
+    assert edge == 1.0
+
+
+def _before_head(epochs: list[EpochRecord], cut: dict[int, int]) -> set[int]:
+    segments = {segment.segment_id: segment for epoch in epochs for segment in epoch.segments}
+    return {
+        identifier
+        for identifier, segment in segments.items()
+        if identifier not in cut
+        and any(segment.overlaps(segments[other]) and identifier < other for other in cut)
+    }
