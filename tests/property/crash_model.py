@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,9 +65,9 @@ class SegmentModel:
 class CrashTest:
     """One seed. ``run`` raises ``AssertionError`` when the container does what it must not."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, make_kit: Callable[..., ContainerKit] = ContainerKit) -> None:
         self.random = random.Random(seed)
-        self.kit = ContainerKit(
+        self.kit = make_kit(
             cache_bytes=4 * 1024 * 1024,
             checkpoints=CheckpointPolicy(operations_max=self.random.choice((10, 50, 1_000)), bytes_max=100_000),
             plog_bytes=200_000,
@@ -175,12 +175,7 @@ class CrashTest:
         elif how == 1:
             container.fail(RuntimeError("crash"))
         elif how == 2:
-            fault = self.random.choice(list(AppendFault))
-            self.kit.logs.faults.plan_append(fault, self.random.randrange(1, 6))
-            while container.durable_log.is_running:
-                self._append(container, self.random.choice(TARGETS))
-                for _ in range(self.random.randrange(3)):
-                    await asyncio.sleep(0)
+            await self._fail_log(container)
         # Otherwise the old owner goes on and is fenced by the next one.
         successor = await self._open()
         if container.is_running:
@@ -197,6 +192,14 @@ class CrashTest:
             _, pending = await asyncio.wait(calls, timeout=5)
             assert not pending, "a call was never answered"
         return successor
+
+    async def _fail_log(self, container: SegmentContainer) -> None:
+        fault = self.random.choice(list(AppendFault))
+        self.kit.logs.faults.plan_append(fault, self.random.randrange(1, 6))
+        while container.durable_log.is_running:
+            self._append(container, self.random.choice(TARGETS))
+            for _ in range(self.random.randrange(3)):
+                await asyncio.sleep(0)
 
     async def _check(self, container: SegmentContainer) -> None:
         for name, model in list(self.sources.items()):

@@ -14,6 +14,7 @@ from segment_service.container.back_pressure import StoreBackPressure
 from segment_service.container.segment_container import ContainerConfig, SegmentContainer, WriterFactory
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.plog.data_log import DurableDataLog
 from segment_service.plog.in_memory import InMemoryDataLog, InMemoryLogStore
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.storage.faulty import FaultyChunkStorage
@@ -58,10 +59,13 @@ class ContainerKit:
         config = config or WriterConfig(flush_age_s=0.02, tick_s=0.01, retry_delay_min_s=0.01, retry_delay_max_s=0.05)
         self.writer_factory = lambda source, storage: StorageWriter(source, storage, self.clock, config)
 
+    def make_log(self, container_id: int) -> DurableDataLog:
+        return InMemoryDataLog(container_id, self.logs)
+
     def make(self, container_id: int = 0) -> SegmentContainer:
         cache = CacheManager(InMemoryCacheStorage(self.cache_bytes))
         return SegmentContainer(
-            InMemoryDataLog(container_id, self.logs),
+            self.make_log(container_id),
             RollingStorage(self.chunks, container_id, self.clock, background=False),
             lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, cache, spawn),
             self.writer_factory,
