@@ -104,9 +104,7 @@ FAILPOINTS: dict[str, Step] = {
     delete_stream.NUMBER_RECORDED: delete,
 }
 CASES = [(name, step) for name, step in FAILPOINTS.items()] + [
-    (name, step)
-    for name in (table_request_queue.SUBMITTED, table_request_queue.HANDLED)
-    for step in STEPS
+    (name, step) for name in (table_request_queue.SUBMITTED, table_request_queue.HANDLED) for step in STEPS
 ]
 
 
