@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from controller_service.transactions.commit_set import SetMember, SetRecord, SetState, Verdict
 from controller_service.transactions.records import transaction_segments
 from controller_service.transactions.set_service import CommitAnswer
-from pravega_common.errors import PravegaError
+from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
 
 R = TypeVar("R")
@@ -31,7 +31,10 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class SlowFuse(Fuse):
-    """Operations take a random number of turns, so that every interleaving has its chance."""
+    """Operations take a random number of turns, so that every interleaving has its chance; some fail without an
+    effect, and of some the answer is lost."""
+
+    fault_chance = 0.01
 
     def __init__(self, world: World, random: Random) -> None:
         super().__init__(random.randrange(20, 400), random.random() < 0.5)
@@ -43,7 +46,12 @@ class SlowFuse(Fuse):
             await asyncio.sleep(0)
         if self._random.random() < 0.02:
             await self._world.clock.sleep(self._random.random() * 0.2)
-        return await super().call(work, *args, **kwargs)
+        if self._random.random() < self.fault_chance:
+            raise Unavailable("nothing was done")
+        result = await super().call(work, *args, **kwargs)
+        if self._random.random() < self.fault_chance:
+            raise UnknownOutcome("the answer was lost")
+        return result
 
 
 @dataclass
@@ -73,7 +81,7 @@ class Play:
             try:
                 await instance.start()
                 return instance
-            except Crashed:
+            except (Crashed, PravegaError):
                 await instance.kill()
 
     async def call(self, work: Callable[[Instance], Awaitable[R]]) -> R:

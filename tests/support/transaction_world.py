@@ -114,6 +114,10 @@ class Fuse:
         self._blow_at = blow_at
         self._after_effect = after_effect
 
+    def blow_later(self, calls: int, after_effect: bool) -> None:
+        """At the n-th operation from now."""
+        self._blow_at, self._after_effect = self.count + calls, after_effect
+
     async def call(self, work: Any, *args: Any, **kwargs: Any) -> Any:
         await asyncio.sleep(0)
         if self.blown:

@@ -18,7 +18,7 @@ from controller_service.transactions.records import TransactionState
 from controller_service.workflows import abort_transactions, commit_transactions
 from pravega_common.errors import PravegaError
 from pravega_common.runtime import failpoints
-from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
+from tests.support.transaction_world import Crashed, Instance, World, event_bytes
 
 R = TypeVar("R")
 
@@ -59,8 +59,13 @@ async def insist(world: World, call: Callable[[], Awaitable[R]]) -> R:
     raise TimeoutError("no answer in 20 tries")
 
 
-def arm_call(fuse: Fuse, call: int, after_effect: bool) -> None:
-    fuse._blow_at, fuse._after_effect = fuse.count + call, after_effect
+def dying_at(call: int, after_effect: bool) -> Callable[[Instance], None]:
+    """Makes an instance die at its n-th operation from now."""
+
+    def arm(instance: Instance) -> None:
+        instance.fuse.blow_later(call, after_effect)
+
+    return arm
 
 
 async def expect_events(world: World, stream: str, expected: Sequence[str]) -> None:
@@ -121,7 +126,7 @@ async def commit_through_a_crash(rolling: bool, prepare: Callable[[Instance], No
 @pytest.mark.parametrize("rolling", [False, True])
 async def test_commits_through_a_crash_at_every_call(rolling: bool, after_effect: bool) -> None:
     for call in range(1, runs_max):
-        if not await commit_through_a_crash(rolling, lambda one, call=call: arm_call(one.fuse, call, after_effect)):  # type: ignore[misc]
+        if not await commit_through_a_crash(rolling, dying_at(call, after_effect)):
             assert call > 30
             return
     raise AssertionError("the scenario never came to its end")
@@ -209,9 +214,7 @@ async def sets_through_a_crash(rolling: bool, restarted: bool, prepare: Callable
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_sets_through_a_crash_at_every_call(restarted: bool, after_effect: bool) -> None:
     for call in range(1, runs_max):
-        if not await sets_through_a_crash(
-            False, restarted, lambda one, call=call: arm_call(one.fuse, call, after_effect)
-        ):  # type: ignore[misc]
+        if not await sets_through_a_crash(False, restarted, dying_at(call, after_effect)):
             assert call > 40
             return
     raise AssertionError("the scenario never came to its end")
@@ -238,7 +241,7 @@ async def test_a_refused_set_through_a_crash_at_every_call(after_effect: bool) -
         lost = uuid.UUID(hex=members[-1].transaction)
         assert await world.run(first.transactions.abort(S, U, lost))
         await world.clock.pass_time(settle_s)
-        arm_call(first.fuse, call, after_effect)
+        dying_at(call, after_effect)(first)
         answered = await survived(world, commit_set(first, "r1", 0, members))
         assert answered in (None, Verdict.REFUSED)
         died = first.fuse.blown
