@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
+from pravega_spark.standalone.process import StandaloneProcess
+from tests.spark.streams import Streams
+from tests.support.cluster import running_cluster
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -31,3 +36,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    """One set of services for all suites of the folder."""
+    with running_cluster(tmp_path_factory.mktemp("services")) as started:
+        yield started
+
+
+@pytest.fixture
+def streams(services: StandaloneProcess, spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
+    """A scope of its own for each test."""
+    made = Streams(spark, services.controller_uri, f"scope-{uuid.uuid4().hex[:8]}", tmp_path)
+    yield made
+    made.close()

@@ -1,0 +1,144 @@
+"""Streaming writes on running services: what a query writes is there exactly once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+from pravega_streams.controller.transaction_sets import SetState, Sink
+from tests.spark.streams import Streams
+
+
+def source(streams: Streams) -> DataFrame:
+    rows = streams.stream("from").load()
+    return rows.selectExpr("event", "concat('k', cast(cast(event as string) as int) % 10) as routing_key")
+
+
+def test_two_batches_with_and_without_keys(streams: Streams) -> None:
+    streams.create("from", 2)
+    for name, rows in (("keyed", source(streams)), ("plain", streams.stream("from").load().select("event"))):
+        for last in (100, 200):
+            if name == "keyed":
+                streams.fill("from", last - 100, last)
+            streams.run(rows, name, name, default_num_segments=3)
+        assert streams.numbers(name) == list(range(200))
+
+
+def test_the_decision_is_recorded_under_the_query(streams: Streams) -> None:
+    streams.fill("from", 0, 100, default_num_segments=2)
+    query = streams.run(source(streams), "to")
+    recorded, last = streams.gateway.transaction_set(Sink(query.id, f"{streams.scope}/to"), 0)
+    assert (recorded.state, recorded.events, last) == (SetState.FINISHED, 100, 0)
+    assert recorded.run_id == query.runId
+
+
+def test_a_batch_that_spark_forgot_is_not_written_again(streams: Streams, tmp_path: Path) -> None:
+    """The driver died between our commit and Spark's own commit file."""
+    streams.fill("from", 0, 100, default_num_segments=2)
+    streams.run(source(streams), "to")
+    for file in (tmp_path / "checkpoint" / "commits").glob("*0*"):
+        file.unlink()
+    for file in (tmp_path / "checkpoint" / "commits").glob(".*"):
+        file.unlink()
+    streams.fill("from", 100, 150)
+    streams.run(source(streams), "to")
+    assert streams.numbers("to") == list(range(150))
+
+
+def test_a_checkpoint_that_went_back_stops_the_query(streams: Streams, tmp_path: Path) -> None:
+    streams.fill("from", 0, 10)
+    streams.run(source(streams), "to")
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "old")
+    for last in (20, 30):
+        streams.fill("from", last - 10, last)
+        streams.run(source(streams), "to")
+    with pytest.raises(StreamingQueryException, match="the checkpoint is older than the stream"):
+        streams.run(source(streams), "to", "old")
+    assert streams.numbers("to") == list(range(30))
+
+
+def test_two_queries_into_one_stream(streams: Streams) -> None:
+    streams.fill("from", 0, 100)
+    streams.run(source(streams), "to", "first")
+    streams.run(source(streams), "to", "second")
+    assert streams.numbers("to") == sorted([*range(100), *range(100)])
+
+
+def test_at_least_once(streams: Streams) -> None:
+    streams.fill("from", 0, 300, default_num_segments=2)
+    streams.run(source(streams), "to", exactly_once="false", default_num_segments=2)
+    assert streams.numbers("to") == list(range(300))
+
+
+def test_without_waiting_for_readers(streams: Streams) -> None:
+    streams.fill("from", 0, 100)
+    streams.run(source(streams), "to", read_after_write_consistency="false")
+    for _ in range(100):
+        if len(streams.numbers("to")) == 100:
+            return
+    pytest.fail("a committed batch never came to its readers")
+
+
+def test_scale_of_the_target_between_batches(streams: Streams) -> None:
+    streams.create("from")
+    streams.create("to")
+    for step in range(3):
+        streams.fill("from", step * 100, step * 100 + 100)
+        streams.run(source(streams), "to")
+        if step == 0:
+            streams.gateway.scale_stream(streams.scope, "to", [0], [(0.0, 0.5), (0.5, 1.0)])
+    assert streams.numbers("to") == list(range(300))
+
+
+def test_aggregation_with_append(streams: Streams) -> None:
+    streams.fill("from", 0, 100)
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        counted = rows.groupBy("routing_key").count().selectExpr("to_json(struct(*)) as event")
+        streams.write(counted, "to", txn_app_id="counts", txn_version=batch_id)
+
+    query = (
+        source(streams)
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(streams.folder / "counts"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    assert streams.read("to").count() == 10
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("event as text", "required attribute 'event' not found"),
+        ("1 as event", "event attribute type must be a string or binary"),
+        ("event, 1 as routing_key", "routing_key attribute type must be a string"),
+    ],
+)
+def test_wrong_columns(streams: Streams, columns: str, message: str) -> None:
+    streams.fill("from", 0, 10)
+    with pytest.raises(Exception, match=message):
+        streams.run(streams.stream("from").load().selectExpr(*columns.split(", ")), "to")
+
+
+def test_complete_mode_is_refused(streams: Streams) -> None:
+    streams.fill("from", 0, 10)
+    counted = source(streams).groupBy("routing_key").count().selectExpr("to_json(struct(*)) as event")
+    writer = counted.writeStream.format("pravega").outputMode("complete").options(**streams.options("to"))
+    with pytest.raises(Exception, match="output mode complete would write the whole result"):
+        writer.option("checkpointLocation", str(streams.folder / "x")).trigger(
+            availableNow=True
+        ).start().awaitTermination(60)
+
+
+def test_null_events_stop_the_query(streams: Streams) -> None:
+    streams.fill("from", 0, 10)
+    rows = streams.stream("from").load().selectExpr("if(cast(event as string) = '000003', null, event) as event")
+    with pytest.raises(StreamingQueryException, match="1 of 10 events are null"):
+        streams.run(rows, "to")
+    assert streams.numbers("to") == []

@@ -1,0 +1,163 @@
+"""Streaming reads on running services."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.functions import expr
+from pyspark.sql.streaming import StreamingQuery
+
+from tests.spark.streams import Streams
+
+AVAILABLE_NOW = {"availableNow": True}
+
+
+def finish(query: StreamingQuery) -> StreamingQuery:
+    assert query.awaitTermination(60)
+    return query
+
+
+def read_rows(query: StreamingQuery) -> int:
+    return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+
+def test_earliest_and_what_comes_later(streams: Streams) -> None:
+    streams.fill("t", 0, 100, default_num_segments=3)
+    query = streams.collect(streams.stream("t").load(), "earliest")
+    query.processAllAvailable()
+    streams.fill("t", 100, 200)
+    query.processAllAvailable()
+    assert sorted(int(event) for event in streams.collected("earliest")) == list(range(200))
+    assert read_rows(query) == 200
+
+
+def test_latest_is_the_default(streams: Streams) -> None:
+    streams.fill("t", 0, 100)
+    reader = streams.spark.readStream.format("pravega").options(**streams.options("t"))
+    query = streams.collect(reader.load(), "latest")
+    query.processAllAvailable()
+    streams.fill("t", 100, 110)
+    query.processAllAvailable()
+    assert sorted(int(event) for event in streams.collected("latest")) == list(range(100, 110))
+
+
+def test_start_and_end_at_stream_cuts(streams: Streams) -> None:
+    streams.fill("t", 0, 10, default_num_segments=2)
+    first = streams.tail("t")
+    streams.fill("t", 10, 20)
+    last = streams.tail("t")
+    streams.fill("t", 20, 30)
+    rows = streams.stream("t", start_stream_cut=first, end_stream_cut=last).load()
+    query = streams.collect(rows, "cuts")
+    query.processAllAvailable()
+    assert sorted(int(event) for event in streams.collected("cuts")) == list(range(10, 20))
+
+
+def test_restarts_continue(streams: Streams) -> None:
+    streams.create("from", 2)
+    for round_number in range(3):
+        streams.fill("from", round_number * 100, round_number * 100 + 100)
+        query = streams.run(streams.stream("from").load().select("event"), "to")
+        assert read_rows(query) == 100
+    assert streams.numbers("to") == list(range(300))
+    assert read_rows(streams.run(streams.stream("from").load().select("event"), "to")) == 0
+
+
+def test_byte_limit_with_available_now(streams: Streams) -> None:
+    streams.create("from", 3)
+    for number in range(10):
+        streams.fill("from", number * 30, number * 30 + 30)
+    rows = streams.stream("from", approx_bytes_per_trigger=1000).load().select("event")
+    query = streams.run(rows, "to")
+    assert streams.numbers("to") == list(range(300))
+    assert read_rows(query) == 300
+
+
+def test_progress_says_what_is_left(streams: Streams) -> None:
+    streams.fill("t", 0, 10)
+    query = streams.collect(streams.stream("t").load(), "progress")
+    query.processAllAvailable()
+    source = json.loads(query.lastProgress.json)["sources"][0]
+    latest = source["latestOffset"]
+    assert (json.loads(latest) if isinstance(latest, str) else latest)["lag_bytes"] == 0
+
+
+def test_scale_up_and_down_in_mid_query(streams: Streams) -> None:
+    """Every event once, and the events of a key in order, batch after batch."""
+    streams.create("t")
+    query = streams.collect(streams.stream("t").load(), "scaled")
+    current = [0]
+    for step, ranges in enumerate([[(0.0, 0.5), (0.5, 1.0)], [(0.0, 1.0)], [(0.0, 0.3), (0.3, 1.0)]]):
+        streams.write(streams.rows(step * 100, step * 100 + 100).coalesce(1), "t")
+        made = streams.gateway.scale_stream(streams.scope, "t", current, ranges)
+        current = [item.segment_id for item in made]
+    streams.write(streams.rows(300, 400).coalesce(1), "t")
+    query.processAllAvailable()
+    numbers = [int(event) for event in streams.collected("scaled")]
+    assert sorted(numbers) == list(range(400))
+    for key in range(10):
+        of_key = [number for number in numbers if number % 10 == key]
+        assert of_key == sorted(of_key)
+
+
+def test_several_streams(streams: Streams) -> None:
+    streams.fill("a", 0, 10)
+    streams.fill("b", 10, 20)
+    query = streams.collect(streams.stream("a,b").load(), "several", **AVAILABLE_NOW)
+    finish(query)
+    assert sorted(int(event) for event in streams.collected("several")) == list(range(20))
+    assert set(streams.collected("several", "stream")) == {"a", "b"}
+
+
+def test_self_join_reads_once(streams: Streams) -> None:
+    streams.fill("t", 0, 20)
+    events = streams.stream("t").load().selectExpr("cast(event as string) as event")
+    joined = events.alias("left").join(events.alias("right"), expr("left.event = right.event"))
+    query = finish(streams.collect(joined.selectExpr("left.event"), "joined", **AVAILABLE_NOW))
+    assert sorted(int(event) for event in streams.collected("joined")) == list(range(20))
+    assert len(query.recentProgress[0]["sources"]) == 1
+    assert read_rows(query) == 20
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_truncated_before_it_was_read(streams: Streams, fails: bool) -> None:
+    streams.create("from")
+    rows = streams.stream("from", fail_on_data_loss=str(fails).lower()).load().select("event")
+    streams.fill("from", 0, 10)
+    streams.run(rows, "to")
+    streams.fill("from", 10, 20)
+    cut = streams.gateway.tail_cut(streams.scope, "from")
+    streams.fill("from", 20, 30)
+    streams.gateway.truncate_stream(streams.scope, "from", cut)
+    if fails:
+        with pytest.raises(StreamingQueryException, match="was lost before it was read: segment 0 from offset 140"):
+            streams.run(rows, "to")
+    else:
+        streams.run(rows, "to")
+        assert streams.numbers("to") == [*range(10), *range(20, 30)]
+
+
+def test_damaged_checkpoint(streams: Streams, tmp_path: Path) -> None:
+    streams.fill("from", 0, 10)
+    rows = streams.stream("from").load().select("event")
+    streams.run(rows, "to")
+    (log,) = (tmp_path / "checkpoint" / "offsets").glob("0")
+    log.write_text(
+        log.read_text()
+        .replace('"version": 1', '"version": 9')
+        .replace('"version":1,"streams"', '"version":9,"streams"')
+    )
+    (log.parent / ".0.crc").unlink(missing_ok=True)
+    streams.fill("from", 10, 20)
+    with pytest.raises(StreamingQueryException, match="offset has version 9, this connector reads version 1"):
+        streams.run(rows, "to")
+
+
+def test_stop_before_anything_was_read(streams: Streams) -> None:
+    streams.create("t")
+    query = streams.collect(streams.stream("t", start_stream_cut="latest").load(), "stopped")
+    query.stop()
+    assert query.exception() is None
