@@ -16,8 +16,7 @@ from pravega_streams.controller.model import SegmentRange
 
 Positions = npt.NDArray[np.float64]
 
-_dictionary_rows_min: Final = 64
-"""From here on looking for repeated keys costs less than hashing each row's."""
+_probe_rows: Final = 256
 
 
 class RowRouter:
@@ -39,7 +38,7 @@ class RowRouter:
         """Where each row lies in [0, 1)."""
         if keys is None:
             return self._in_turn(lengths)
-        found = positions_of_keys(keys if len(keys) < _dictionary_rows_min else keys.dictionary_encode())
+        found = positions_of_keys(keys.dictionary_encode() if _repeats(keys) else keys)
         without = np.isnan(found)
         if without.any():
             found[without] = self._in_turn(lengths[without])
@@ -58,3 +57,9 @@ class RowRouter:
         self._turn_bytes = total % block_bytes_max
         chosen: Positions = middles[turns % len(self.segments)]
         return chosen
+
+
+def _repeats(keys: pa.Array) -> bool:
+    """Whether most rows share their key with others, so that looking for the distinct ones pays."""
+    probe = keys.slice(0, _probe_rows)
+    return len(keys) >= _probe_rows and len(probe.unique()) <= _probe_rows // 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import expr
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.streams import Streams
 
@@ -80,7 +80,9 @@ def test_progress_says_what_is_left(streams: Streams) -> None:
     streams.fill("t", 0, 10)
     query = streams.collect(streams.stream("t").load(), "progress")
     query.processAllAvailable()
-    source = json.loads(query.lastProgress.json)["sources"][0]
+    progress = query.lastProgress
+    assert progress is not None
+    source = json.loads(progress.json)["sources"][0]
     latest = source["latestOffset"]
     assert (json.loads(latest) if isinstance(latest, str) else latest)["lag_bytes"] == 0
 
