@@ -35,17 +35,20 @@ def checked_stream(info: pb.StreamInfo) -> tuple[str, str]:
     return info.scope, info.stream
 
 
-def configuration_of(message: pb.StreamConfig) -> StreamConfiguration:
+def check_configuration(configuration: StreamConfiguration) -> None:
     """``InvalidArgument`` for tags or sizes out of range. The number of segments is checked where it matters."""
-    tags = tuple(message.tags.tag)
+    tags = configuration.tags
     if len(tags) > tags_max:
         raise InvalidArgument(f"{len(tags)} tags, at most {tags_max} are possible")
     if any(len(tag) > tag_chars_max for tag in tags):
         raise InvalidArgument(f"a tag is longer than {tag_chars_max} characters")
-    if message.rolloverSizeBytes < 0:
-        raise InvalidArgument(
-            f"rollover size {message.rolloverSizeBytes} must not be negative (0: the store's default)"
-        )
+    rollover = configuration.rollover_size_bytes
+    if rollover < 0:
+        raise InvalidArgument(f"rollover size {rollover} must not be negative (0: the store's default)")
+
+
+def configuration_of(message: pb.StreamConfig) -> StreamConfiguration:
+    """``InvalidArgument`` for what ``check_configuration`` refuses, and for unknown policies."""
     scaling = message.scalingPolicy
     retention = message.retentionPolicy
     try:
@@ -53,16 +56,18 @@ def configuration_of(message: pb.StreamConfig) -> StreamConfiguration:
         retention_type = RetentionType(retention.retentionType)
     except ValueError as error:
         raise InvalidArgument(f"policy type out of range: {error}") from error
-    return StreamConfiguration(
+    configuration = StreamConfiguration(
         ScalingPolicy(scale_type, scaling.targetRate, scaling.scaleFactor, scaling.minNumSegments),
         # Some clients send type UNKNOWN when they want no retention.
         None
         if retention_type is RetentionType.NONE
         else RetentionPolicy(retention_type, retention.retentionParam, retention.retentionMax),
-        tags,
+        tuple(message.tags.tag),
         message.timestampAggregationTimeout,
         message.rolloverSizeBytes,
     )
+    check_configuration(configuration)
+    return configuration
 
 
 def configuration_message(scope: str, stream: str, configuration: StreamConfiguration) -> pb.StreamConfig:

@@ -28,20 +28,12 @@ class ScopesApi:
 
     async def deleteScope(self, request: pb.ScopeInfo, context: Any) -> pb.DeleteScopeStatus:
         _require_scope(request.scope)
-        store = self.parts.store
-        before = await store.scope(request.scope)
-        if before is None:
-            return pb.DeleteScopeStatus(status=pb.DeleteScopeStatus.SCOPE_NOT_FOUND)
-        record = await store.mark_scope(request.scope, deleting=True)
-        if record is None:
-            return pb.DeleteScopeStatus(status=pb.DeleteScopeStatus.SCOPE_NOT_FOUND)
-        if not await store.scope_is_empty(request.scope, record):
-            # A scope that was being deleted with its members before stays closed.
-            if not before.deleting:
-                await store.mark_scope(request.scope, deleting=False)
-            return pb.DeleteScopeStatus(status=pb.DeleteScopeStatus.SCOPE_NOT_EMPTY)
-        await store.remove_scope(request.scope, record)
-        return pb.DeleteScopeStatus(status=pb.DeleteScopeStatus.SUCCESS)
+        status = pb.DeleteScopeStatus
+        try:
+            deleted = await self.parts.store.delete_empty_scope(request.scope)
+        except NoSuchScope:
+            return status(status=status.SCOPE_NOT_FOUND)
+        return status(status=status.SUCCESS if deleted else status.SCOPE_NOT_EMPTY)
 
     async def deleteScopeRecursive(self, request: pb.ScopeInfo, context: Any) -> pb.DeleteScopeStatus:
         _require_scope(request.scope)

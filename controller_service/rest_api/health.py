@@ -44,7 +44,7 @@ class HealthRegistry:
         alive = all(child["liveness"] for child in children.values())
         status = "UP" if ready else "STARTING" if alive and not self._complete else "DOWN"
         return {
-            "name": "controller",
+            "name": "",
             "status": status,
             "readiness": ready,
             "liveness": alive,

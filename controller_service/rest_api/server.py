@@ -10,6 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from controller_service.config import split_address
 from controller_service.grpc_api.parts import ApiParts
+from controller_service.rest_api.admin import AdminRoutes, map_errors
 from controller_service.rest_api.health import HealthRegistry
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.service import Service
@@ -30,8 +31,9 @@ class RestServer(Service):
         self.port = 0
 
     async def on_start(self) -> None:
-        application = web.Application(client_max_size=request_bytes_max)
+        application = web.Application(client_max_size=request_bytes_max, middlewares=[map_errors])
         application.add_routes(HealthRoutes(self._health).routes())
+        application.add_routes(AdminRoutes(self._parts).routes())
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop_grace_s)
         await self._runner.setup()
         host, port = split_address(self._listen)

@@ -117,6 +117,20 @@ class StreamStore:
         await self.tables.remove(SCOPES_TABLE, scope)
         await self._delete_scope_tables(scope, record.scope_id)
 
+    async def delete_empty_scope(self, scope: str) -> bool:
+        """False if the scope has members, and is as it was then; ``NoSuchScope``."""
+        before = await self.scope(scope)
+        record = None if before is None else await self.mark_scope(scope, deleting=True)
+        if before is None or record is None:
+            raise NoSuchScope(scope)
+        if await self.scope_is_empty(scope, record):
+            await self.remove_scope(scope, record)
+            return True
+        # A scope that is being deleted with its members stays closed.
+        if not before.deleting:
+            await self.mark_scope(scope, deleting=False)
+        return False
+
     async def scope_is_empty(self, scope: str, record: ScopeRecord) -> bool:
         pages = await asyncio.gather(
             *(self.tables.scan(self._list_table(scope, record.scope_id, kind), count_max=1) for kind in SCOPE_LISTS)

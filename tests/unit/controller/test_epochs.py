@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,8 +117,8 @@ def test_any_row_of_scales_keeps_the_key_space_covered(data: st.DataObject) -> N
         end = data.draw(st.integers(start, len(epoch.segments) - 1))
         replaced = epoch.segments[start : end + 1]
         low, high = replaced[0].key_start, replaced[-1].key_end
-        inner = data.draw(st.lists(st.floats(low, high), max_size=3).map(lambda cuts: sorted({low, *cuts, high})))
-        ranges = list(zip(inner, inner[1:], strict=False))
+        cuts = data.draw(st.lists(st.floats(low, high), max_size=3))
+        ranges = list(pairwise(sorted({low, *cuts, high})))
         numbers = last_number(epoch)
         plan = plan_scale(epoch, [segment.segment_id for segment in replaced], ranges, 1, 0)
         following = next_epoch(epoch, plan)
