@@ -51,11 +51,6 @@ class ClusterSection(_Section):
 
 
 class TransactionsSection(_Section):
-    lease_min_ms: Milliseconds = 10_000
-    lease_max_ms: Milliseconds = 600_000
-    completed_keep_ms: Milliseconds = 86_400_000
-    set_pending_max_ms: Milliseconds = 60_000
-    set_grace_ms: Milliseconds = 600_000
     sink_keep_ms: Milliseconds = 7_776_000_000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import uuid
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final, Protocol
+
+import structlog
 
 from controller_service.cluster.assignment_leader import AssignmentLeader
 from controller_service.cluster.host_store import AssignmentHostStore
@@ -30,6 +33,7 @@ from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.lifecycle import TransactionService
 from controller_service.transactions.set_api import TransactionSetsApi
 from controller_service.transactions.set_service import SetService
+from controller_service.workflows.commit_marks import CommitMarks
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_scope import DeleteScope
 from controller_service.workflows.delete_stream import DeleteStream
@@ -93,6 +97,7 @@ class Controller(Service):
         self.membership = Membership(backends.cpo, self.member_id, Member(host, port, self.member_id), lease_ms, clock)
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
         self.store = StreamStore(backends.tables, clock, self._new_id)
+        self.marks = WriterMarks(self.store)
         self.queue = TableRequestQueue(backends.tables, self.member_id, clock, self.membership.live_ids)
         self.transactions = TransactionService(
             store=backends.tables,
@@ -101,6 +106,7 @@ class Controller(Service):
             queue=self.queue,
             clock=clock,
             random=random,
+            listener=CommitMarks(self.marks),
         )
         self.sets = SetService(
             transactions=self.transactions,
@@ -137,7 +143,7 @@ class Controller(Service):
             delete,
             DeleteScope(store, queue, seal, delete, groups, tables),
         )
-        return ApiParts(store, workflows, tables, groups, WriterMarks(store), self.backends.hosts, self._new_id)
+        return ApiParts(store, workflows, tables, groups, self.marks, self.backends.hosts, self._new_id)
 
     def _new_id(self) -> str:
         return uuid.UUID(int=self.backends.random.getrandbits(128), version=4).hex
@@ -250,6 +256,16 @@ async def _run(controller: Controller) -> None:
 
 def run_controller(config_path: Path) -> None:
     """What the command line calls. ``ConfigurationError`` for settings that cannot work."""
-    config = load_config(config_path)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+    )
     arm_from_environment()
+    config = load_config(config_path)
+    structlog.get_logger().info("settings", file=str(config_path), **config.model_dump(mode="json"))
     asyncio.run(serve(config))

@@ -1,0 +1,27 @@
+"""A commit with a time counts as a report of its writer's time (controller-api.md 4.8)."""
+
+from __future__ import annotations
+
+from controller_service.errors import NoSuchStream
+from controller_service.store.writer_marks import WriterMarks
+from controller_service.transactions.records import CommittingTransaction
+
+
+class CommitMarks:
+    """``CommitListener`` that notes the writer's mark. Idempotent: the same report again changes nothing.
+
+    A commit without a time is no report; some clients send 0 then.
+    """
+
+    def __init__(self, marks: WriterMarks) -> None:
+        self._marks = marks
+
+    async def committed(
+        self, scope: str, stream: str, transaction: CommittingTransaction, position: dict[int, int]
+    ) -> None:
+        if not transaction.writer_id or not transaction.commit_time_ms:
+            return
+        try:
+            await self._marks.note(scope, stream, transaction.writer_id, position, transaction.commit_time_ms)
+        except NoSuchStream:
+            return
