@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from pravega_common.invariants import check
+
+cancel_again_s: Final = 1.0
+"""Pause before a task that goes on after it was cancelled is cancelled again."""
 
 
 class ServiceState(enum.Enum):
@@ -105,16 +108,21 @@ class Service:
         if error is not None:
             self.fail(error)
 
+    async def _cancel_tasks(self) -> None:
+        """Cancel every task and wait for its end, as often as it takes: a cancellation that meets a result inside
+        ``asyncio.wait_for`` is lost."""
+        tasks = self._tasks - {asyncio.current_task()}
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=cancel_again_s)
+
     async def _shut_down(self, final: ServiceState) -> None:
         self.state = ServiceState.STOPPING
         try:
             await self.on_stop()
         finally:
-            current = asyncio.current_task()
-            tasks = [task for task in self._tasks if task is not current]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._cancel_tasks()
             self.state = final
             self._stopped.set()
             if self.failure is not None:

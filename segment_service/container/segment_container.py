@@ -121,9 +121,9 @@ class SegmentContainer(Service):
 
     async def on_stop(self) -> None:
         self._takes_requests = False
-        self.read_index.close()
         if self._writer is not None:
-            await self._writer.stop()
+            await self._writer.stop()  # before the read index, from which it takes the bytes
+        self.read_index.close()
         if self.failure is not None:
             self.durable_log.fail(self.failure)  # at once, without waiting for what is on its way
         await self.durable_log.stop()

@@ -61,7 +61,8 @@ class BlockingCalls:
             raise Unavailable(f"{self._name}: {waiting_calls_max} calls wait for a thread, the store is too slow")
         self._waiting += 1
         try:
-            await asyncio.wait_for(self._slots.acquire(), self._call_time_max_s)
+            async with asyncio.timeout(self._call_time_max_s):  # not wait_for: it can lose a cancellation
+                await self._slots.acquire()
         except TimeoutError:
             raise Unavailable(f"{self._name}: no thread was free within {self._call_time_max_s:g} s") from None
         finally:
