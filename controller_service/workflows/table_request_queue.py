@@ -28,7 +28,7 @@ requests_concurrent_max: Final = 100
 requests_queued_max: Final = 10_000
 requests_remembered_max: Final = 10_000
 """Finished requests whose outcome ``wait_done`` still knows."""
-sweep_period_s: Final = 10.0
+sweep_period_s: Final = 3.0
 store_attempts_max: Final = 8
 retry_delay_min_s: Final = 0.02
 retry_delay_max_s: Final = 5.0
