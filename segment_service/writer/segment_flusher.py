@@ -178,6 +178,8 @@ class SegmentFlusher:
         async with source.lock:
             try:
                 is_moved = await self._move(target, merging, source)
+                if is_moved:
+                    await self._let_go(target.segment_id, merging.offset, source)
             except PravegaError:
                 source.uncertain()
                 raise
@@ -186,6 +188,15 @@ class SegmentFlusher:
             target.finished(merging)
             self._tell_merged(Source(target.segment_id, merging.source_id, in_storage=False), target.stored_length)
             self._tell_length(target)
+
+    async def _let_go(self, target_id: int, offset: int, source: SegmentAggregator) -> None:
+        """The target has all bytes of a merged segment, and so those of the segments merged into that one."""
+        for inner in source.merged_sources():
+            aggregator = self._aggregators.get(inner.source_id)
+            if aggregator is not None:
+                await self._let_go(target_id, offset, aggregator)
+            await self._storage.concat(target_id, offset, inner.source_id)
+            self._tell_merged(inner, 0)
 
     async def _move(self, target: SegmentAggregator, merging: Merging, source: SegmentAggregator) -> bool:
         """Bring the source's bytes into the target in Tier 2; false if they come as bytes of the target instead, or
