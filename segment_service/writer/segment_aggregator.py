@@ -210,8 +210,9 @@ class SegmentAggregator:
             return head
         check(head.start <= self.stored_length < head.end, "aggregator is not settled", item=head, stored=self.stored)
         if start_offset > self.stored_length:
-            return Skip(self._skip_limit(start_offset))
-        return Write(self.stored_length, self._write_end())
+            # Not beyond what was read from the log: a merge that comes may have its bytes in Tier 2.
+            return Skip(_contiguous_end(self._items, start_offset))
+        return Write(self.stored_length, _contiguous_end(self._items, self.stored_length + write_bytes_max))
 
     def settle(self) -> None:
         """Drop what Tier 2 has; merged segments that are now part of this one there move to ``ended``."""
@@ -310,16 +311,6 @@ class SegmentAggregator:
             start = self.stored.start_offset if self.stored is not None else 0
             return item.offset <= start
         return False
-
-    def _skip_limit(self, start_offset: int) -> int:
-        """A skip stops at a merge whose bytes may be in Tier 2 already."""
-        for item in self._items:
-            if isinstance(item, Merging):
-                return min(start_offset, item.offset)
-        return start_offset
-
-    def _write_end(self) -> int:
-        return _contiguous_end(self._items, self.stored_length + write_bytes_max)
 
 
 def _contiguous_end(items: Iterable[Item], limit: int) -> int:

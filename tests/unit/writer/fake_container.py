@@ -1,4 +1,4 @@
-"""The container's side of the storage writer, in memory and strict: a byte that may have been evicted cannot be read."""
+"""The container's side of the storage writer, in memory and strict: a byte that may be evicted cannot be read."""
 
 from __future__ import annotations
 
@@ -243,9 +243,7 @@ class FakeContainer:
 def _recovered_state(before: State) -> State:
     """As a recovery takes over a checkpoint: all bytes below it are in Tier 2, the dead are forgotten."""
     live = {
-        one.segment_id: copy.copy(one)
-        for one in before.segments.values()
-        if not one.is_merged and not one.is_deleted
+        one.segment_id: copy.copy(one) for one in before.segments.values() if not one.is_merged and not one.is_deleted
     }
     for metadata in live.values():
         metadata.storage_length = metadata.length
