@@ -17,6 +17,7 @@ from pravega_common.errors import PravegaError
 from pravega_common.runtime import failpoints
 from segment_service.config import SegmentStoreConfig, load_config
 from segment_service.service import SegmentStoreProcess
+from segment_service.tier1_memory import check_tier1_memory
 
 
 def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None:
@@ -42,6 +43,7 @@ async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    await check_tier1_memory(config)
     process = SegmentStoreProcess(config)
     process.on_failure(lambda _: stop.set())
     await process.start()

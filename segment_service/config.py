@@ -94,6 +94,8 @@ class Tier2Section(_Section):
 
 class CacheSection(_Section):
     bytes_max: Bytes = 512 * 1024 * 1024
+    disk_folder: str = ""
+    disk_bytes_max: Bytes = 8 * 1024 * 1024 * 1024
 
 
 class SegmentStoreConfig(BaseSettings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from pravega_common.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
 from pravega_common.cluster.redis_cpo import RedisCPO
@@ -12,6 +13,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.service import Service
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
+from segment_service.cache.rocksdb_cache import RocksDBSecondLevel
 from segment_service.config import SegmentStoreConfig, host_and_port
 from segment_service.container.back_pressure import StoreBackPressure
 from segment_service.container.manager import ContainerManager, ManagerConfig
@@ -23,6 +25,7 @@ from segment_service.plog.data_log import DurableDataLog
 from segment_service.plog.plog_server import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from segment_service.read_index.container_read_index import ContainerReadIndex
+from segment_service.status_page import StatusPage, StoreCollector
 from segment_service.storage.chunk_storage import ChunkStorage
 from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.rolling_storage import RollingStorage
@@ -57,6 +60,7 @@ def real_parts(config: SegmentStoreConfig) -> StoreParts:
         config.tier2.url,
         access_key=config.tier2.access_key,
         secret_key=config.tier2.secret_key.get_secret_value(),
+        call_time_max_s=config.tier2.call_time_max_ms / 1000,
     )
 
     def make_log(container_id: int, store_id: str) -> DurableDataLog:
@@ -75,7 +79,8 @@ class SegmentStoreProcess(Service):
         self._incarnation = secrets.token_hex(8)
         self.back_pressure = StoreBackPressure(config.store.unflushed_bytes_max)
         self.registry = ContainerRegistry()
-        self._cache = CacheManager(InMemoryCacheStorage(config.cache.bytes_max))
+        self._disk_cache = self._make_disk_cache()
+        self._cache = CacheManager(InMemoryCacheStorage(config.cache.bytes_max), self._disk_cache)
         self._manager: ContainerManager | None = None
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store)
@@ -89,12 +94,17 @@ class SegmentStoreProcess(Service):
             clock=self._parts.clock,
             connections_max=config.store.connections_max,
         )
+        self._status_page = self._make_status_page()
 
     async def on_start(self) -> None:
         parts, config = self._parts, self._config
+        if self._status_page is not None:
+            await self._status_page.start()
         group = PersistenceGroup("group-0", config.tier1.servers)
         await parts.cpo.put_persistence_cluster(PersistenceCluster(config.cluster.name, (group,)))
         await parts.chunks.start()
+        if self._disk_cache is not None:
+            await self._disk_cache.start()
         await check_container_count(parts.cpo, parts.chunks, config.store.containers, self._incarnation)
         await self.wire.start()
         self.wire.on_failure(self.fail)
@@ -117,8 +127,23 @@ class SegmentStoreProcess(Service):
         if self._manager is not None:
             await self._manager.stop()
         await self.wire.stop()
+        if self._status_page is not None:
+            await self._status_page.stop()
+        if self._disk_cache is not None:
+            await self._disk_cache.stop()
         await self._parts.chunks.close()
         await self._parts.cpo.close()
+
+    def _make_disk_cache(self) -> RocksDBSecondLevel | None:
+        cache = self._config.cache
+        return RocksDBSecondLevel(Path(cache.disk_folder), cache.disk_bytes_max) if cache.disk_folder else None
+
+    def _make_status_page(self) -> StatusPage | None:
+        if not self._config.store.metrics:
+            return None
+        host, port = host_and_port(self._config.store.metrics)
+        collector = StoreCollector(self.registry, self.back_pressure, self._cache)
+        return StatusPage(host, port, self.registry, collector, self._is_stale)
 
     @property
     def published(self) -> tuple[str, int]:

@@ -50,10 +50,19 @@ class DurableLog(Service):
         self._bytes_since_checkpoint = 0
         self._checkpoint_pending = False
         self.recovered = Recovered()
+        self.operations_total = 0
+        self.frames_total = 0
+        self.bytes_total = 0
+        self.checkpoints_total = 0
 
     @property
     def epoch(self) -> int:
         return self._log.epoch
+
+    @property
+    def memory_length(self) -> int:
+        """Operations that the storage writer has not acknowledged."""
+        return len(self._state.memory_log)
 
     async def on_start(self) -> None:
         await self._log.initialize()
@@ -132,6 +141,9 @@ class DurableLog(Service):
         self._truncated_at = checkpoint
 
     def frame_committed(self, operations: int, frame_bytes: int) -> None:
+        self.operations_total += operations
+        self.frames_total += 1
+        self.bytes_total += frame_bytes
         self._operations_since_checkpoint += operations
         self._bytes_since_checkpoint += frame_bytes
         if self._checkpoint_pending or self._processor is None:
@@ -143,6 +155,7 @@ class DurableLog(Service):
             self._enqueue_internal(Checkpoint())
 
     def checkpoint_committed(self, sequence_number: int, address: LogAddress) -> None:
+        self.checkpoints_total += 1
         self._truncation_points.append((sequence_number, address))
         self._operations_since_checkpoint = 0
         self._bytes_since_checkpoint = 0

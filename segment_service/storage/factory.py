@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from pravega_common.errors import ConfigurationError
+from segment_service.storage.blocking import call_time_max_s_default
 from segment_service.storage.chunk_storage import ChunkStorage
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
@@ -13,7 +14,9 @@ from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 FORMS = "file:///folder, http://host:port/bucket, https://host:port/bucket or memory:"
 
 
-def make_chunk_storage(url: str, *, access_key: str = "", secret_key: str = "") -> ChunkStorage:
+def make_chunk_storage(
+    url: str, *, access_key: str = "", secret_key: str = "", call_time_max_s: float = call_time_max_s_default
+) -> ChunkStorage:
     """The adapter that a Tier-2 URL names; keys are for S3 only. ``ConfigurationError`` if it names none."""
     parts = urlsplit(url)
     path = unquote(parts.path)
@@ -22,7 +25,7 @@ def make_chunk_storage(url: str, *, access_key: str = "", secret_key: str = "") 
     if parts.scheme == "file":
         if not path.startswith("/") or parts.netloc:
             raise ConfigurationError(f"Tier-2 URL {url!r} needs an absolute folder: file:///folder")
-        return FilesystemChunkStorage(path)
+        return FilesystemChunkStorage(path, call_time_max_s=call_time_max_s)
     if parts.scheme in ("http", "https"):
         bucket = path.strip("/")
         if not bucket or "/" in bucket or not parts.hostname:
@@ -38,6 +41,7 @@ def make_chunk_storage(url: str, *, access_key: str = "", secret_key: str = "") 
                 secret_key=secret_key,
                 bucket=bucket,
                 secure=parts.scheme == "https",
+                call_time_max_s=call_time_max_s,
             )
         )
     raise ConfigurationError(f"Tier-2 URL {url!r} has an unknown form: use {FORMS}")

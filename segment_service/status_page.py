@@ -1,0 +1,124 @@
+"""Health and metrics of a store over HTTP. Everything is read when somebody asks: nothing is counted for it elsewhere.
+
+``GET /health``: JSON, status 200 while the store has its place in the cluster, 503 when not.
+``GET /metrics``: Prometheus text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from pravega_common.errors import ConfigurationError
+from pravega_common.runtime.service import Service
+from segment_service.cache.manager import CacheManager
+from segment_service.container.back_pressure import StoreBackPressure
+from segment_service.container.registry import ContainerRegistry
+from segment_service.container.segment_container import SegmentContainer
+
+request_bytes_max: Final = 64 * 1024
+stop_grace_s: Final = 2.0
+
+_CONTAINER_GAUGES: Final[dict[str, tuple[str, Callable[[SegmentContainer], float]]]] = {
+    "epoch": ("Epoch of the owner of the log", lambda one: one.epoch),
+    "segments": ("Segments alive", lambda one: len(one.metadata.ids)),
+    "queued_operations": ("Operations waiting to be packed", lambda one: len(one.durable_log.queue)),
+    "queued_bytes": ("Bytes of appends waiting to be packed", lambda one: one.durable_log.queue.bytes),
+    "unflushed_bytes": ("Durable bytes that Tier 2 does not have", lambda one: one.pending.unflushed),
+    "unflushed_operations": ("Operations that Tier 2 did not acknowledge", lambda one: one.durable_log.memory_length),
+}
+_CONTAINER_COUNTERS: Final[dict[str, tuple[str, Callable[[SegmentContainer], float]]]] = {
+    "operations": ("Operations made durable by this owner", lambda one: one.durable_log.operations_total),
+    "frames": ("Frames made durable by this owner", lambda one: one.durable_log.frames_total),
+    "log_bytes": ("Bytes of frames made durable by this owner", lambda one: one.durable_log.bytes_total),
+    "checkpoints": ("Checkpoints made durable by this owner", lambda one: one.durable_log.checkpoints_total),
+}
+
+
+class StoreCollector(Collector):
+    """The numbers of one store."""
+
+    def __init__(self, registry: ContainerRegistry, back_pressure: StoreBackPressure, cache: CacheManager) -> None:
+        self._registry = registry
+        self._back_pressure = back_pressure
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        storage = self._cache.storage
+        for name, text, value in (
+            ("unflushed_bytes", "Bytes accepted and not in Tier 2", self._back_pressure.bytes),
+            ("unflushed_bytes_limit", "Above it sockets are not read", self._back_pressure.bytes_max),
+            ("cache_bytes", "Capacity of all blocks in the cache", storage.bytes_used),
+            ("cache_bytes_limit", "Budget of the cache", storage.bytes_max),
+            ("containers", "Containers that run here", len(self._registry)),
+        ):
+            yield GaugeMetricFamily(f"pravega_store_{name}", text, value=value)
+        containers = list(self._registry)
+        for name, (text, read) in _CONTAINER_GAUGES.items():
+            yield _filled(GaugeMetricFamily(f"pravega_container_{name}", text, labels=["container"]), containers, read)
+        for name, (text, read) in _CONTAINER_COUNTERS.items():
+            yield _filled(
+                CounterMetricFamily(f"pravega_container_{name}", text, labels=["container"]), containers, read
+            )
+
+
+def _filled(
+    family: GaugeMetricFamily | CounterMetricFamily,
+    containers: list[SegmentContainer],
+    read: Callable[[SegmentContainer], float],
+) -> Metric:
+    for container in containers:
+        family.add_metric([str(container.container_id)], read(container))
+    return family
+
+
+class StatusPage(Service):
+    """Serves both paths. ``port`` is the bound one after the start; ``is_stale`` as of the container manager."""
+
+    def __init__(
+        self, host: str, port: int, registry: ContainerRegistry, collector: StoreCollector, is_stale: Callable[[], bool]
+    ) -> None:
+        super().__init__("status-page")
+        self.host = host
+        self.port = port
+        self._containers = registry
+        self._is_stale = is_stale
+        self._metrics = CollectorRegistry(auto_describe=False)
+        self._metrics.register(collector)
+        self._runner: web.AppRunner | None = None
+
+    async def on_start(self) -> None:
+        application = web.Application(client_max_size=request_bytes_max)
+        application.add_routes([web.get("/health", self._get_health), web.get("/metrics", self._get_metrics)])
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop_grace_s)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self.host, self.port).start()
+        except OSError as error:
+            raise ConfigurationError(
+                f"store.metrics = {self.host}:{self.port}: cannot listen there: {error}"
+            ) from error
+        self.port = int(self._runner.addresses[0][1])
+
+    async def on_stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _get_health(self, _request: web.Request) -> web.Response:
+        is_stale = self._is_stale()
+        body: dict[str, Any] = {
+            "status": "stale" if is_stale else "up",
+            "containers": {
+                str(one.container_id): {"state": one.state.value, "epoch": one.epoch} for one in self._containers
+            },
+        }
+        return web.json_response(body, status=503 if is_stale else 200)
+
+    async def _get_metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,0 +1,58 @@
+"""Whether the Redis servers of Tier 1 have room for what a store may put there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from pravega_common.errors import ConfigurationError
+from segment_service.config import SegmentStoreConfig
+from segment_service.container.back_pressure import hard_limit_ratio
+
+reserve_bytes: Final = 64 * 1024 * 1024
+"""For recovery, checkpoints and metadata logs of a store whose Tier 1 is full."""
+_call_timeout_s: Final = 5.0
+
+
+def tier1_bytes_needed(config: SegmentStoreConfig) -> int:
+    """Bytes that the logs of one store may occupy on each server while Tier 2 is away.
+
+    What is not in Tier 2; what was logged since the last checkpoint; and one plog more for each container, as space is
+    freed in whole plogs.
+    """
+    unflushed = int(config.store.unflushed_bytes_max * hard_limit_ratio)
+    return unflushed + config.tier1.checkpoint_bytes + config.store.containers * config.tier1.plog_bytes + reserve_bytes
+
+
+async def check_tier1_memory(config: SegmentStoreConfig) -> None:
+    """``ConfigurationError`` if a server's ``maxmemory`` is below what one store needs.
+
+    A server that keeps its settings to itself is believed.
+    """
+    needed = tier1_bytes_needed(config)
+    for address in config.tier1.servers:
+        limit = await _maxmemory(address)
+        if 0 < limit < needed:
+            raise ConfigurationError(
+                f"Redis at {address} has maxmemory = {limit}, but this store may need {needed} bytes there: "
+                "raise it, or lower store.unflushed_bytes_max, tier1.checkpoint_bytes or tier1.plog_bytes"
+            )
+
+
+async def _maxmemory(address: str) -> int:
+    """In bytes; 0 is no limit, and also what stands for an answer that did not come."""
+    url = address if address.startswith("unix:") else f"redis://{address}"
+    client = Redis.from_url(
+        url.replace("unix:", "unix://", 1), socket_timeout=_call_timeout_s, socket_connect_timeout=_call_timeout_s
+    )
+    try:
+        answer = await client.config_get("maxmemory")
+        return int(answer.get("maxmemory") or 0)
+    except (RedisError, OSError) as error:
+        structlog.get_logger().warning("maxmemory of a Redis is not known", server=address, error=repr(error))
+        return 0
+    finally:
+        await client.aclose()

@@ -1,0 +1,66 @@
+"""Health and metrics over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from segment_service.cache.in_memory import InMemoryCacheStorage
+from segment_service.cache.manager import CacheManager
+from segment_service.container.registry import ContainerRegistry
+from segment_service.status_page import StatusPage, StoreCollector
+from tests.support.containers import ContainerKit
+
+
+class Page:
+    def __init__(self) -> None:
+        self.kit = ContainerKit()
+        self.registry = ContainerRegistry()
+        self.is_stale = False
+        collector = StoreCollector(self.registry, self.kit.back_pressure, CacheManager(InMemoryCacheStorage()))
+        self.server = StatusPage("127.0.0.1", 0, self.registry, collector, lambda: self.is_stale)
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session:
+            answer = await session.get(f"http://127.0.0.1:{self.server.port}{path}")
+            return answer.status, await answer.text()
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    page = Page()
+    await page.server.start()
+    yield page
+    await page.server.stop()
+    for container in page.registry:
+        await container.stop()
+
+
+async def test_health_names_the_containers(page: Page) -> None:
+    page.registry.add(await page.kit.open(3))
+    status, text = await page.get("/health")
+    assert (status, json.loads(text)) == (200, {"status": "up", "containers": {"3": {"state": "running", "epoch": 1}}})
+    page.is_stale = True
+    status, text = await page.get("/health")
+    assert (status, json.loads(text)["status"]) == (503, "stale")
+
+
+async def test_metrics_show_what_happens(page: Page) -> None:
+    container = await page.kit.open(3)
+    page.registry.add(container)
+    await container.create_segment("s")
+    await container.append("s", [bytes(1_000)])
+    status, text = await page.get("/metrics")
+    assert status == 200
+    lines = text.splitlines()
+    for line in (
+        "pravega_store_unflushed_bytes 1000.0",
+        'pravega_container_unflushed_bytes{container="3"} 1000.0',
+        'pravega_container_segments{container="3"} 1.0',
+        'pravega_container_operations_total{container="3"} 3.0',
+        'pravega_container_checkpoints_total{container="3"} 1.0',
+    ):
+        assert line in lines, text
