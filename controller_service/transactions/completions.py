@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+remembered_max: Final = 10_000
+"""Completions of the recent past, for those who ask a moment too late."""
 
 
 class Completions:
@@ -12,48 +17,54 @@ class Completions:
     never come, since another controller may do the work."""
 
     def __init__(self) -> None:
-        self._waiting: dict[uuid.UUID, set[asyncio.Future[None]]] = {}
+        self._waiting: dict[uuid.UUID, set[Expectation]] = {}
+        self._recent: OrderedDict[uuid.UUID, None] = OrderedDict()
 
     def tell(self, ids: Iterable[uuid.UUID]) -> None:
         """These transactions are committed and their records say so."""
         for identifier in ids:
-            for waiter in self._waiting.pop(identifier, ()):
-                if not waiter.done():
-                    waiter.set_result(None)
+            self._recent[identifier] = None
+            for expectation in self._waiting.pop(identifier, ()):
+                expectation.came(identifier)
+        while len(self._recent) > remembered_max:
+            self._recent.popitem(last=False)
 
     def expect(self, ids: Sequence[uuid.UUID]) -> Expectation:
-        """To be made before the work is asked for, so that no completion is missed."""
-        waiters: list[tuple[uuid.UUID, asyncio.Future[None]]] = []
-        for identifier in ids:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(identifier, set()).add(waiter)
-            waiters.append((identifier, waiter))
-        return Expectation(self, waiters)
+        """A context manager around the waiting; leaving it forgets what did not come."""
+        missing = {identifier for identifier in ids if identifier not in self._recent}
+        expectation = Expectation(self, missing)
+        for identifier in missing:
+            self._waiting.setdefault(identifier, set()).add(expectation)
+        return expectation
 
-    def forget(self, identifier: uuid.UUID, waiter: asyncio.Future[None]) -> None:
-        waiters = self._waiting.get(identifier)
-        if waiters is not None:
-            waiters.discard(waiter)
-            if not waiters:
+    def forget(self, identifier: uuid.UUID, expectation: Expectation) -> None:
+        waiting = self._waiting.get(identifier)
+        if waiting is not None:
+            waiting.discard(expectation)
+            if not waiting:
                 del self._waiting[identifier]
 
 
 class Expectation:
-    """A context manager; leaving it forgets what did not come."""
-
-    def __init__(self, completions: Completions, waiters: list[tuple[uuid.UUID, asyncio.Future[None]]]) -> None:
+    def __init__(self, completions: Completions, missing: set[uuid.UUID]) -> None:
         self._completions = completions
-        self._waiters = waiters
+        self._missing = missing
+        self.all_came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once every transaction was told."""
+        self._finish_if_complete()
 
     def __enter__(self) -> Expectation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for identifier, waiter in self._waiters:
-            waiter.cancel()
-            self._completions.forget(identifier, waiter)
+        self.all_came.cancel()
+        for identifier in self._missing:
+            self._completions.forget(identifier, self)
 
-    async def all_came(self) -> None:
-        """Wait until every one was told; for ever, if one never is: the caller sets the limit."""
-        for _, waiter in self._waiters:
-            await waiter
+    def came(self, identifier: uuid.UUID) -> None:
+        self._missing.discard(identifier)
+        self._finish_if_complete()
+
+    def _finish_if_complete(self) -> None:
+        if not self._missing and not self.all_came.done():
+            self.all_came.set_result(None)

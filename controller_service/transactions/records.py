@@ -180,9 +180,10 @@ class RecentlyCompleted:
     entries: tuple[tuple[uuid.UUID, CompletedTransaction], ...] = ()
 
     def adding(self, entries: Iterable[tuple[uuid.UUID, CompletedTransaction]]) -> RecentlyCompleted:
-        present = {identifier for identifier, _ in self.entries}
-        added = tuple(entry for entry in entries if entry[0] not in present)
-        return RecentlyCompleted((self.entries + added)[-completed_listed_max:])
+        known = dict(self.entries)
+        for identifier, record in entries:
+            known.setdefault(identifier, record)
+        return RecentlyCompleted(tuple(known.items())[-completed_listed_max:])
 
     def encode(self) -> bytes:
         return b"".join(

@@ -45,9 +45,11 @@ pending_max_ms: Final = 60_000
 record_kept_ms: Final = 90 * 24 * 3600 * 1000
 """How long a sink's record outlives its last use."""
 sweep_period_s: Final = 15.0
-finish_wait_s: Final = 30.0
-finish_rounds_max: Final = 4
-"""Attempts to see a committed set finished before it is left to the sweep."""
+finish_looks_max: Final = 20
+"""How often a controller looks whether a committed set is readable, before it leaves it to the sweep."""
+finish_look_first_s: Final = 0.2
+finish_look_last_s: Final = 2.0
+"""Between two looks; the wait ends at once when this controller made the members readable itself."""
 finishing_max: Final = 1_000
 """Sets that one controller makes readable at the same time."""
 tries_max: Final = 50
@@ -308,28 +310,27 @@ class SetService(Service):
             self._finishing.discard((key, committed.sequence))
 
     async def _make_readable(self, key: str, committed: SetRecord) -> None:
+        """Have the members merged, here or on another controller, and record that they are; within a limit."""
         if committed.state is SetState.FINISHED:
             return
-        for _ in range(finish_rounds_max):
-            with self._members.expect(committed.members) as expectation:
-                if await self._is_readable(key, committed, expectation):
-                    failpoint(MEMBERS_READABLE)
-                    await self._apply(key, commit_set.Advance(committed.sequence, SetState.FINISHED, self._now()))
-                    return
+        with self._members.expect(committed.members) as expectation:
+            await self._order(key, committed)
+            for look in range(finish_looks_max):
+                if not expectation.all_came.done() and await self._members.unfinished(committed.members):
+                    await self._wait(expectation, min(finish_look_first_s * 2**look, finish_look_last_s))
+                    continue
+                failpoint(MEMBERS_READABLE)
+                await self._apply(key, commit_set.Advance(committed.sequence, SetState.FINISHED, self._now()))
+                return
         self.log.warning("set is not finished yet", sink=key, batch=committed.batch_id)
 
-    async def _is_readable(self, key: str, committed: SetRecord, expectation: Expectation) -> bool:
-        """Have the members merged, here or on another controller, and wait for it; within a limit."""
-        await self._order(key, committed)
-        # Somebody may have done it before this call; while it is being done, the look costs nothing.
-        if await self._members.unfinished(committed.members) == 0:
-            return True
+    async def _wait(self, expectation: Expectation, delay_s: float) -> None:
+        """Until the members are told readable, or it is time to look again."""
+        alarm = self.spawn(self._clock.sleep(delay_s), "next look")
         try:
-            async with asyncio.timeout(finish_wait_s):
-                await expectation.all_came()
-            return True
-        except TimeoutError:
-            return await self._members.unfinished(committed.members) == 0
+            await asyncio.wait({alarm, expectation.all_came}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alarm.cancel()
 
     async def _order(self, key: str, committed: SetRecord) -> None:
         """Put a committed set's members in order and have them merged."""

@@ -10,6 +10,7 @@ reads the registrations afterwards. So of a registration and a commit that race 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +18,7 @@ from typing import Final
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ABSENT, VersionedStore
 from controller_service.transactions.commit_set import SetMember, SinkRecord
-from pravega_common.errors import Throttled
+from pravega_common.errors import DataCorruption, InvalidArgument, Throttled
 
 SETS_TABLE: Final = "transactionSets"
 REGISTRATIONS_TABLE: Final = "transactionSetRegistrations"
@@ -25,6 +26,10 @@ REGISTRATIONS_TABLE: Final = "transactionSetRegistrations"
 shards: Final = 16
 registrations_per_shard_max: Final = 5_000
 page_size: Final = 100
+sink_bytes_max: Final = 1_000_000
+"""Of a sink's record as it is stored; a table's values may be little larger."""
+plain_bytes_max: Final = 16_384
+"""Larger records are stored compressed: the ids of a big batch's transactions have most of their bits in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,11 @@ class SinkStore:
 
     async def read(self, key: str) -> FoundSink | None:
         found = await self._store.get(SETS_TABLE, key)
-        return None if found is None else FoundSink(decode(SinkRecord, found.value), found.version)
+        return None if found is None else FoundSink(_unpacked(found.value), found.version)
 
     async def write(self, key: str, record: SinkRecord, version: int) -> int:
-        return await self._store.put(SETS_TABLE, key, encode(record), version)
+        """``InvalidArgument`` when the sets of the sink are too large to be stored."""
+        return await self._store.put(SETS_TABLE, key, _packed(record), version)
 
     async def remove(self, key: str, version: int) -> None:
         await self._store.remove(SETS_TABLE, key, version)
@@ -84,7 +90,7 @@ class SinkStore:
     async def page(self, token: bytes) -> tuple[list[tuple[str, FoundSink]], bytes]:
         """Some sinks with their keys, and the token of the next page; empty at the end."""
         page = await self._store.scan(SETS_TABLE, token, page_size)
-        found = [(key, FoundSink(decode(SinkRecord, value.value), value.version)) for key, value in page.entries]
+        found = [(key, FoundSink(_unpacked(value.value), value.version)) for key, value in page.entries]
         return found, page.continuation
 
     async def registrations(self, key: str, batch_id: int) -> list[RegistrationShard]:
@@ -109,6 +115,28 @@ class SinkStore:
         found = await self._store.get_many(REGISTRATIONS_TABLE, names)
         present = [name for name, value in zip(names, found, strict=True) if value is not None]
         await asyncio.gather(*(self._store.remove(REGISTRATIONS_TABLE, name) for name in present))
+
+
+def _packed(record: SinkRecord) -> bytes:
+    data = encode(record)
+    if len(data) > plain_bytes_max:
+        data = zlib.compress(data, 1)
+    if len(data) > sink_bytes_max:
+        members = sum(len(item.members) for item in (record.last, record.pending) if item is not None)
+        raise InvalidArgument(
+            f"the record of query {record.query_id}, with {members} transactions in its sets, has {len(data)} bytes: "
+            f"at most {sink_bytes_max} can be stored; write with fewer partitions"
+        )
+    return data
+
+
+def _unpacked(data: bytes) -> SinkRecord:
+    if not data.startswith(b"{"):
+        try:
+            data = zlib.decompress(data)
+        except zlib.error as error:
+            raise DataCorruption(f"not the record of a sink: {data[:40]!r} ({error})") from error
+    return decode(SinkRecord, data)
 
 
 def _shard_key(key: str, batch_id: int, shard: int) -> str:

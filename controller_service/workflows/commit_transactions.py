@@ -35,6 +35,7 @@ from controller_service.transactions.records import (
     CommittingTransaction,
     MergeTarget,
     TransactionState,
+    commit_batch_max,
     transaction_segments,
 )
 from controller_service.transactions.scheduling import WorkScheduler
@@ -69,6 +70,8 @@ ROUND_ENDED = register("transaction_commit.round_ended")
 
 rounds_per_request_max: Final = 20
 """Rounds that one request works off before others of the stream get their turn."""
+lengths_per_round_max: Final = 20_000
+"""Transactions times segments of a round: a stream of many segments commits fewer transactions at once."""
 calls_concurrent_max: Final = 64
 """Calls to the segment stores that one round keeps in flight."""
 
@@ -146,7 +149,9 @@ class CommitWorkflow:
             self._streams.open(scope, stream), self._transactions.commit_state(scope, stream)
         )
         if state.committing.is_idle:
-            batch = await self._next_batch(scope, stream, state)
+            segments = len((await context.current_epoch()).segments)
+            count_max = max(1, min(commit_batch_max, lengths_per_round_max // segments))
+            batch = await self._next_batch(scope, stream, state, count_max)
             if batch is None:
                 await self._leave(context)
                 return False
@@ -170,10 +175,10 @@ class CommitWorkflow:
     # ---- beginning ---------------------------------------------------------------------------------------------------
 
     async def _next_batch(
-        self, scope: str, stream: str, state: CommitState
+        self, scope: str, stream: str, state: CommitState, count_max: int
     ) -> list[tuple[uuid.UUID, CommittingTransaction]] | None:
         """What to commit next; drops from the order what a round that crashed at its very end completed."""
-        while batch := state.queue.next_batch():
+        while batch := state.queue.next_batch(count_max):
             found = await self._transactions.get_many(scope, stream, batch)
             gone = [identifier for identifier, record in zip(batch, found, strict=True) if record is None]
             if not gone:
