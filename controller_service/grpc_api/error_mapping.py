@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import grpc
 import structlog
+from prometheus_client import Counter, Histogram
 
 from controller_service.errors import (
     AlreadyExists,
@@ -60,6 +61,16 @@ _STATUSES: Final[tuple[tuple[type[PravegaError], grpc.StatusCode], ...]] = (
 
 description_chars_max: Final = 1_000
 
+CALLS: Final = Histogram(
+    "pravega_controller_call_seconds",
+    "Time to answer a gRPC call",
+    ["method"],
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 120),
+)
+FAILURES: Final = Counter(
+    "pravega_controller_call_failures", "gRPC calls that ended with an error", ["method", "status"]
+)
+
 Behaviour = Callable[[Any, Any], Awaitable[Any]]
 
 log = structlog.get_logger(service="grpc-api")
@@ -85,9 +96,12 @@ class ErrorMapping(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
 
 def mapped(behaviour: Behaviour, method: str) -> Behaviour:
+    timed = CALLS.labels(method.rpartition("/")[2])
+
     async def call(request: Any, context: Any) -> Any:
         try:
-            return await behaviour(request, context)
+            with timed.time():
+                return await behaviour(request, context)
         except PravegaError as error:
             status, message = status_of(error), str(error)
         except NotImplementedError:
@@ -97,6 +111,7 @@ def mapped(behaviour: Behaviour, method: str) -> Behaviour:
         except Exception as error:
             log.exception("handler failed", method=method)
             status, message = grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {error}"
+        FAILURES.labels(method.rpartition("/")[2], status.name).inc()
         return await context.abort(status, message[:description_chars_max])
 
     return call

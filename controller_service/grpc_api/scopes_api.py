@@ -8,7 +8,7 @@ from controller_service.errors import NoSuchScope
 from controller_service.grpc_api.messages import page_start, page_token
 from controller_service.grpc_api.parts import ApiParts
 from pravega_common.errors import InvalidArgument, NoSuchSegment
-from pravega_common.names import validate_scope_name
+from pravega_common.names import SYSTEM_SCOPE, validate_scope_name
 from pravega_common.proto import controller_pb2 as pb
 
 
@@ -29,6 +29,8 @@ class ScopesApi:
     async def deleteScope(self, request: pb.ScopeInfo, context: Any) -> pb.DeleteScopeStatus:
         _require_scope(request.scope)
         status = pb.DeleteScopeStatus
+        if request.scope == SYSTEM_SCOPE:
+            return status(status=status.SCOPE_NOT_EMPTY)
         try:
             deleted = await self.parts.store.delete_empty_scope(request.scope)
         except NoSuchScope:
@@ -37,6 +39,8 @@ class ScopesApi:
 
     async def deleteScopeRecursive(self, request: pb.ScopeInfo, context: Any) -> pb.DeleteScopeStatus:
         _require_scope(request.scope)
+        if request.scope == SYSTEM_SCOPE:
+            return pb.DeleteScopeStatus(status=pb.DeleteScopeStatus.FAILURE)
         await self.parts.workflows.delete_scope.delete(request.scope)
         return pb.DeleteScopeStatus(status=pb.DeleteScopeStatus.SUCCESS)
 

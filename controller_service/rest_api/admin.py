@@ -15,7 +15,7 @@ from controller_service.rest_api.policies import configuration_of, stream_proper
 from controller_service.store.records import EpochRecord, StreamEntry, StreamState
 from controller_service.workflows.delete_stream import StreamNotSealed
 from pravega_common.errors import InvalidArgument, NoSuchSegment, PravegaError
-from pravega_common.names import READER_GROUP_PREFIX, validate_user_name, validate_user_scope_name
+from pravega_common.names import READER_GROUP_PREFIX, SYSTEM_SCOPE, validate_user_name, validate_user_scope_name
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -96,7 +96,8 @@ class AdminRoutes:
         return web.json_response({"scopeName": scope})
 
     async def _delete_scope(self, request: web.Request) -> web.Response:
-        deleted = await self._store.delete_empty_scope(request.match_info["scope"])
+        scope = request.match_info["scope"]
+        deleted = scope != SYSTEM_SCOPE and await self._store.delete_empty_scope(scope)
         return web.Response(status=204 if deleted else 412)
 
     # ---- streams -----------------------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from controller_service.errors import NoSuchScope
-from controller_service.store.serializer import decode, encode
-from controller_service.store.stream_store import (
+from controller_service.store.scope_store import (
     KEY_VALUE_TABLES_LIST,
     READER_GROUPS_LIST,
-    StreamStore,
     cas_attempts_max,
     page_size,
 )
+from controller_service.store.serializer import decode, encode
+from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import ABSENT
 from pravega_common.errors import NoSuchSegment, UnknownOutcome, VersionConflict
 
@@ -100,9 +100,8 @@ class ScopeMembers(Generic[M]):
             if standing is None:
                 raise
             return standing, standing == record
-        # As for streams: whoever deletes the scope closes it first and looks for members afterwards.
-        if await self._store.scope(scope) != usable:
-            await self._store.tables.remove(table, name)
+        if not await self._store.still_usable(scope, usable):
+            await self.remove(scope, name, record)
             raise NoSuchScope(scope)
         return record, True
 
@@ -124,8 +123,13 @@ class ScopeMembers(Generic[M]):
                 await self._store.pause(attempt)
         raise VersionConflict(f"{self._kind} {scope}/{name}: changed by others {cas_attempts_max} times in a row")
 
-    async def remove(self, scope: str, name: str) -> None:
-        await self._store.tables.remove(await self._store.list_table(scope, self._kind), name)
+    async def remove(self, scope: str, name: str, record: M) -> None:
+        """Idempotent; another record under the same name is left alone."""
+        try:
+            table = await self._store.list_table(scope, self._kind)
+            await self._store.remove_if(table, name, lambda value: decode(self._record, value) == record)
+        except (NoSuchScope, NoSuchSegment):
+            return
 
     async def page(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, M]], bytes]:
         """``NoSuchScope``."""

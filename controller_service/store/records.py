@@ -73,6 +73,8 @@ class ScopeRecord:
     """Part of the names of the scope's tables, so that a new scope of the same name starts empty."""
     created_ms: int
     deleting: bool = False
+    closings: int = 0
+    """How often a deletion was tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ class ConfigurationRecord:
 @dataclass(frozen=True, slots=True)
 class StateRecord:
     state: StreamState
+    holder: str = ""
+    """The request that keeps others away by a working state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,10 @@ class StreamContext:
         return record
 
     async def state(self) -> StreamState:
-        return (await self._require(STATE)).state
+        return (await self.state_record()).state
+
+    async def state_record(self) -> StateRecord:
+        return await self._require(STATE)
 
     async def configuration(self) -> ConfigurationRecord:
         return await self._require(CONFIGURATION)

@@ -22,143 +22,36 @@ from controller_service.store.records import (
     STATE,
     DeletedStream,
     Key,
-    ScopeRecord,
     StreamEntry,
+)
+from controller_service.store.scope_store import (
+    DELETED_STREAMS_TABLE,
+    STREAMS_LIST,
+    ScopeStore,
+    cas_attempts_max,
+    list_table_name,
+    page_size,
 )
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, VersionedStore
 from pravega_common.errors import NoSuchSegment, UnknownOutcome, VersionConflict
-from pravega_common.names import SYSTEM_SCOPE, scoped_name
+from pravega_common.names import scoped_name
 from pravega_common.runtime.clock import Clock
 
-cas_attempts_max: Final = 20
-"""Tries of one compare-and-set operation before its conflict is reported."""
-cas_pause_s: Final = 0.01
-"""Wait after a lost compare-and-set, times the number of losses."""
 entries_cached_max: Final = 10_000
 epochs_cached_max: Final = 10_000
-page_size: Final = 1_000
-"""Names on one page of a listing."""
-
-SCOPES_TABLE: Final = "scopes"
-DELETED_STREAMS_TABLE: Final = "deletedStreams"
-STREAMS_LIST: Final = "streamsInScope"
-KEY_VALUE_TABLES_LIST: Final = "kvTablesInScope"
-READER_GROUPS_LIST: Final = "readerGroupsInScope"
-SCOPE_LISTS: Final = (STREAMS_LIST, KEY_VALUE_TABLES_LIST, READER_GROUPS_LIST)
 READING: Final[tuple[Key[Any], ...]] = (STATE, CONFIGURATION, CURRENT_EPOCH)
 """What nearly every operation needs: read together in one round trip."""
 
 
-class StreamStore:
-    """Stateless but for caches of what never changes: ids of scopes and streams, and epoch records."""
+class StreamStore(ScopeStore):
+    """Stateless but for caches of what never changes: ids of streams, and epoch records."""
 
     def __init__(self, tables: VersionedStore, clock: Clock, new_id: Callable[[], str]) -> None:
-        """``new_id`` gives ids that are never given twice in the cluster's life, such as a random UUID's hex."""
-        self.tables = tables
-        self.clock = clock
-        self._new_id = new_id
+        super().__init__(tables, clock, new_id)
         self._stream_ids: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._epochs: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()
-
-    async def create_system_tables(self) -> None:
-        """The tables that every cluster has, and scope ``_system``. Idempotent."""
-        await asyncio.gather(*(self.tables.create_table(table) for table in (SCOPES_TABLE, DELETED_STREAMS_TABLE)))
-        await self.create_scope(SYSTEM_SCOPE)
-
-    # ---- scopes ------------------------------------------------------------------------------------------------------
-
-    async def create_scope(self, scope: str) -> bool:
-        """False if it exists already (also while it is being deleted)."""
-        if await self.tables.get(SCOPES_TABLE, scope) is not None:
-            return False
-        record = ScopeRecord(self._new_id(), self.clock.wall_ms())
-        await asyncio.gather(
-            *(self.tables.create_table(self._list_table(scope, record.scope_id, kind)) for kind in SCOPE_LISTS)
-        )
-        try:
-            await self.tables.put(SCOPES_TABLE, scope, encode(record), ABSENT)
-        except VersionConflict:
-            await self._delete_scope_tables(scope, record.scope_id)
-            return False
-        return True
-
-    async def scope(self, scope: str) -> ScopeRecord | None:
-        found = await self.tables.get(SCOPES_TABLE, scope)
-        return None if found is None else decode(ScopeRecord, found.value)
-
-    async def usable_scope(self, scope: str) -> ScopeRecord:
-        """``NoSuchScope`` if the scope is missing or being deleted."""
-        record = await self.scope(scope)
-        if record is None or record.deleting:
-            raise NoSuchScope(scope)
-        return record
-
-    async def mark_scope(self, scope: str, deleting: bool) -> ScopeRecord | None:
-        """Close a scope for new members, or open it again. None if it does not exist."""
-        for attempt in range(cas_attempts_max):
-            found = await self.tables.get(SCOPES_TABLE, scope)
-            if found is None:
-                return None
-            record = decode(ScopeRecord, found.value)
-            if record.deleting is deleting:
-                return record
-            changed = ScopeRecord(record.scope_id, record.created_ms, deleting)
-            try:
-                await self.tables.put(SCOPES_TABLE, scope, encode(changed), found.version)
-                return changed
-            except (VersionConflict, UnknownOutcome):
-                await self.pause(attempt)
-        raise VersionConflict(f"scope {scope}: changed by others {cas_attempts_max} times in a row")
-
-    async def remove_scope(self, scope: str, record: ScopeRecord) -> None:
-        """Remove an empty, closed scope. Idempotent."""
-        await self.tables.remove(SCOPES_TABLE, scope)
-        await self._delete_scope_tables(scope, record.scope_id)
-
-    async def delete_empty_scope(self, scope: str) -> bool:
-        """False if the scope has members, and is as it was then; ``NoSuchScope``."""
-        before = await self.scope(scope)
-        record = None if before is None else await self.mark_scope(scope, deleting=True)
-        if before is None or record is None:
-            raise NoSuchScope(scope)
-        if await self.scope_is_empty(scope, record):
-            await self.remove_scope(scope, record)
-            return True
-        # A scope that is being deleted with its members stays closed.
-        if not before.deleting:
-            await self.mark_scope(scope, deleting=False)
-        return False
-
-    async def scope_is_empty(self, scope: str, record: ScopeRecord) -> bool:
-        pages = await asyncio.gather(
-            *(self.tables.scan(self._list_table(scope, record.scope_id, kind), count_max=1) for kind in SCOPE_LISTS)
-        )
-        return not any(page.entries for page in pages)
-
-    async def _delete_scope_tables(self, scope: str, scope_id: str) -> None:
-        await asyncio.gather(
-            *(self.tables.delete_table(self._list_table(scope, scope_id, kind)) for kind in SCOPE_LISTS)
-        )
-
-    async def list_scopes(self, token: bytes = b"") -> tuple[list[str], bytes]:
-        """A page of names and the token of the next; the token is empty after the last page."""
-        page = await self.tables.scan(SCOPES_TABLE, token, page_size)
-        return [name for name, _ in page.entries], page.continuation
-
-    # ---- lists of a scope --------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _list_table(scope: str, scope_id: str, kind: str) -> str:
-        return f"{scope}/{kind}.#.{scope_id}"
-
-    async def list_table(self, scope: str, kind: str) -> str:
-        """The table of one of ``SCOPE_LISTS``; ``NoSuchScope`` if the scope is missing."""
-        record = await self.scope(scope)
-        if record is None:
-            raise NoSuchScope(scope)
-        return self._list_table(scope, record.scope_id, kind)
 
     async def list_streams(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, StreamEntry]], bytes]:
         page = await self.tables.scan(await self.list_table(scope, STREAMS_LIST), token, page_size)
@@ -216,10 +109,6 @@ class StreamStore:
                 await self.pause(attempt)
         raise VersionConflict(f"stream {scope}/{stream}: changed by others {cas_attempts_max} times in a row")
 
-    async def pause(self, attempt: int) -> None:
-        """Wait after the given lost attempt (from 0)."""
-        await self.clock.sleep(cas_pause_s * (attempt + 1))
-
     async def entry(self, scope: str, stream: str) -> StreamEntry | None:
         """The stream in its scope's list, from the store."""
         try:
@@ -234,7 +123,7 @@ class StreamStore:
         ``NoSuchScope`` if the scope is missing or being deleted.
         """
         record = await self.usable_scope(scope)
-        table = self._list_table(scope, record.scope_id, STREAMS_LIST)
+        table = list_table_name(scope, record.scope_id, STREAMS_LIST)
         entry = StreamEntry(self._new_id(), self.clock.wall_ms(), tags)
         added = True
         try:
@@ -248,15 +137,14 @@ class StreamStore:
             entry = standing
         except NoSuchSegment as error:
             raise NoSuchScope(scope) from error
-        # Whoever deletes the scope closes it first and looks for members afterwards; this looks in the other order.
-        if added and not await self._still_usable(scope, record):
-            await self.tables.remove(table, stream)
+        if added and not await self.still_usable(scope, record):
+            try:
+                await self.remove_if(table, stream, lambda value: decode(StreamEntry, value) == entry)
+            except NoSuchSegment as error:
+                raise NoSuchScope(scope) from error
             raise NoSuchScope(scope)
         await self.create_stream_tables(scope, stream, entry.stream_id)
         return entry, added
-
-    async def _still_usable(self, scope: str, record: ScopeRecord) -> bool:
-        return await self.scope(scope) == record
 
     async def create_stream_tables(self, scope: str, stream: str, stream_id: str) -> None:
         await asyncio.gather(*(self.tables.create_table(table) for table in self._tables_of(scope, stream, stream_id)))
@@ -265,9 +153,8 @@ class StreamStore:
         """Delete a stream's tables and then its entry. Idempotent."""
         await asyncio.gather(*(self.tables.delete_table(table) for table in self._tables_of(scope, stream, stream_id)))
         self.forget(scope, stream)
-        entry = await self.entry(scope, stream)
-        if entry is not None and entry.stream_id == stream_id:
-            await self.tables.remove(await self.list_table(scope, STREAMS_LIST), stream)
+        table = await self.list_table(scope, STREAMS_LIST)
+        await self.remove_if(table, stream, lambda value: decode(StreamEntry, value).stream_id == stream_id)
 
     async def set_tags(self, scope: str, stream: str, stream_id: str, tags: tuple[str, ...]) -> None:
         """Make the tags of the list entry those of the configuration. Idempotent."""

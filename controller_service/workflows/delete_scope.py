@@ -41,9 +41,10 @@ class DeleteScope:
 
     async def delete(self, scope: str) -> None:
         """Returns when everything is gone, at once if the scope does not exist. New members are refused meanwhile."""
-        record = await self._store.mark_scope(scope, deleting=True)
-        if record is None:
+        closed = await self._store.close_scope(scope)
+        if closed is None:
             return
+        record, _ = closed
         payload = {"scope": scope, "scope_id": record.scope_id}
         await run_and_wait(self._queue, f"{KIND}-{record.scope_id}", KIND, f"{scope}/", payload)
 
@@ -58,7 +59,7 @@ class DeleteScope:
         await _for_all(self._tables.records, scope, lambda name, table: self._delete_table(scope, name, table))
         if not await self._store.scope_is_empty(scope, record):
             raise Postpone(f"scope {scope} still has members")
-        await self._store.remove_scope(scope, record)
+        await self._store.remove_scope(scope, record.scope_id)
 
     async def _delete_group(self, scope: str, name: str, group: ReaderGroupRecord) -> None:
         await self._groups.delete_within(scope, name, group.group_id)

@@ -48,10 +48,16 @@ class KeyValueTables:
         record = await self.records.get(scope, table)
         if record is None or record.table_id != table_id:
             return
-        await self.records.change(scope, table, lambda old: dataclasses.replace(old, state=MemberState.DELETING))
+        record = await self.records.change(
+            scope,
+            table,
+            lambda old: dataclasses.replace(old, state=MemberState.DELETING) if old.table_id == table_id else old,
+        )
+        if record is None or record.table_id != table_id:
+            return
         names = _segments(scope, table, record.partition_count)
         await asyncio.gather(*(self._access.delete_table_segment(name, must_be_empty=False) for name in names))
-        await self.records.remove(scope, table)
+        await self.records.remove(scope, table, record)
 
     async def _run(self, kind: str, scope: str, table: str, table_id: str) -> None:
         payload = {"scope": scope, "table": table, "table_id": table_id}

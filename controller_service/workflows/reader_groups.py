@@ -154,7 +154,9 @@ class ReaderGroups:
     async def delete_within(self, scope: str, group: str, group_id: str) -> None:
         """For this and other workflows' handlers. Idempotent."""
         record = await self.records.change(
-            scope, group, lambda old: dataclasses.replace(old, state=MemberState.DELETING)
+            scope,
+            group,
+            lambda old: dataclasses.replace(old, state=MemberState.DELETING) if old.group_id == group_id else old,
         )
         if record is None or record.group_id != group_id:
             return
@@ -168,7 +170,7 @@ class ReaderGroups:
                 # Half-made: it can be deleted without having been sealed.
                 pass
             await self._delete_stream.carry_out(scope, stream, entry.stream_id)
-        await self.records.remove(scope, group)
+        await self.records.remove(scope, group, record)
 
     async def _mine(self, request: Request) -> ReaderGroupRecord | None:
         record = await self.records.get(request.payload["scope"], request.payload["group"])

@@ -26,7 +26,7 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.answers import wait_time_max_s
 from controller_service.workflows.request_queue import Request, RequestQueue
-from controller_service.workflows.states import enter, leave
+from controller_service.workflows.states import Superseded, enter, leave
 from pravega_common.errors import PravegaError, RejectedError, SegmentSealed
 from pravega_common.invariants import check
 from pravega_common.names import scoped_name
@@ -38,6 +38,7 @@ PLANNED = register("controller.scale_planned")
 SEGMENTS_CREATED = register("controller.scale_segments_created")
 EPOCH_WRITTEN = register("controller.scale_epoch_written")
 SEGMENTS_SEALED = register("controller.scale_segments_sealed")
+EPOCH_MOVED = register("controller.scale_epoch_moved")
 
 
 class ScaleStream:
@@ -86,18 +87,36 @@ class ScaleStream:
             raise WaitTimedOut(f"scale of {scope}/{stream} was not planned within {wait_time_max_s:.0f} s") from error
 
     async def handle(self, request: Request) -> None:
-        payload = request.payload
-        scope, stream = payload["scope"], payload["stream"]
+        scope, stream, holder = request.payload["scope"], request.payload["stream"], request.request_id
         try:
-            context = await self._store.update(scope, stream, lambda context: self._plan(context, request), TRANSITION)
+            self._tell(holder, await self._planned_transition(request))
+            failpoint(PLANNED)
+            await enter(self._store, scope, stream, StreamState.SCALING, holder)
+            # Again, since a rolling commit may have come in between; from here on nothing moves the epoch.
+            await self._planned_transition(request)
         except RejectedError as error:
-            self._tell(request.request_id, error)
+            self._tell(holder, error)
+            await self._give_up(scope, stream, holder)
             raise
-        transition = await context.transition()
-        self._tell(request.request_id, transition)
-        failpoint(PLANNED)
-        await enter(self._store, scope, stream, StreamState.SCALING)
-        await carry_out(self._store, self._access, scope, stream)
+        await carry_out(self._store, self._access, scope, stream, holder)
+
+    async def _planned_transition(self, request: Request) -> EpochTransitionRecord:
+        scope, stream = request.payload["scope"], request.payload["stream"]
+        context = await self._store.update(scope, stream, lambda fresh: self._plan(fresh, request), TRANSITION)
+        return await context.transition()
+
+    async def _give_up(self, scope: str, stream: str, holder: str) -> None:
+        """Leave nothing of a scale that is refused, or was finished by a run that died right before its last step."""
+
+        async def change(context: StreamContext) -> None:
+            if (await context.transition()).request_id == holder:
+                context.stage(TRANSITION, EMPTY_TRANSITION)
+
+        try:
+            await self._store.update(scope, stream, change, TRANSITION)
+            await leave(self._store, scope, stream, holder)
+        except NoSuchStream:
+            return
 
     def _tell(self, request_id: str, outcome: EpochTransitionRecord | RejectedError) -> None:
         planned = self._planned.get(request_id)
@@ -130,14 +149,15 @@ class ScaleStream:
         context.stage(TRANSITION, plan)
 
 
-async def carry_out(store: StreamStore, access: SegmentAccess, scope: str, stream: str) -> None:
-    """Do the stored transition and leave the stream active. Every step may have been done before.
+async def carry_out(store: StreamStore, access: SegmentAccess, scope: str, stream: str, holder: str) -> None:
+    """Do the stored transition, if it is this request's, and leave the stream active. Every step may have been done
+    before.
 
-    The stream must be in a state (scaling, updating) that keeps others away.
+    The stream must be held for the request by a state (scaling, updating) that keeps others away.
     """
     context = await store.open(scope, stream, TRANSITION)
     transition = await context.transition()
-    if not transition.is_empty:
+    if transition.request_id == holder:
         policy = (await context.configuration()).configuration
         names = [segment.name(scope, stream) for segment in transition.new_segments]
         await access.create_segments(
@@ -147,7 +167,7 @@ async def carry_out(store: StreamStore, access: SegmentAccess, scope: str, strea
             rollover_size_bytes=policy.rollover_size_bytes,
         )
         failpoint(SEGMENTS_CREATED)
-        await store.update(scope, stream, _write_epoch, TRANSITION)
+        await store.update(scope, stream, lambda fresh: _write_epoch(fresh, transition), TRANSITION)
         failpoint(EPOCH_WRITTEN)
         current = await context.current_epoch()
         sealed = [segment for segment in current.segments if segment.segment_id in transition.segments_to_seal]
@@ -157,13 +177,15 @@ async def carry_out(store: StreamStore, access: SegmentAccess, scope: str, strea
         infos = await asyncio.gather(*(access.info(name) for name in sealed_names))
         sizes = {segment.segment_id: info.length for segment, info in zip(sealed, infos, strict=True)}
         await store.update(scope, stream, lambda fresh: _complete(fresh, transition, sizes), TRANSITION)
-    await leave(store, scope, stream)
+        failpoint(EPOCH_MOVED)
+    await leave(store, scope, stream, holder)
 
 
-async def _write_epoch(context: StreamContext) -> None:
+async def _write_epoch(context: StreamContext, transition: EpochTransitionRecord) -> None:
     """The new epoch and the successors of what will be sealed, before anything is sealed."""
-    transition = await context.transition()
-    if transition.is_empty or await context.read(epoch_key(transition.new_epoch)) is not None:
+    if await context.transition() != transition:
+        raise Superseded(f"scale of {context.name} to epoch {transition.new_epoch} was finished elsewhere")
+    if await context.read(epoch_key(transition.new_epoch)) is not None:
         return
     current = await context.current_epoch()
     check(current.epoch == transition.active_epoch, "a scale of another epoch", stream=context.name)

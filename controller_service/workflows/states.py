@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from controller_service.errors import OperationNotAllowed
-from controller_service.store.records import StreamState
+from controller_service.store.records import STATE, StateRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.request_queue import Postpone
-from pravega_common.errors import SegmentSealed
+from pravega_common.errors import RejectedError, SegmentSealed
 
 
-async def enter(store: StreamStore, scope: str, stream: str, state: StreamState) -> StreamContext:
-    """Move the stream to a working state. ``Postpone`` while another workflow has it; ``SegmentSealed`` once the
-    stream is sealed or being sealed."""
+class Superseded(RejectedError):
+    """This run of a request is not the current one: the request was finished elsewhere in the meantime."""
+
+
+async def enter(store: StreamStore, scope: str, stream: str, state: StreamState, holder: str) -> StreamContext:
+    """Move the stream to a working state on behalf of a request.
+
+    ``Postpone`` while another request or workflow has the stream; ``SegmentSealed`` once it is sealed or being sealed.
+    The same request enters again after a crash, wherever it runs.
+    """
 
     async def change(context: StreamContext) -> None:
-        if await context.state() in (StreamState.SEALING, StreamState.SEALED):
+        found = await context.state_record()
+        if found.state in (StreamState.SEALING, StreamState.SEALED):
             raise SegmentSealed(context.name, f"stream {context.name} is sealed")
-        await context.move_state(state)
+        if found.state is state and found.holder == holder:
+            return
+        if found.state is not StreamState.ACTIVE:
+            raise OperationNotAllowed(f"Stream: {context.stream} State: {found.state.name}")
+        context.stage(STATE, StateRecord(state, holder))
 
     try:
         return await store.update(scope, stream, change)
@@ -25,11 +37,20 @@ async def enter(store: StreamStore, scope: str, stream: str, state: StreamState)
         raise Postpone(str(error)) from error
 
 
-async def leave(store: StreamStore, scope: str, stream: str) -> None:
-    """Back to active from a working state; an active stream stays as it is."""
+async def require_hold(context: StreamContext, holder: str) -> None:
+    """Within a change of a record: ``Superseded`` unless the stream is still held for this request.
+
+    A run that was paused for long may find that another instance finished its request and that others followed.
+    """
+    if (await context.state_record()).holder != holder:
+        raise Superseded(f"request {holder} was finished elsewhere")
+
+
+async def leave(store: StreamStore, scope: str, stream: str, holder: str) -> None:
+    """Back to active, if the stream is still held for this request."""
 
     async def change(context: StreamContext) -> None:
-        if await context.state() not in (StreamState.SEALING, StreamState.SEALED):
-            await context.move_state(StreamState.ACTIVE)
+        if (await context.state_record()).holder == holder:
+            context.stage(STATE, StateRecord(StreamState.ACTIVE))
 
     await store.update(scope, stream, change)

@@ -20,7 +20,7 @@ from controller_service.store.stream_cuts import (
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.answers import run_and_wait
 from controller_service.workflows.request_queue import Request, RequestQueue
-from controller_service.workflows.states import enter, leave
+from controller_service.workflows.states import enter, leave, require_hold
 from pravega_common.errors import InvalidArgument, NoSuchSegment
 from pravega_common.names import scoped_name, segment_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -55,16 +55,17 @@ class TruncateStream:
     async def handle(self, request: Request) -> None:
         scope, stream = request.payload["scope"], request.payload["stream"]
         cut = {int(identifier): offset for identifier, offset in request.payload["cut"].items()}
-        context = await enter(self._store, scope, stream, StreamState.TRUNCATING)
+        holder = request.request_id
+        context = await enter(self._store, scope, stream, StreamState.TRUNCATING, holder)
         try:
             if context.stream_id == request.payload["stream_id"]:
-                await self._truncate(scope, stream, cut)
+                await self._truncate(scope, stream, cut, holder)
         finally:
             # Also when the cut is refused; after a failure the state is taken again.
-            await leave(self._store, scope, stream)
+            await leave(self._store, scope, stream, holder)
 
-    async def _truncate(self, scope: str, stream: str, cut: dict[int, int]) -> None:
-        context = await self._store.update(scope, stream, lambda fresh: self._accept(fresh, cut), TRUNCATION)
+    async def _truncate(self, scope: str, stream: str, cut: dict[int, int], holder: str) -> None:
+        context = await self._store.update(scope, stream, lambda fresh: self._accept(fresh, cut, holder), TRUNCATION)
         failpoint(ACCEPTED)
         record = await context.truncation()
         if not record.updating:
@@ -88,7 +89,8 @@ class TruncateStream:
             # Only possible if another instance carries out the same request and a later one already.
             return
 
-    async def _accept(self, context: StreamContext, cut: dict[int, int]) -> None:
+    async def _accept(self, context: StreamContext, cut: dict[int, int], holder: str) -> None:
+        await require_hold(context, holder)
         old_record = await context.truncation()
         if old_record.cut == cut:
             return

@@ -21,7 +21,7 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.answers import run_and_wait
 from controller_service.workflows.request_queue import Request, RequestQueue
 from controller_service.workflows.scale_stream import carry_out
-from controller_service.workflows.states import enter
+from controller_service.workflows.states import enter, leave, require_hold
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -55,10 +55,12 @@ class UpdateStream:
     async def handle(self, request: Request) -> None:
         scope, stream = request.payload["scope"], request.payload["stream"]
         configuration = decode(StreamConfiguration, request.payload["configuration"].encode())
-        context = await enter(self._store, scope, stream, StreamState.UPDATING)
+        holder = request.request_id
+        context = await enter(self._store, scope, stream, StreamState.UPDATING, holder)
         if context.stream_id != request.payload["stream_id"]:
+            await leave(self._store, scope, stream, holder)
             return
-        await self._store.update(scope, stream, lambda fresh: _store_configuration(fresh, configuration))
+        await self._store.update(scope, stream, lambda fresh: _store_configuration(fresh, configuration, holder))
         failpoint(CONFIGURATION_WRITTEN)
         await self._store.set_tags(scope, stream, context.stream_id, configuration.tags)
         old = (await context.configuration()).configuration
@@ -73,27 +75,29 @@ class UpdateStream:
             )
         failpoint(POLICY_PUSHED)
         now_ms = self._store.clock.wall_ms()
-        await self._store.update(scope, stream, lambda fresh: _fix_count(fresh, request.request_id, now_ms), TRANSITION)
-        await carry_out(self._store, self._access, scope, stream)
+        await self._store.update(scope, stream, lambda fresh: _fix_count(fresh, holder, now_ms), TRANSITION)
+        await carry_out(self._store, self._access, scope, stream, holder)
 
 
-async def _store_configuration(context: StreamContext, configuration: StreamConfiguration) -> None:
+async def _store_configuration(context: StreamContext, configuration: StreamConfiguration, holder: str) -> None:
+    await require_hold(context, holder)
     if (await context.configuration()).configuration != configuration:
         context.stage(CONFIGURATION, ConfigurationRecord(configuration))
 
 
-async def _fix_count(context: StreamContext, request_id: str, now_ms: int) -> None:
+async def _fix_count(context: StreamContext, holder: str, now_ms: int) -> None:
     """Plan the replacement of all segments if their number does not fit the policy.
 
     A scale that was planned and not begun is dropped; a plan of this very request is kept.
     """
+    await require_hold(context, holder)
     current = await context.current_epoch()
     pending = await context.transition()
-    if pending.request_id == request_id and pending.active_epoch == current.epoch:
+    if pending.request_id == holder and pending.active_epoch == current.epoch:
         return
     policy = (await context.configuration()).configuration.scaling
     count = len(current.segments)
     if count == policy.min_segments or (count > policy.min_segments and policy.scale_type is not ScaleType.FIXED):
         return
     ranges = equal_ranges(policy.min_segments)
-    context.stage(TRANSITION, plan_scale(current, current.segment_ids, ranges, policy.min_segments, now_ms, request_id))
+    context.stage(TRANSITION, plan_scale(current, current.segment_ids, ranges, policy.min_segments, now_ms, holder))

@@ -78,3 +78,13 @@ async def test_health_names_every_part(rest_controller: Controller) -> None:
 def test_rest_may_be_off() -> None:
     assert ControllerParts().controller().rest is None
     assert config_of({"controller": {"rest": ""}}).controller.rest == ""
+
+
+async def test_the_systems_own_scope_stays(rest_controller: Controller) -> None:
+    rest = rest_controller.rest
+    assert rest is not None
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{rest.port}") as session,
+        session.delete("/v1/scopes/_system") as answer,
+    ):
+        assert answer.status == 412

@@ -95,6 +95,7 @@ FAILPOINTS: dict[str, Step] = {
     scale_stream.SEGMENTS_CREATED: scale,
     scale_stream.EPOCH_WRITTEN: scale,
     scale_stream.SEGMENTS_SEALED: scale,
+    scale_stream.EPOCH_MOVED: scale,
     truncate_stream.ACCEPTED: truncate,
     truncate_stream.SEGMENTS_TRUNCATED: truncate,
     truncate_stream.SEGMENTS_DELETED: truncate,

@@ -1,0 +1,174 @@
+"""Scopes and the lists of what is in them, over a ``VersionedStore``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from controller_service.errors import NoSuchScope
+from controller_service.store.records import ScopeRecord
+from controller_service.store.serializer import decode, encode
+from controller_service.store.versioned_store import ABSENT, VersionedStore
+from pravega_common.errors import UnknownOutcome, VersionConflict
+from pravega_common.names import SYSTEM_SCOPE
+from pravega_common.runtime.clock import Clock
+
+cas_attempts_max: Final = 20
+"""Tries of one compare-and-set operation before its conflict is reported."""
+cas_pause_s: Final = 0.01
+"""Wait after a lost compare-and-set, times the number of losses."""
+page_size: Final = 1_000
+"""Names on one page of a listing."""
+
+SCOPES_TABLE: Final = "scopes"
+DELETED_STREAMS_TABLE: Final = "deletedStreams"
+STREAMS_LIST: Final = "streamsInScope"
+KEY_VALUE_TABLES_LIST: Final = "kvTablesInScope"
+READER_GROUPS_LIST: Final = "readerGroupsInScope"
+SCOPE_LISTS: Final = (STREAMS_LIST, KEY_VALUE_TABLES_LIST, READER_GROUPS_LIST)
+
+
+def list_table_name(scope: str, scope_id: str, kind: str) -> str:
+    return f"{scope}/{kind}.#.{scope_id}"
+
+
+class ScopeStore:
+    def __init__(self, tables: VersionedStore, clock: Clock, new_id: Callable[[], str]) -> None:
+        """``new_id`` gives ids that are never given twice in the cluster's life, such as a random UUID's hex."""
+        self.tables = tables
+        self.clock = clock
+        self._new_id = new_id
+
+    async def create_system_tables(self) -> None:
+        """The tables that every cluster has, and scope ``_system``. Idempotent."""
+        await asyncio.gather(*(self.tables.create_table(table) for table in (SCOPES_TABLE, DELETED_STREAMS_TABLE)))
+        await self.create_scope(SYSTEM_SCOPE)
+
+    async def pause(self, attempt: int) -> None:
+        """Wait after the given lost attempt (from 0)."""
+        await self.clock.sleep(cas_pause_s * (attempt + 1))
+
+    # ---- one scope ---------------------------------------------------------------------------------------------------
+
+    async def create_scope(self, scope: str) -> bool:
+        """False if it exists already (also while it is being deleted)."""
+        if await self.tables.get(SCOPES_TABLE, scope) is not None:
+            return False
+        record = ScopeRecord(self._new_id(), self.clock.wall_ms())
+        await asyncio.gather(
+            *(self.tables.create_table(list_table_name(scope, record.scope_id, kind)) for kind in SCOPE_LISTS)
+        )
+        try:
+            await self.tables.put(SCOPES_TABLE, scope, encode(record), ABSENT)
+        except (VersionConflict, UnknownOutcome):
+            standing = await self.scope(scope)
+            if standing is None or standing.scope_id != record.scope_id:
+                await self._delete_lists(scope, record.scope_id)
+                if standing is None:
+                    raise
+                return False
+        return True
+
+    async def scope(self, scope: str) -> ScopeRecord | None:
+        found = await self.tables.get(SCOPES_TABLE, scope)
+        return None if found is None else decode(ScopeRecord, found.value)
+
+    async def usable_scope(self, scope: str) -> ScopeRecord:
+        """``NoSuchScope`` if the scope is missing or being deleted."""
+        record = await self.scope(scope)
+        if record is None or record.deleting:
+            raise NoSuchScope(scope)
+        return record
+
+    async def still_usable(self, scope: str, record: ScopeRecord) -> bool:
+        """Whether the scope is the one of the record, and open. Whoever adds a member asks again afterwards: who
+        deletes a scope closes it first and looks for members then, so one of the two sees the other."""
+        now = await self.scope(scope)
+        return now is not None and now.scope_id == record.scope_id and not now.deleting
+
+    async def delete_empty_scope(self, scope: str) -> bool:
+        """False if the scope has members; it is as it was then. ``NoSuchScope``."""
+        before = await self.scope(scope)
+        closed = None if before is None else await self.close_scope(scope)
+        if before is None or closed is None:
+            raise NoSuchScope(scope)
+        record, version = closed
+        if await self.scope_is_empty(scope, record):
+            await self.remove_scope(scope, record.scope_id)
+            return True
+        if not before.deleting:
+            await self._reopen_scope(scope, record, version)
+        return False
+
+    async def close_scope(self, scope: str) -> tuple[ScopeRecord, int] | None:
+        """Refuse new members from now on. The record with its version, or None if there is no such scope.
+
+        Every closing is a change of its own, so that one who closed before cannot open what another one closed.
+        """
+        for attempt in range(cas_attempts_max):
+            found = await self.tables.get(SCOPES_TABLE, scope)
+            if found is None:
+                return None
+            record = decode(ScopeRecord, found.value)
+            closed = ScopeRecord(record.scope_id, record.created_ms, True, record.closings + 1)
+            try:
+                return closed, await self.tables.put(SCOPES_TABLE, scope, encode(closed), found.version)
+            except (VersionConflict, UnknownOutcome):
+                await self.pause(attempt)
+        raise VersionConflict(f"scope {scope}: changed by others {cas_attempts_max} times in a row")
+
+    async def _reopen_scope(self, scope: str, record: ScopeRecord, version: int) -> None:
+        opened = encode(ScopeRecord(record.scope_id, record.created_ms, False, record.closings))
+        for attempt in range(cas_attempts_max):
+            try:
+                await self.tables.put(SCOPES_TABLE, scope, opened, version)
+                return
+            except VersionConflict:
+                # Closed by another one since, or open: an earlier attempt's answer was lost.
+                return
+            except UnknownOutcome:
+                await self.pause(attempt)
+
+    async def scope_is_empty(self, scope: str, record: ScopeRecord) -> bool:
+        pages = await asyncio.gather(
+            *(self.tables.scan(list_table_name(scope, record.scope_id, kind), count_max=1) for kind in SCOPE_LISTS)
+        )
+        return not any(page.entries for page in pages)
+
+    async def remove_scope(self, scope: str, scope_id: str) -> None:
+        """Remove an empty, closed scope. Idempotent; a newer scope of the same name is left alone."""
+        await self.remove_if(SCOPES_TABLE, scope, lambda value: decode(ScopeRecord, value).scope_id == scope_id)
+        await self._delete_lists(scope, scope_id)
+
+    async def _delete_lists(self, scope: str, scope_id: str) -> None:
+        await asyncio.gather(
+            *(self.tables.delete_table(list_table_name(scope, scope_id, kind)) for kind in SCOPE_LISTS)
+        )
+
+    async def remove_if(self, table: str, key: str, is_it: Callable[[bytes], bool]) -> None:
+        """Remove an entry if its value is the one meant; nothing happens to another one under the same key."""
+        for attempt in range(cas_attempts_max):
+            found = await self.tables.get(table, key)
+            if found is None or not is_it(found.value):
+                return
+            try:
+                await self.tables.remove(table, key, found.version)
+                return
+            except (VersionConflict, UnknownOutcome):
+                await self.pause(attempt)
+        raise VersionConflict(f"{table}: {key!r} was changed by others {cas_attempts_max} times in a row")
+
+    # ---- lists -------------------------------------------------------------------------------------------------------
+
+    async def list_scopes(self, token: bytes = b"") -> tuple[list[str], bytes]:
+        """A page of names and the token of the next; the token is empty after the last page."""
+        page = await self.tables.scan(SCOPES_TABLE, token, page_size)
+        return [name for name, _ in page.entries], page.continuation
+
+    async def list_table(self, scope: str, kind: str) -> str:
+        """The table of one of ``SCOPE_LISTS``; ``NoSuchScope`` if the scope is missing."""
+        record = await self.scope(scope)
+        if record is None:
+            raise NoSuchScope(scope)
+        return list_table_name(scope, record.scope_id, kind)
