@@ -2,7 +2,8 @@
 
 A failpoint costs one dictionary look-up while nothing is armed. Arm from a test with ``arm``, or in a child
 process with ``PRAVEGA_FAILPOINTS="name=action,name=action"``, actions: ``kill`` (SIGKILL to the own process),
-``kill:N`` (at the N-th hit), ``error``, ``error:N``, ``delay:SECONDS``. Names are listed in ``KNOWN``: the list of
+``kill:N`` (at the N-th hit), ``stop`` and ``stop:N`` (SIGSTOP, so that a test can look around and kill more than this
+process), ``error``, ``error:N``, ``delay:SECONDS``. Names are listed in ``KNOWN``: the list of
 names is the list of crash tests.
 """
 
@@ -62,6 +63,10 @@ def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def _on_hit(hit: int, action: Callable[[], None]) -> Callable[[], None]:
     count = 0
 
@@ -80,11 +85,11 @@ def arm_from_environment(text: str | None = None) -> None:
     for item in filter(None, text.split(",")):
         name, _, spec = item.partition("=")
         kind, _, argument = spec.partition(":")
-        check(kind in ("kill", "error", "delay"), "unknown failpoint action", name=name, action=spec)
+        check(kind in ("kill", "stop", "error", "delay"), "unknown failpoint action", name=name, action=spec)
         if kind == "delay":
             delay_s = float(argument)
             arm(name, lambda delay_s=delay_s: time.sleep(delay_s))  # type: ignore[misc]
-        elif kind == "kill":
-            arm(name, _on_hit(int(argument or 1), _kill))
+        elif kind in ("kill", "stop"):
+            arm(name, _on_hit(int(argument or 1), _kill if kind == "kill" else _stop))
         else:
             arm(name, raise_on_hit(name, int(argument or 1)))

@@ -114,6 +114,11 @@ class ControllerClient:
         status = self._ask("truncateStream", pb.StreamCut(streamInfo=model.stream_info(scope, stream), cut=cut)).status
         _decide("truncateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
+    def is_cut_valid(self, scope: str, stream: str, cut: dict[int, int]) -> bool:
+        """Whether the cut's segments belong together and cover the key space."""
+        request = pb.StreamCut(streamInfo=model.stream_info(scope, stream), cut=cut)
+        return bool(self._ask("isStreamCutValid", request).response)
+
     def scale_stream(
         self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
     ) -> list[SegmentRange]:

@@ -58,8 +58,7 @@ R = TypeVar("R")
 
 def parse_controller_uri(uri: str) -> tuple[Endpoint, ...]:
     """``tcp://host:port[,host:port…]``; the scheme may be missing, ``pravega://`` means the same."""
-    rest = uri.partition("://")[2] or uri
-    scheme = uri.partition("://")[0] if "://" in uri else "tcp"
+    scheme, rest = uri.split("://", 1) if "://" in uri else ("tcp", uri)
     if scheme not in ("tcp", "pravega"):
         raise ConfigurationError(f"controller '{uri}': scheme '{scheme}' is not served; use tcp://host:port")
     endpoints = []

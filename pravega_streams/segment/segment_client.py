@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from pravega_common.errors import ContainerNotHosted, PravegaError, Unavailable, UnknownOutcome
-from pravega_common.names import parse_segment_name
+from pravega_common.names import INDEX_SUFFIX, parse_segment_name
 from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import MakeCommand
 from pravega_streams.connection.blocking import WireSocket
@@ -25,12 +25,13 @@ R = TypeVar("R", bound=c.Command)
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """Offsets in bytes from the beginning of the segment's life."""
+    """Offsets in bytes from the beginning of the segment's life; the time of the last change by the store's clock."""
 
     name: str
     start_offset: int
     length: int
     is_sealed: bool
+    last_modified_ms: int = 0
 
 
 class EndpointCache:
@@ -41,8 +42,8 @@ class EndpointCache:
         self._endpoints: dict[str, Endpoint] = {}
 
     def resolve(self, segment: str) -> Endpoint:
-        """By qualified segment name; a transaction's segment lives where its parent does."""
-        parsed = parse_segment_name(segment)
+        """By qualified segment name; a transaction's or an index segment lives where its parent does."""
+        parsed = parse_segment_name(segment.removesuffix(INDEX_SUFFIX))
         parent = f"{parsed.scope}/{parsed.stream}/{parsed.segment_id}"
         endpoint = self._endpoints.get(parent)
         if endpoint is None:
@@ -71,7 +72,9 @@ class SegmentClient:
         reply = self._call(
             segment, lambda rid: c.GetStreamSegmentInfo(rid, segment), c.StreamSegmentInfo, idempotent=True
         )
-        return SegmentInfo(reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed)
+        return SegmentInfo(
+            reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified
+        )
 
     def attribute(self, segment: str, attribute_id: bytes) -> int:
         """The value, or ``NULL_ATTRIBUTE_VALUE``."""

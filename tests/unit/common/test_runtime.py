@@ -1,0 +1,101 @@
+"""Clock, service life cycle and failpoints."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pravega_common.errors import FailedError
+from pravega_common.runtime import failpoints
+from pravega_common.runtime.clock import ManualClock
+from pravega_common.runtime.deadline import Deadline
+from pravega_common.runtime.service import Service, ServiceState
+
+
+async def test_a_manual_clock_wakes_sleepers_in_order_of_time() -> None:
+    clock = ManualClock()
+    woken: list[float] = []
+
+    async def sleep(delay_s: float) -> None:
+        await clock.sleep(delay_s)
+        woken.append(delay_s)
+
+    tasks = [asyncio.ensure_future(sleep(delay_s)) for delay_s in (3.0, 1.0, 2.0, 9.0)]
+    await asyncio.sleep(0)
+    await clock.advance(5.0)
+    assert woken == [1.0, 2.0, 3.0]
+    tasks[-1].cancel()
+
+
+async def test_a_deadline_is_over_when_its_clock_says_so() -> None:
+    clock = ManualClock()
+    deadline = Deadline.after(clock, 2.0)
+    assert deadline.remaining_s == 2.0
+    await clock.advance(2.0)
+    assert deadline.expired
+    assert deadline.remaining_s == 0.0
+
+
+class Worker(Service):
+    def __init__(self) -> None:
+        super().__init__("worker")
+        self.released = 0
+        self.go = asyncio.Event()
+
+    async def on_start(self) -> None:
+        self.spawn(self._work(), "work")
+
+    async def on_stop(self) -> None:
+        self.released += 1
+
+    async def _work(self) -> None:
+        await self.go.wait()
+        raise FailedError("the work broke")
+
+
+async def test_a_service_stops_cleanly_and_twice() -> None:
+    worker = Worker()
+    await worker.start()
+    await worker.stop()
+    await worker.stop()
+    assert worker.state is ServiceState.STOPPED
+    assert worker.released == 1
+    await worker.wait_stopped()
+
+
+async def test_a_task_that_dies_takes_its_service_down() -> None:
+    worker = Worker()
+    heard: list[BaseException] = []
+    worker.on_failure(heard.append)
+    await worker.start()
+    worker.go.set()
+    with pytest.raises(FailedError, match="the work broke"):
+        await worker.wait_stopped()
+    assert worker.state is ServiceState.FAILED
+    assert [str(error) for error in heard] == ["the work broke"]
+    assert worker.released == 1
+
+
+async def test_a_failed_start_releases_what_it_took() -> None:
+    class Broken(Worker):
+        async def on_start(self) -> None:
+            raise FailedError("no start")
+
+    worker = Broken()
+    with pytest.raises(FailedError, match="no start"):
+        await worker.start()
+    assert worker.released == 1
+    assert worker.state is ServiceState.FAILED
+
+
+def test_failpoints_do_nothing_until_they_are_armed() -> None:
+    failpoints.failpoint("test.point")
+    failpoints.arm_from_environment("test.point=error:2")
+    try:
+        failpoints.failpoint("test.point")
+        with pytest.raises(failpoints.FailpointError):
+            failpoints.failpoint("test.point")
+        failpoints.failpoint("test.point")
+    finally:
+        failpoints.disarm_all()

@@ -1,0 +1,126 @@
+"""Addresses, values and retries of the controller client, against a small real gRPC server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent import futures
+
+import grpc
+import pytest
+
+from pravega_common.errors import ConfigurationError, InvalidArgument, Unavailable, UnsupportedOperation
+from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
+from pravega_streams import errors
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller import (
+    ControllerClient,
+    RetentionPolicy,
+    ScalingPolicy,
+    StreamConfiguration,
+)
+from pravega_streams.controller.model import RetentionType, ScaleType, configuration_from, configuration_to
+from pravega_streams.controller.transport import parse_controller_uri
+from tests.support.servers import free_port
+
+
+class Controller(ControllerServiceServicer):
+    """Answers what the tests ask; fails the first ``failures`` calls of createScope as a busy controller does."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.calls = 0
+
+    def createScope(self, request: pb.ScopeInfo, context: grpc.ServicerContext) -> pb.CreateScopeStatus:
+        self.calls += 1
+        if self.calls <= self.failures:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "write conflict")
+        status = {"new": "SUCCESS", "old": "SCOPE_EXISTS", "b@d": "INVALID_SCOPE_NAME"}[request.scope]
+        return pb.CreateScopeStatus(status=pb.CreateScopeStatus.Status.Value(status))
+
+    def listScopes(self, request: pb.ScopesRequest, context: grpc.ServicerContext) -> pb.ScopesResponse:
+        pages = {"": (["a", "b"], "1"), "1": (["c"], "2"), "2": ([], "2")}
+        names, token = pages[request.continuationToken.token]
+        return pb.ScopesResponse(scopes=names, continuationToken=pb.ContinuationToken(token=token))
+
+    def deleteStream(self, request: pb.StreamInfo, context: grpc.ServicerContext) -> pb.DeleteStreamStatus:
+        return pb.DeleteStreamStatus(status=pb.DeleteStreamStatus.STREAM_NOT_SEALED)
+
+    def getCurrentSegments(self, request: pb.StreamInfo, context: grpc.ServicerContext) -> pb.SegmentRanges:
+        context.abort(grpc.StatusCode.NOT_FOUND, f"no stream {request.scope}/{request.stream}")
+
+
+@pytest.fixture
+def controller() -> Controller:
+    return Controller()
+
+
+@pytest.fixture
+def client(controller: Controller) -> Iterator[ControllerClient]:
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    add_ControllerServiceServicer_to_server(controller, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    made = ControllerClient(f"tcp://127.0.0.1:{port}")
+    yield made
+    made.close()
+    server.stop(None).wait()
+
+
+def test_uris() -> None:
+    assert parse_controller_uri("tcp://a:1,b:2") == (Endpoint("a", 1), Endpoint("b", 2))
+    assert parse_controller_uri("localhost") == (Endpoint("localhost", 9090),)
+    for wrong in ("tls://a:1", "tcp://", "tcp://a:x", "tcp://a:1,,b:2"):
+        with pytest.raises(ConfigurationError, match="controller"):
+            parse_controller_uri(wrong)
+
+
+def test_an_existing_scope_is_an_answer_and_a_bad_name_an_error(client: ControllerClient) -> None:
+    assert client.create_scope("new")
+    assert not client.create_scope("old")
+    with pytest.raises(InvalidArgument, match="b@d"):
+        client.create_scope("b@d")
+
+
+def test_a_busy_controller_is_asked_again(client: ControllerClient, controller: Controller) -> None:
+    controller.failures = 3
+    assert client.create_scope("new")
+    assert controller.calls == 4
+
+
+def test_pages_end_with_an_empty_one(client: ControllerClient) -> None:
+    assert list(client.list_scopes()) == ["a", "b", "c"]
+
+
+def test_refusals_have_their_own_errors(client: ControllerClient) -> None:
+    with pytest.raises(errors.StreamNotSealed):
+        client.delete_stream("s", "t")
+    with pytest.raises(errors.NotFound, match="no stream s/t"):
+        client.current_segments("s", "t")
+    with pytest.raises(UnsupportedOperation):
+        client.head_cut("s", "t")
+
+
+def test_nobody_there_is_unavailable() -> None:
+    client = ControllerClient(f"tcp://127.0.0.1:{free_port()}", attempts=2)
+    with pytest.raises(Unavailable, match="is it running there"):
+        client.create_scope("new")
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        StreamConfiguration(),
+        StreamConfiguration(ScalingPolicy(3, ScaleType.EVENTS_PER_SECOND, 100, 2), tags=("a", "b")),
+        StreamConfiguration(retention=RetentionPolicy(RetentionType.SIZE, 1_000, 2_000), rollover_size_bytes=7),
+    ],
+)
+def test_configurations_survive_the_wire(configuration: StreamConfiguration) -> None:
+    sent = configuration_to("s", "t", configuration).SerializeToString()
+    received = configuration_from(pb.StreamConfig.FromString(sent))
+    assert received.scaling == configuration.scaling
+    assert received.tags == configuration.tags
+    assert received.rollover_size_bytes == configuration.rollover_size_bytes
+    assert received.retention.retention_type == configuration.retention.retention_type
+    assert received.retention.keep_min == configuration.retention.keep_min
