@@ -6,12 +6,12 @@ import contextlib
 import itertools
 import os
 import shutil
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 from pravega_common.errors import ConfigurationError, DataCorruption, NoSuchSegment, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
 from segment_service.storage.chunk_storage import Buffer, ChunkInfo
 
@@ -41,12 +41,14 @@ class FilesystemChunkStorage:
         threads_max: int = threads_max_default,
         call_time_max_s: float = call_time_max_s_default,
         sync: bool = True,
+        clock: Clock | None = None,
     ) -> None:
         self._root = Path(root).absolute()
         self._incoming = self._root / TEMPORARY
         self._sync = sync
         self._calls = BlockingCalls("directory storage", threads_max, call_time_max_s)
-        self._tickets = itertools.count()
+        self._clock = clock or SystemClock()
+        self._tickets = itertools.count(self._clock.wall_ms())
 
     async def start(self) -> None:
         await self._calls.run(self._start)
@@ -85,7 +87,7 @@ class FilesystemChunkStorage:
             probe.write_bytes(b"probe")
             probe.unlink()
             for stale in self._incoming.iterdir():
-                if time.time() - stale.stat().st_mtime > temporary_age_max_s:
+                if self._clock.wall_ms() / 1000 - stale.stat().st_mtime > temporary_age_max_s:
                     stale.unlink(missing_ok=True)
         except OSError as error:
             raise ConfigurationError(
@@ -215,7 +217,7 @@ class FilesystemChunkStorage:
         return self._root.joinpath(*parts)
 
     def _temporary(self) -> Path:
-        return self._incoming / f"{os.getpid()}-{id(self):x}-{next(self._tickets)}-{time.time_ns():x}"
+        return self._incoming / f"{os.getpid()}-{id(self):x}-{next(self._tickets):x}"
 
 
 @contextlib.contextmanager
