@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import socket
@@ -91,8 +92,10 @@ def _check_free(host: str, option: str, port: int) -> None:
             ) from error
 
 
-def free_port(host: str) -> int:
-    """A port that was free a moment ago, for the servers that nobody addresses by number."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+def free_ports(host: str, count: int) -> list[int]:
+    """Different ports that were free a moment ago, for the servers that nobody addresses by number."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((host, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]

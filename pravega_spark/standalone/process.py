@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from pravega_common.errors import Unavailable
-from pravega_spark.standalone.options import free_port
+from pravega_spark.standalone.options import free_ports
 
 start_time_max_s: Final = 90.0
 stop_time_max_s: Final = 60.0
@@ -31,12 +31,9 @@ class StandaloneProcess:
         self.folder = folder
         self.ready_file = folder / "ready.json"
         self.log_file = folder / "standalone.log"
-        self.options: dict[str, object] = {
-            "controller_port": free_port("127.0.0.1"),
-            "rest_port": free_port("127.0.0.1"),
-            "segment_store_port": free_port("127.0.0.1"),
-            **options,
-        }
+        names = ("controller_port", "rest_port", "segment_store_port")
+        ports = free_ports("127.0.0.1", len(names))
+        self.options: dict[str, object] = {**dict(zip(names, ports, strict=True)), **options}
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> StandaloneProcess:

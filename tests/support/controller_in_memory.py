@@ -8,8 +8,10 @@ from typing import Any
 
 from controller_service.config import config_of
 from controller_service.segment_access.in_memory import InMemorySegmentAccess
+from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.service import Backends, Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
+from controller_service.store.versioned_store import VersionedStore
 from pravega_common.cluster.in_memory_cpo import InMemoryCPO
 from pravega_common.runtime.clock import Clock, SystemClock
 
@@ -36,13 +38,17 @@ class ControllerParts:
 
     clock: Clock = field(default_factory=SystemClock)
     cpo: InMemoryCPO = field(default_factory=InMemoryCPO)
-    tables: InMemoryVersionedStore = field(default_factory=InMemoryVersionedStore)
+    tables: VersionedStore = field(default_factory=InMemoryVersionedStore)
     access: InMemorySegmentAccess = field(default_factory=InMemorySegmentAccess)
+    faulty_access: SegmentAccess | None = None
+    """What controllers use in place of ``access``."""
     hosts: StaticHosts = field(default_factory=StaticHosts)
     random: Random = field(default_factory=lambda: Random(1))
 
     def controller(self, **settings: Any) -> Controller:
         """A controller that is not started, listening on free ports."""
         config = config_of({"controller": {"listen": "127.0.0.1:0", "rest": "", **settings}})
-        backends = Backends(self.cpo, self.hosts, self.tables, self.access, self.clock, self.random)
+        backends = Backends(
+            self.cpo, self.hosts, self.tables, self.faulty_access or self.access, self.clock, self.random
+        )
         return Controller(config, backends)

@@ -7,7 +7,6 @@ server that loses the race for its port is started again on another one.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from pravega_spark.standalone.binaries import find_minio, find_redis
 
 start_timeout_s: Final = 20.0
 start_attempts_max: Final = 3
@@ -130,8 +131,7 @@ class RedisServer(_Server):
         self.settings = {**safe_redis_settings, **(settings or {})}
 
     def command(self) -> list[str]:
-        program = shutil.which(self.program)
-        assert program is not None, "redis-server is not on the PATH; install Redis 6.2 or later"
+        program = str(find_redis())
         options = [part for name, value in self.settings.items() for part in (f"--{name}", value)]
         fixed = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--daemonize", "no"]
         return [program, *fixed, *options]
@@ -159,8 +159,7 @@ class MinioServer(_Server):
     secret_key = "testsecret"
 
     def command(self) -> list[str]:
-        program = os.environ.get("PRAVEGA_TEST_MINIO") or shutil.which(self.program)
-        assert program is not None, "minio is not on the PATH; install it or set PRAVEGA_TEST_MINIO to the binary"
+        program = str(find_minio())
         data = self.folder / "data"
         return [program, "server", "--address", self.address, "--console-address", "127.0.0.1:0", str(data)]
 
