@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pravega_spark.commands import services
+from pravega_spark.commands import event, services, sink, stream
 
 application = typer.Typer(
     name="pravega-spark",
@@ -14,3 +14,6 @@ application = typer.Typer(
     add_completion=False,
 )
 services.add_to(application)
+stream.add_to(application)
+event.add_to(application)
+sink.add_to(application)

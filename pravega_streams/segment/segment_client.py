@@ -72,9 +72,7 @@ class SegmentClient:
         reply = self._call(
             segment, lambda rid: c.GetStreamSegmentInfo(rid, segment), c.StreamSegmentInfo, idempotent=True
         )
-        return SegmentInfo(
-            reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified
-        )
+        return SegmentInfo(reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified)
 
     def attribute(self, segment: str, attribute_id: bytes) -> int:
         """The value, or ``NULL_ATTRIBUTE_VALUE``."""

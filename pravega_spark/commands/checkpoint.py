@@ -1,0 +1,109 @@
+"""How far a streaming query got, read from Spark's checkpoint without Spark.
+
+A checkpoint has a file ``offsets/N`` for every planned batch, written before it runs, and ``commits/N`` for every
+finished one. ``offsets/N`` says where batch N ends: a line with Spark's version, one with metadata, then the offset of
+every source (version 2: preceded by a line with the source's name). Only the last batch with both files counts: what a
+later one planned is read again when the query goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyarrow import fs
+
+from pravega_common.errors import InvalidArgument
+from pravega_spark.offsets import Position, SourceOffset
+
+KNOWN_VERSIONS: Final = ("v1", "v2")
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPosition:
+    """Where the last finished batch of a query ended, for every stream that it reads."""
+
+    batch_id: int
+    position: Position
+
+
+def committed_position(folder: str) -> CommittedPosition:
+    """Of a checkpoint folder: a path, or a URI that Arrow can read (file, s3, gs, hdfs).
+
+    ``InvalidArgument`` when it is no checkpoint, no batch is finished, or no source of the query reads streams.
+    """
+    files, root = _opened(folder)
+    batch_id = _last_finished(files, root, folder)
+    lines = _read(files, f"{root}/offsets/{batch_id}", folder).splitlines()
+    if not lines or lines[0] not in KNOWN_VERSIONS:
+        raise InvalidArgument(
+            f"{folder}/offsets/{batch_id} begins with {lines[0][:20] if lines else 'nothing'!r}, but this command "
+            f"knows the versions {' and '.join(KNOWN_VERSIONS)}; it was written by another version of Spark"
+        )
+    positions = [offset.position for offset in map(_offset_of, lines[2:]) if offset is not None]
+    if not positions:
+        raise InvalidArgument(f"the query of checkpoint {folder} reads no stream of this connector")
+    return CommittedPosition(batch_id, _earliest(positions, folder))
+
+
+def _opened(folder: str) -> tuple[Any, str]:
+    try:
+        if "://" in folder or folder.startswith("file:"):
+            opened: tuple[Any, str] = fs.FileSystem.from_uri(folder)
+            return opened[0], opened[1].rstrip("/")
+        return fs.LocalFileSystem(), str(Path(folder).absolute())
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"'{folder}' cannot be opened ({error}); give a path, or copy the folder here") from error
+
+
+def _last_finished(files: Any, root: str, folder: str) -> int:
+    found = {}
+    for name in ("commits", "offsets"):
+        infos = files.get_file_info(fs.FileSelector(f"{root}/{name}", allow_not_found=True))
+        found[name] = {int(info.base_name) for info in infos if info.base_name.isdecimal()}
+    if not found["offsets"]:
+        raise InvalidArgument(
+            f"'{folder}' is no checkpoint of a streaming query: it has no folder offsets with batches"
+        )
+    finished = found["commits"] & found["offsets"]
+    if not finished:
+        raise InvalidArgument(
+            f"the query of checkpoint {folder} has not finished any batch yet; nothing may be removed"
+        )
+    return max(finished)
+
+
+def _read(files: Any, path: str, folder: str) -> str:
+    try:
+        with files.open_input_stream(path) as stream:
+            return bytes(stream.read()).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"checkpoint {folder}: {path} cannot be read: {error}") from error
+
+
+def _offset_of(line: str) -> SourceOffset | None:
+    """None for the line of another kind of source, for a source's name, and for one that has no offset yet."""
+    try:
+        made = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(made, dict) or "streams" not in made:
+        return None
+    return SourceOffset.from_json(made)
+
+
+def _earliest(positions: list[Position], folder: str) -> Position:
+    """Of a query that reads a stream twice, the position that both have passed."""
+    merged: Position = {}
+    for position in positions:
+        for stream, cut in position.items():
+            known = merged.setdefault(stream, dict(cut))
+            if known.keys() != cut.keys():
+                raise InvalidArgument(
+                    f"the query of checkpoint {folder} reads {stream} twice, and its sources stand in different "
+                    "segments; try again when they are level"
+                )
+            merged[stream] = {item: min(offset, known[item]) for item, offset in cut.items()}
+    return merged

@@ -1,0 +1,43 @@
+"""Positions that a user names: ``head``, ``tail``, or the text of a stream cut."""
+
+from __future__ import annotations
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.names import segment_epoch, segment_number
+from pravega_common.stream_cut import StreamCut
+from pravega_streams.sync import StreamClient
+
+_HEAD = ("head", "earliest")
+_TAIL = ("tail", "latest")
+
+
+def resolve_cut(client: StreamClient, scope: str, stream: str, text: str) -> dict[int, int]:
+    """Offset by segment id. ``InvalidArgument`` for a text that is none, or of another stream, or not valid there."""
+    word = text.strip().lower()
+    if word in _HEAD:
+        return client.head_cut(scope, stream)
+    if word in _TAIL:
+        return client.tail_cut(scope, stream)
+    cut = StreamCut.from_text(text.strip())
+    if cut.is_unbounded:
+        raise InvalidArgument("'UNBOUNDED' names no position; use head or tail")
+    if cut.scoped_stream != f"{scope}/{stream}":
+        raise InvalidArgument(f"the stream cut is one of {cut.scoped_stream}, not of {scope}/{stream}")
+    positions = dict(cut.positions)
+    if not client.controller.is_cut_valid(scope, stream, positions):
+        raise InvalidArgument(
+            f"the stream cut {cut} is not valid: its segments do not belong together or are not of this stream"
+        )
+    return positions
+
+
+def cut_json(scope: str, stream: str, cut: dict[int, int]) -> dict[str, object]:
+    """For ``--json``: the text form, and what it says."""
+    return {
+        "stream": f"{scope}/{stream}",
+        "text": StreamCut(scope, stream, cut).as_text(),
+        "segments": [
+            {"segment": item, "number": segment_number(item), "epoch": segment_epoch(item), "offset": cut[item]}
+            for item in sorted(cut)
+        ],
+    }

@@ -1,0 +1,145 @@
+"""``event write|read``: from a pipe, to a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_spark.commands.common import (
+    CONTROLLER_DEFAULT,
+    ControllerOption,
+    StreamArgument,
+    connected,
+    existing_stream,
+    print_json,
+    say,
+)
+from pravega_spark.commands.cuts import resolve_cut
+from pravega_spark.commands.event_formats import Format, Parser, printer_of
+from pravega_spark.commands.event_pipe import EventReader, Writer, write_pipe
+from pravega_spark.service_gateway import ServiceGateway
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How events are told apart in the pipe.")]
+
+
+def add_to(application: typer.Typer) -> None:
+    group = typer.Typer(help="Write events from a pipe, read them into one.", no_args_is_help=True)
+    group.command()(write)
+    group.command()(read)
+    application.add_typer(group, name="event")
+
+
+def write(
+    stream: StreamArgument,
+    event_format: FormatOption = Format.LINES,
+    key_field: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="The member of each JSON event that is its routing key (a.b for nested)."),
+    ] = "",
+    key: Annotated[str | None, typer.Option(help="One routing key for all events.")] = None,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: Annotated[bool, typer.Option("--json", help="At the end print a JSON document with the count.")] = False,
+) -> None:
+    """Write standard input into a stream. Events are durable when this ends, at least once each.
+
+    Without a key, events of one input keep their order only in a stream of one segment.
+    """
+    if key_field and key is not None:
+        raise InvalidArgument(f"--key-field {key_field} and --key {key} exclude each other: an event has one key")
+    parser = Parser(event_format, key_field, key)
+    show = _Counter()
+    with connected(controller) as client:
+        scope, name = existing_stream(client, stream)
+        gateway = ServiceGateway(controller)
+        try:
+            count = write_pipe(sys.stdin.fileno(), parser, _writer(gateway, scope, name), show.update)
+        except KeyboardInterrupt:
+            say(f"\nstopped: {show.count:,} events are durable, {parser.events_seen - show.count:,} more may be")
+            raise typer.Exit(130) from None
+        finally:
+            gateway.close()
+    show.end()
+    if as_json:
+        print_json({"stream": stream, "events": count})
+    else:
+        say(f"{count:,} events written to {stream}")
+
+
+def _writer(gateway: ServiceGateway, scope: str, stream: str) -> Writer:
+    if find_spec("pyspark") is None:
+        raise ConfigurationError(
+            "event write uses the writer of the Spark sink, which needs PySpark; install it with: "
+            "pip install 'pravega-spark[services,spark]'"
+        )
+    # PySpark takes a second to import, which commands that do not need it should not cost.
+    from pravega_spark.direct_writer import DirectWriter
+    from pravega_spark.rows import sink_columns
+
+    columns = sink_columns([("event", "binary"), ("routing_key", "string")])
+    return lambda batches: DirectWriter(gateway, scope, stream, columns).write(batches)
+
+
+class _Counter:
+    """A line on a terminal that says how many events are safe."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._shows = sys.stderr.isatty()
+
+    def update(self, count: int) -> None:
+        self.count = count
+        if self._shows:
+            print(f"\r{count:,} events", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._shows:
+            print("\r", end="", file=sys.stderr)
+
+
+def read(
+    stream: StreamArgument,
+    start: Annotated[str, typer.Option("--from", metavar="earliest|latest|CUT", help="Where to begin.")] = "earliest",
+    end: Annotated[str, typer.Option("--to", metavar="latest|CUT", help="Where to end.")] = "latest",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written later.")] = False,
+    events_max: Annotated[int, typer.Option("--max", min=0, metavar="N", help="Stop after N events.")] = 0,
+    event_format: FormatOption = Format.LINES,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+) -> None:
+    """Read a stream to standard output, in order per routing key."""
+    if follow and end != "latest":
+        raise InvalidArgument(f"--follow has no end, so it does not go with --to {end[:40]}")
+    output = sys.stdout.buffer
+    with connected(controller) as client:
+        scope, name = existing_stream(client, stream)
+        gateway = ServiceGateway(controller)
+        reader = EventReader(
+            gateway, scope, name, printer_of(event_format), _flushed if follow else output.write, events_max
+        )
+        try:
+            first = resolve_cut(client, scope, name, start)
+            if follow:
+                reader.follow(first)
+            else:
+                reader.read(first, resolve_cut(client, scope, name, end))
+            output.flush()
+        except BrokenPipeError:
+            # Whoever reads has enough. Python would complain again when it closes standard output.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            with contextlib.suppress(BrokenPipeError):
+                output.flush()
+            raise typer.Exit(130) from None
+        finally:
+            gateway.close()
+
+
+def _flushed(data: bytes | memoryview) -> None:
+    """Whoever follows a stream wants every event at once."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,157 @@
+"""Bytes between a pipe and a stream: what ``event write`` and ``event read`` do."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from pravega_common.errors import DataCorruption
+from pravega_common.names import segment_name
+from pravega_spark.commands.event_formats import Parser, Printer
+from pravega_spark.framing import EventWindow, Int64s
+from pravega_spark.gateway import StreamGateway
+from pravega_spark.stream_positions import StreamPositions
+
+chunk_bytes: Final = 4 * 1024 * 1024
+"""Read from a pipe at once."""
+burst_bytes_max: Final = 256 * 1024 * 1024
+"""Written at most before everything is made durable and counted."""
+idle_time_s: Final = 0.05
+"""A pipe that gives nothing for so long is slow: what came is made durable at once."""
+poll_time_min_s: Final = 0.05
+poll_time_max_s: Final = 0.5
+"""How often ``--follow`` looks for new events while there are none."""
+
+
+class Pipe:
+    """The input, in chunks; knows whether more is there without waiting."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.is_at_end = False
+
+    def burst(self) -> Iterator[bytes]:
+        """Waits for the first chunk; ends when the pipe falls idle, at its end, and after ``burst_bytes_max``."""
+        total = 0
+        while total < burst_bytes_max and (total == 0 or self._has_more()):
+            chunk = os.read(self._descriptor, chunk_bytes)
+            if not chunk:
+                self.is_at_end = True
+                return
+            total += len(chunk)
+            yield chunk
+
+    def _has_more(self) -> bool:
+        return bool(select.select([self._descriptor], [], [], idle_time_s)[0])
+
+
+def burst_batches(pipe: Pipe, parser: Parser, gather_bytes: int = chunk_bytes) -> Iterator[pa.RecordBatch]:
+    """The events of one burst; a pipe gives 64 KiB at a time, so several are parsed together."""
+    gathered: list[bytes] = []
+    size = 0
+    for chunk in pipe.burst():
+        gathered.append(chunk)
+        size += len(chunk)
+        if size >= gather_bytes:
+            yield parser.feed(b"".join(gathered))
+            gathered, size = [], 0
+    yield parser.feed(b"".join(gathered))
+    if pipe.is_at_end:
+        yield parser.end()
+
+
+Writer = Callable[[Iterator[pa.RecordBatch]], object]
+"""Writes all events of the batches, and returns when they are durable."""
+
+
+def write_pipe(descriptor: int, parser: Parser, write: Writer, durable: Callable[[int], None]) -> int:
+    """Until the pipe ends; ``durable`` is told the number of events that are safe after each burst."""
+    pipe = Pipe(descriptor)
+    while not pipe.is_at_end:
+        write(burst_batches(pipe, parser))
+        durable(parser.events_seen)
+    return parser.events_seen
+
+
+# ---- out -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class EventReader:
+    """Prints the events of a stream, in order per routing key. ``events_max``: stop after so many (0: never)."""
+
+    gateway: StreamGateway
+    scope: str
+    stream: str
+    printer: Printer
+    output: Callable[[bytes | memoryview], object]
+    events_max: int = 0
+    events: int = 0
+    position: dict[int, int] = field(default_factory=dict)
+
+    def read(self, start: dict[int, int], end: dict[int, int]) -> None:
+        """Between two cuts. Ascending ids never put a segment before its predecessors."""
+        for span in self._positions().spans(start, end):
+            self._print(span.segment_id, span.start, span.end)
+            if self._is_done():
+                return
+
+    def follow(self, start: dict[int, int], sleep: Callable[[float], None] = time.sleep) -> None:
+        """From a cut on, until stopped or the stream is sealed and read to its end."""
+        positions = self._positions()
+        self.position, delay_s = dict(start), poll_time_min_s
+        while not self._is_done():
+            self.position, infos = positions.advanced(self.position)
+            fresh = {item: infos[item].length for item, offset in self.position.items() if infos[item].length > offset}
+            for item in sorted(fresh):
+                self._print(item, self.position[item], fresh[item])
+                self.position[item] = fresh[item]
+                if self._is_done():
+                    return
+            if not fresh:
+                if all(info.is_sealed for info in infos.values()):
+                    return
+                sleep(delay_s)
+                delay_s = min(delay_s * 2, poll_time_max_s)
+            else:
+                delay_s = poll_time_min_s
+
+    def _positions(self) -> StreamPositions:
+        return StreamPositions(self.gateway, self.scope, self.stream, fail_on_data_loss=True)
+
+    def _is_done(self) -> bool:
+        return 0 < self.events_max <= self.events
+
+    def _print(self, segment_id: int, start: int, end: int) -> None:
+        for events, offsets in self._batches(segment_id, start, end):
+            left = self.events_max - self.events if self.events_max else len(events)
+            count = min(left, len(events))
+            self.output(self.printer(events.slice(0, count), offsets[:count], segment_id))
+            self.events += count
+            if self._is_done():
+                return
+
+    def _batches(self, segment_id: int, start: int, end: int) -> Iterator[tuple[pa.Array, Int64s]]:
+        name = segment_name(self.scope, self.stream, segment_id)
+        source = self.gateway.open_range(name, start, end)
+        window = EventWindow(start)
+        try:
+            while count := source.read_into(window.free()):
+                window.filled(count)
+                index = window.index()
+                if len(index.starts):
+                    yield window.events(index), index.starts.astype(np.int64) + window.offset
+                window.consume(index)
+            if window.unconsumed_bytes:
+                raise DataCorruption(
+                    f"{name}: offset {end} is not the end of an event; was the position not between two events?"
+                )
+        finally:
+            source.close()

@@ -1,0 +1,76 @@
+"""Which segments a scale operation seals and which key ranges it makes: pure rules over the open segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.key_range import WHOLE_KEY_SPACE, KeyRange, merge_adjoining
+from pravega_common.names import segment_number
+from pravega_streams.controller.model import SegmentRange
+
+segments_max: Final = 10_000
+"""Most segments that a command makes at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePlan:
+    """``sealed``: ids of open segments; ``ranges`` cover the same keys."""
+
+    sealed: tuple[int, ...]
+    ranges: tuple[tuple[float, float], ...]
+
+
+def plan_split(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
+    """``SEGMENT`` or ``SEGMENT:N``: one segment, given by id or number, by ``N`` (2) of equal width."""
+    identifier, colon, count = text.partition(":")
+    parts = _number(count, f"--split {text}", 2, segments_max) if colon else 2
+    segment = _find(segments, identifier, f"--split {text}")
+    return ScalePlan((segment.segment_id,), _pairs(_range(segment).split(parts)))
+
+
+def plan_merge(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
+    """``A,B[,C…]``: neighbours by one."""
+    chosen = [_find(segments, item, f"--merge {text}") for item in text.split(",")]
+    if len({item.segment_id for item in chosen}) < max(2, len(chosen)):
+        raise InvalidArgument(f"--merge {text} must name two or more different segments, as in --merge 0,1")
+    merged = merge_adjoining(_range(item) for item in chosen)
+    if len(merged) != 1:
+        raise InvalidArgument(
+            f"--merge {text}: these segments are no neighbours, their keys are "
+            f"{', '.join(f'[{item.low:g}, {item.high:g})' for item in merged)}; see pravega-spark stream info"
+        )
+    return ScalePlan(tuple(item.segment_id for item in chosen), _pairs(merged))
+
+
+def plan_segments(segments: Sequence[SegmentRange], count: int) -> ScalePlan:
+    """All segments by ``count`` of equal width."""
+    if not 1 <= count <= segments_max:
+        raise InvalidArgument(f"--segments {count} is not in 1..{segments_max}")
+    return ScalePlan(tuple(item.segment_id for item in segments), _pairs(WHOLE_KEY_SPACE.split(count)))
+
+
+def _find(segments: Sequence[SegmentRange], text: str, option: str) -> SegmentRange:
+    wanted = _number(text, option, 0, 2**63 - 1)
+    for item in segments:
+        # Numbers are never used twice in a stream, so the short form is as good as the whole id.
+        if wanted in (item.segment_id, segment_number(item.segment_id)):
+            return item
+    known = ", ".join(str(segment_number(item.segment_id)) for item in segments)
+    raise InvalidArgument(f"{option}: the stream has no open segment {wanted}; it has {known or 'none, it is sealed'}")
+
+
+def _number(text: str, option: str, low: int, high: int) -> int:
+    if not text.strip().isdecimal() or not low <= int(text) <= high:
+        raise InvalidArgument(f"{option}: '{text}' is no whole number in {low}..{high}")
+    return int(text)
+
+
+def _range(segment: SegmentRange) -> KeyRange:
+    return KeyRange(segment.key_low, min(segment.key_high, 1.0))
+
+
+def _pairs(ranges: Sequence[KeyRange]) -> tuple[tuple[float, float], ...]:
+    return tuple((item.low, item.high) for item in ranges)

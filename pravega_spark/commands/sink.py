@@ -1,0 +1,138 @@
+"""``sink list|show``: what the controller has on record about exactly-once writers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pravega_common.errors import InvalidArgument
+from pravega_spark.commands.common import (
+    CONTROLLER_DEFAULT,
+    ControllerOption,
+    JsonOption,
+    connected,
+    print_facts,
+    print_json,
+    print_table,
+)
+from pravega_spark.commands.durations import text_of_time
+from pravega_streams.controller.transaction_sets import SinkRecord, TransactionSet
+from pravega_streams.errors import NotFound
+from pravega_streams.sync import StreamClient
+
+
+def add_to(application: typer.Typer) -> None:
+    group = typer.Typer(help="Records of exactly-once writers: streaming queries and batch jobs.", no_args_is_help=True)
+    group.command("list")(list_sinks)
+    group.command()(show)
+    application.add_typer(group, name="sink")
+
+
+def list_sinks(controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonOption = False) -> None:
+    """List all sinks with their last committed batch."""
+    with connected(controller) as client:
+        records = sorted(client.sets.list_sinks(), key=lambda item: item.touched_ms, reverse=True)
+    if as_json:
+        print_json([_record_json(item) for item in records])
+        return
+    rows = [
+        (
+            item.sink.query_id,
+            item.sink.destination,
+            item.last_committed_batch_id,
+            item.last_set.state.name.lower(),
+            item.last_set.events,
+            text_of_time(item.touched_ms),
+        )
+        for item in records
+    ]
+    columns = ["query or job", "into", "last batch", "state", "events of it", "last touched"]
+    print_table(f"{len(rows)} sinks", columns, rows)
+
+
+def show(
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="Its query or job as in sink list, or how that begins.")
+    ],
+    into: Annotated[str, typer.Option(metavar="SCOPE/STREAM", help="If it writes into several.")] = "",
+    batch: Annotated[int, typer.Option(min=-1, help="Which batch; the last one by default.")] = -1,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the decision about a batch of a sink, and its transactions."""
+    with connected(controller) as client:
+        record = _find(client, query, into)
+        wanted = record.last_committed_batch_id if batch < 0 else batch
+        decided = record.last_set if wanted == record.last_set.batch_id else client.sets.get(record.sink, wanted)[0]
+    if as_json:
+        print_json({**_record_json(record), "batch": _set_json(decided, wanted)})
+    else:
+        _print(record, decided, wanted)
+
+
+def _find(client: StreamClient, query: str, into: str) -> SinkRecord:
+    records = list(client.sets.list_sinks())
+    found = [
+        item for item in records if item.sink.query_id.startswith(query) and (not into or item.sink.destination == into)
+    ]
+    exact = [item for item in found if item.sink.query_id == query]
+    found = exact or found
+    if not found:
+        raise NotFound(f"no sink '{query}'{f' into {into}' if into else ''} is on record; see pravega-spark sink list")
+    if len(found) > 1:
+        names = ", ".join(f"{item.sink.query_id} into {item.sink.destination}" for item in found[:5])
+        raise InvalidArgument(f"'{query}' stands for {len(found)} sinks ({names}); write more of it, or use --into")
+    return found[0]
+
+
+def _print(record: SinkRecord, decided: TransactionSet, batch_id: int) -> None:
+    print_facts(
+        f"sink {record.sink.query_id}",
+        [
+            ("into", record.sink.destination),
+            ("last committed batch", record.last_committed_batch_id),
+            ("run", record.run_id),
+            ("last touched", text_of_time(record.touched_ms)),
+            ("batch shown", batch_id),
+            ("its state", decided.state.name.lower()),
+            ("its events", decided.events),
+            ("its bytes", decided.bytes),
+        ],
+    )
+    rows = [
+        (item.partition, f"{item.scope}/{item.stream}", str(item.transaction_id), item.events, item.bytes)
+        for item in decided.members
+    ]
+    print_table("transactions", ["partition", "stream", "transaction", "events", "bytes"], rows)
+
+
+def _record_json(record: SinkRecord) -> dict[str, Any]:
+    return {
+        "query_id": record.sink.query_id,
+        "destination": record.sink.destination,
+        "last_committed_batch_id": record.last_committed_batch_id,
+        "run_id": record.run_id,
+        "touched_ms": record.touched_ms,
+        "last_set": _set_json(record.last_set, record.last_set.batch_id),
+    }
+
+
+def _set_json(decided: TransactionSet, batch_id: int) -> dict[str, Any]:
+    return {
+        "batch_id": batch_id,
+        "state": decided.state.name.lower(),
+        "run_id": decided.run_id,
+        "events": decided.events,
+        "bytes": decided.bytes,
+        "members": [
+            {
+                "partition": item.partition,
+                "stream": f"{item.scope}/{item.stream}",
+                "transaction": str(item.transaction_id),
+                "events": item.events,
+                "bytes": item.bytes,
+            }
+            for item in decided.members
+        ],
+    }

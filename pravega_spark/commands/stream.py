@@ -1,0 +1,267 @@
+"""``stream create|list|info|scale|seal|delete``; what cuts off old data is in ``stream_retention.py``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.names import (
+    is_internal_scope,
+    is_internal_stream,
+    segment_epoch,
+    segment_number,
+    validate_user_name,
+    validate_user_scope_name,
+)
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.commands import stream_retention
+from pravega_spark.commands.common import (
+    CONTROLLER_DEFAULT,
+    ControllerOption,
+    JsonOption,
+    StreamArgument,
+    connected,
+    existing_stream,
+    parse_stream,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    text_of_bytes,
+)
+from pravega_spark.commands.durations import parse_bytes
+from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments, plan_split
+from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
+from pravega_streams.controller.model import (
+    RetentionPolicy,
+    RetentionType,
+    ScaleType,
+    ScalingPolicy,
+    SegmentRange,
+    StreamConfiguration,
+)
+from pravega_streams.errors import AlreadyExists, StreamSealed
+
+ms_per_hour = 3_600_000
+
+
+def add_to(application: typer.Typer) -> None:
+    group = typer.Typer(help="Make, look at, scale and trim streams.", no_args_is_help=True)
+    for command in (create, info, scale, seal, delete):
+        group.command()(command)
+    group.command("list")(list_streams)
+    stream_retention.add_to(group)
+    application.add_typer(group, name="stream")
+
+
+def create(
+    stream: StreamArgument,
+    segments: Annotated[int, typer.Option(min=1, help="Number of segments, or the least number when scaling.")] = 1,
+    events_per_second: Annotated[int, typer.Option(min=0, help="Scale by this rate a segment.")] = 0,
+    kilobytes_per_second: Annotated[int, typer.Option(min=0, help="Scale by this rate a segment.")] = 0,
+    factor: Annotated[int, typer.Option(min=2, help="Into how many a busy segment is split.")] = 2,
+    retain_bytes: Annotated[str, typer.Option(help="Keep at least this much, as in 10GiB.")] = "",
+    retain_hours: Annotated[float, typer.Option(min=0, help="Keep at least this long.")] = 0,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
+    if_missing: Annotated[bool, typer.Option("--if-missing", help="No error if the stream exists.")] = False,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a stream, and its scope if that is missing."""
+    scope, name = stream.partition("/")[0], stream.partition("/")[2]
+    parse_stream(stream)
+    validate_user_scope_name(scope)
+    validate_user_name(name)
+    configuration = StreamConfiguration(
+        _scaling(segments, events_per_second, kilobytes_per_second, factor),
+        retention_policy(retain_bytes, retain_hours),
+        tuple(tag or ()),
+    )
+    with connected(controller) as client:
+        client.controller.create_scope(scope)
+        is_new = client.controller.create_stream(scope, name, configuration)
+        if not is_new and not if_missing:
+            raise AlreadyExists(f"stream '{stream}' exists already; use --if-missing, or choose another name")
+        if as_json:
+            print_json({"stream": stream, "created": is_new})
+        else:
+            print(f"{stream} {'created' if is_new else 'exists already'}")
+
+
+def _scaling(segments: int, events_per_second: int, kilobytes_per_second: int, factor: int) -> ScalingPolicy:
+    if events_per_second and kilobytes_per_second:
+        raise InvalidArgument(
+            f"--events-per-second {events_per_second} and --kilobytes-per-second {kilobytes_per_second} exclude each "
+            "other: a stream scales by one rate"
+        )
+    if events_per_second:
+        return ScalingPolicy(segments, ScaleType.EVENTS_PER_SECOND, events_per_second, factor)
+    if kilobytes_per_second:
+        return ScalingPolicy(segments, ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, factor)
+    return ScalingPolicy(segments)
+
+
+def retention_policy(keep_bytes: str, keep_hours: float) -> RetentionPolicy:
+    """Of the options; none given keeps everything."""
+    if keep_bytes and keep_hours:
+        raise InvalidArgument(
+            f"{keep_bytes} bytes and {keep_hours:g} hours exclude each other: a stream has one retention"
+        )
+    if keep_bytes:
+        return RetentionPolicy(RetentionType.SIZE, parse_bytes(keep_bytes, "--bytes"))
+    if keep_hours:
+        return RetentionPolicy(RetentionType.TIME, int(keep_hours * ms_per_hour))
+    return RetentionPolicy()
+
+
+def list_streams(
+    scope: Annotated[str, typer.Argument(help="Only of this scope.")] = "",
+    internal: Annotated[bool, typer.Option("--internal", help="Also scopes and streams of the system.")] = False,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """List scopes and their streams."""
+    found: list[tuple[str, str]] = []
+    with connected(controller) as client:
+        if scope:
+            scopes = [scope]
+        else:
+            scopes = [item for item in client.controller.list_scopes() if internal or not is_internal_scope(item)]
+        for item in sorted(scopes):
+            names = [
+                name for name in client.controller.list_streams(item) if internal or not is_internal_stream(item, name)
+            ]
+            found += [(item, name) for name in sorted(names)]
+    if as_json:
+        print_json([{"scope": item, "stream": name} for item, name in found])
+    else:
+        print_table(f"{len(found)} streams", ["scope", "stream"], found)
+
+
+def info(
+    stream: StreamArgument, controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Show configuration, segments with their keys, head, tail and size."""
+    with connected(controller) as client:
+        scope, name = existing_stream(client, stream)
+        facts = stream_facts(client, scope, name)
+    if as_json:
+        print_json(facts.to_json())
+    else:
+        _print_facts(facts)
+
+
+def _print_facts(facts: StreamFacts) -> None:
+    sealed = "sealed: takes no more events" if facts.is_sealed else "open"
+    print_facts(
+        f"{facts.scope}/{facts.stream}",
+        [
+            ("state", sealed),
+            ("scaling", scaling_text(facts.configuration.scaling)),
+            ("retention", retention_text(facts.configuration.retention)),
+            ("tags", ", ".join(facts.configuration.tags) or "none"),
+            (
+                "size",
+                f"{text_of_bytes(facts.size_bytes)} ({facts.size_bytes:,} bytes) in {facts.segment_count} segments",
+            ),
+            ("head", StreamCut(facts.scope, facts.stream, facts.head).as_text()),
+            ("tail", StreamCut(facts.scope, facts.stream, facts.tail).as_text()),
+        ],
+    )
+    rows = [
+        (
+            segment_number(item.segment_id),
+            segment_epoch(item.segment_id),
+            item.key_low,
+            item.key_high,
+            item.info.start_offset,
+            item.info.length,
+        )
+        for item in facts.segments
+    ]
+    title = "last segments" if facts.is_sealed else "open segments"
+    print_table(title, ["segment", "epoch", "keys from", "to", "start offset", "length"], rows)
+
+
+def scale(
+    stream: StreamArgument,
+    split: Annotated[str, typer.Option(metavar="SEGMENT[:N]", help="Split a segment into N (2).")] = "",
+    merge: Annotated[str, typer.Option(metavar="A,B[,…]", help="Merge neighbours into one.")] = "",
+    segments: Annotated[int, typer.Option(help="Replace all by N of equal width.")] = 0,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Replace open segments by others over the same keys."""
+    if [bool(split), bool(merge), segments != 0].count(True) != 1:
+        raise InvalidArgument("give exactly one of --split SEGMENT[:N], --merge A,B and --segments N")
+    with connected(controller) as client:
+        scope, name = existing_stream(client, stream)
+        current = client.controller.current_segments(scope, name)
+        if not current:
+            raise StreamSealed(f"stream '{stream}' is sealed and has no open segments to scale")
+        plan = _plan(current, split, merge, segments)
+        made = client.controller.scale_stream(scope, name, plan.sealed, plan.ranges)
+    if as_json:
+        new = [{"segment": item.segment_id, "key_low": item.key_low, "key_high": item.key_high} for item in made]
+        print_json({"stream": stream, "sealed": list(plan.sealed), "created": new})
+    else:
+        print(f"sealed {', '.join(str(segment_number(item)) for item in plan.sealed)}")
+        print_table("new segments", ["segment", "epoch", "keys from", "to"], [_row(item) for item in made])
+
+
+def _plan(current: list[SegmentRange], split: str, merge: str, segments: int) -> ScalePlan:
+    if split:
+        return plan_split(current, split)
+    return plan_merge(current, merge) if merge else plan_segments(current, segments)
+
+
+def _row(item: SegmentRange) -> tuple[int, int, float, float]:
+    return segment_number(item.segment_id), segment_epoch(item.segment_id), item.key_low, item.key_high
+
+
+def seal(
+    stream: StreamArgument, controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Close a stream for good: it can be read, but takes no more events."""
+    with connected(controller) as client:
+        scope, name = existing_stream(client, stream)
+        client.controller.seal_stream(scope, name)
+    _done(stream, "sealed", as_json)
+
+
+def delete(
+    stream: StreamArgument,
+    seal_first: Annotated[bool, typer.Option("--seal", help="Seal it first if it is open.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a sealed stream with all its data."""
+    with connected(controller) as client:
+        scope, name = existing_stream(client, stream)
+        if not yes:
+            _confirm(stream)
+        if seal_first:
+            client.controller.seal_stream(scope, name)
+        elif client.controller.current_segments(scope, name):
+            raise InvalidArgument(f"stream '{stream}' is open; seal it first, or delete it with --seal")
+        client.controller.delete_stream(scope, name)
+    _done(stream, "deleted", as_json)
+
+
+def _confirm(stream: str) -> None:
+    if not sys.stdin.isatty():
+        raise InvalidArgument(f"deleting '{stream}' needs --yes where nobody can be asked")
+    if not typer.confirm(f"Delete {stream} with all its data?", err=True):
+        say("nothing was deleted")
+        raise typer.Exit(1)
+
+
+def _done(stream: str, what: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"stream": stream, what: True})
+    else:
+        print(f"{stream} {what}")

@@ -1,0 +1,135 @@
+"""What ``stream info`` tells about a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pravega_common.errors import NoSuchSegment
+from pravega_common.names import segment_epoch, segment_name, segment_number
+from pravega_common.stream_cut import StreamCut
+from pravega_streams.controller.model import (
+    RetentionPolicy,
+    RetentionType,
+    ScaleType,
+    ScalingPolicy,
+    StreamConfiguration,
+)
+from pravega_streams.segment.segment_client import SegmentInfo
+from pravega_streams.sync import StreamClient
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """An open segment, or the last ones of a sealed stream; offsets in bytes, keys in [0, 1)."""
+
+    segment_id: int
+    key_low: float
+    key_high: float
+    info: SegmentInfo
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """``size_bytes``: between head and tail, of all segments. ``segment_count``: those between head and tail."""
+
+    scope: str
+    stream: str
+    configuration: StreamConfiguration
+    is_sealed: bool
+    segments: tuple[OpenSegment, ...]
+    segment_count: int
+    head: dict[int, int]
+    tail: dict[int, int]
+    size_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        scaling, retention = self.configuration.scaling, self.configuration.retention
+        return {
+            "scope": self.scope,
+            "stream": self.stream,
+            "sealed": self.is_sealed,
+            "scaling": {
+                "type": scaling.scale_type.name.lower(),
+                "segments_min": scaling.segments_min,
+                "target_rate": scaling.target_rate,
+                "factor": scaling.scale_factor,
+            },
+            "retention": {
+                "type": retention.retention_type.name.lower(),
+                "keep_min": retention.keep_min,
+                "keep_max": retention.keep_max,
+            },
+            "tags": list(self.configuration.tags),
+            "segments": [_segment_json(item) for item in self.segments],
+            "segments_head_to_tail": self.segment_count,
+            "bytes": self.size_bytes,
+            "head": StreamCut(self.scope, self.stream, self.head).as_text(),
+            "tail": StreamCut(self.scope, self.stream, self.tail).as_text(),
+        }
+
+
+def _segment_json(segment: OpenSegment) -> dict[str, Any]:
+    return {
+        "segment": segment.segment_id,
+        "number": segment_number(segment.segment_id),
+        "epoch": segment_epoch(segment.segment_id),
+        "key_low": segment.key_low,
+        "key_high": segment.key_high,
+        "start_offset": segment.info.start_offset,
+        "length": segment.info.length,
+    }
+
+
+def stream_facts(client: StreamClient, scope: str, stream: str) -> StreamFacts:
+    controller = client.controller
+    head, tail = client.head_cut(scope, stream), client.tail_cut(scope, stream)
+    current = controller.current_segments(scope, stream)
+    shown = current or [
+        item
+        for epoch in sorted({segment_epoch(item) for item in tail})
+        for item in controller.epoch_segments(scope, stream, epoch)
+        if item.segment_id in tail
+    ]
+    between = controller.segments_between(scope, stream, head, tail)
+    infos = {item: info for item in between if (info := segment_info(client, scope, stream, item)) is not None}
+    segments = tuple(
+        OpenSegment(item.segment_id, item.key_low, min(item.key_high, 1.0), infos[item.segment_id])
+        for item in shown
+        if item.segment_id in infos
+    )
+    return StreamFacts(
+        scope,
+        stream,
+        controller.stream_configuration(scope, stream),
+        not current,
+        segments,
+        len(between),
+        head,
+        tail,
+        sum(info.length - info.start_offset for info in infos.values()),
+    )
+
+
+def segment_info(client: StreamClient, scope: str, stream: str, segment_id: int) -> SegmentInfo | None:
+    """None for a segment that was deleted since it was listed."""
+    try:
+        return client.segments.info(segment_name(scope, stream, segment_id))
+    except NoSuchSegment:
+        return None
+
+
+def scaling_text(policy: ScalingPolicy) -> str:
+    if policy.scale_type is ScaleType.FIXED:
+        return f"fixed, {policy.segments_min} segments"
+    unit = "KB/s" if policy.scale_type is ScaleType.KILOBYTES_PER_SECOND else "events/s"
+    rate = f"{policy.target_rate} {unit} a segment"
+    return f"{rate}, split by {policy.scale_factor}, at least {policy.segments_min} segments"
+
+
+def retention_text(policy: RetentionPolicy) -> str:
+    if policy.retention_type is RetentionType.NONE:
+        return "everything is kept"
+    if policy.retention_type is RetentionType.TIME:
+        return f"keep {policy.keep_min / 3_600_000:g} hours"
+    return f"keep {policy.keep_min:,} bytes"

@@ -1,0 +1,220 @@
+"""``stream cut|truncate|retain``: positions, and what is cut off before them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.names import segment_epoch, segment_number
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.commands.checkpoint import committed_position
+from pravega_spark.commands.common import (
+    CONTROLLER_DEFAULT,
+    ControllerOption,
+    JsonOption,
+    connected,
+    existing_stream,
+    print_json,
+    print_table,
+    text_of_bytes,
+)
+from pravega_spark.commands.cuts import cut_json, resolve_cut
+from pravega_spark.commands.durations import parse_bytes, parse_time_ms, text_of_time
+from pravega_spark.commands.stream_facts import retention_text
+from pravega_spark.commands.trimming import Trimmer
+from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.stream_positions import StreamPositions
+from pravega_streams.controller.model import RetentionPolicy, RetentionType
+from pravega_streams.sync import StreamClient
+
+ms_per_hour = 3_600_000
+
+
+def add_to(group: typer.Typer) -> None:
+    for command in (cut, truncate, retain):
+        group.command()(command)
+
+
+OptionalStream = Annotated[str, typer.Argument(metavar="[SCOPE/STREAM]", show_default=False)]
+RequiredStream = Annotated[str, typer.Argument(metavar="SCOPE/STREAM", show_default=False)]
+
+
+def cut(
+    stream: OptionalStream = "",
+    where: Annotated[str, typer.Argument(metavar="[head|tail|CUT]", help="Which position; a CUT is checked.")] = "tail",
+    decode: Annotated[str, typer.Option(metavar="CUT", help="Only show what a stream cut says.")] = "",
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a position of a stream as the text of a stream cut, or what such a text says."""
+    if bool(decode) == bool(stream):
+        raise InvalidArgument("give either SCOPE/STREAM, or --decode CUT")
+    if decode:
+        decoded = StreamCut.from_text(decode.strip())
+        if decoded.is_unbounded:
+            raise InvalidArgument("'UNBOUNDED' names no position")
+        _show(decoded.scope, decoded.stream, dict(decoded.positions), as_json)
+        return
+    with connected(controller) as client:
+        scope, name = existing_stream(client, stream)
+        found = resolve_cut(client, scope, name, where)
+    if as_json:
+        print_json(cut_json(scope, name, found))
+    else:
+        print(StreamCut(scope, name, found).as_text())
+
+
+def _show(scope: str, stream: str, found: dict[int, int], as_json: bool) -> None:
+    if as_json:
+        print_json(cut_json(scope, stream, found))
+        return
+    rows = [(str(item), segment_number(item), segment_epoch(item), found[item]) for item in sorted(found)]
+    print_table(f"stream cut of {scope}/{stream}", ["segment", "number", "epoch", "offset"], rows)
+
+
+def truncate(
+    stream: RequiredStream,
+    at: Annotated[str, typer.Option(metavar="CUT|head|tail", help="Forget everything before this position.")] = "",
+    query: Annotated[
+        str,
+        typer.Option(metavar="CHECKPOINT", help="Forget what a streaming query has finished: its checkpoint folder."),
+    ] = "",
+    before: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Forget what was written before a time (2026-01-31T12:00Z) or age (12h)."),
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show where.")] = False,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget the beginning of a stream. What is cut off cannot be read again."""
+    if [bool(at), bool(query), bool(before)].count(True) != 1:
+        raise InvalidArgument("give exactly one of --at CUT, --query CHECKPOINT and --before TIME")
+    with _opened(controller, stream) as opened:
+        if at:
+            wanted, why = resolve_cut(opened.client, opened.scope, opened.stream, at), f"at {at[:40]}"
+        elif query:
+            wanted, why = _committed(opened, query)
+        else:
+            time_ms = parse_time_ms(before, "--before", time.time_ns() // 1_000_000)
+            wanted, why = opened.trimmer.since(time_ms), f"before {text_of_time(time_ms)}"
+        _truncate(opened, wanted, why, dry_run, as_json)
+
+
+def retain(
+    stream: RequiredStream,
+    keep_bytes: Annotated[str, typer.Option("--bytes", metavar="N", help="Keep at least so much, as in 10GiB.")] = "",
+    hours: Annotated[float, typer.Option(min=0, metavar="N", help="Keep at least so long.")] = 0,
+    keep_all: Annotated[bool, typer.Option("--all", help="Keep everything from now on.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Truncate now, and leave the configuration as it is.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --once: only show where.")] = False,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Set how much of a stream is kept: as its retention policy, which the controller applies, or once and now."""
+    if [bool(keep_bytes), hours != 0, keep_all].count(True) != 1:
+        raise InvalidArgument("give exactly one of --bytes N, --hours N and --all")
+    if once and keep_all:
+        raise InvalidArgument("--all changes the configuration and cuts nothing off, so it does not go with --once")
+    if dry_run and not once:
+        raise InvalidArgument("--dry-run goes with --once")
+    size_bytes = parse_bytes(keep_bytes, "--bytes") if keep_bytes else 0
+    with _opened(controller, stream) as opened:
+        if not once:
+            _set_policy(opened, _policy(size_bytes, hours), as_json)
+        elif size_bytes:
+            wanted = opened.trimmer.keep_bytes(size_bytes)
+            _truncate(opened, wanted, f"keeping {text_of_bytes(size_bytes)}", dry_run, as_json)
+        else:
+            time_ms = time.time_ns() // 1_000_000 - int(hours * ms_per_hour)
+            _truncate(opened, opened.trimmer.since(time_ms), f"before {text_of_time(time_ms)}", dry_run, as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A stream that exists, and all that asks about it."""
+
+    client: StreamClient
+    gateway: ServiceGateway
+    scope: str
+    stream: str
+
+    @property
+    def trimmer(self) -> Trimmer:
+        return Trimmer(self.client, self.gateway, self.scope, self.stream)
+
+
+@contextmanager
+def _opened(controller: str, stream: str) -> Iterator[_Opened]:
+    with connected(controller) as client:
+        scope, name = existing_stream(client, stream)
+        gateway = ServiceGateway(controller)
+        try:
+            yield _Opened(client, gateway, scope, name)
+        finally:
+            gateway.close()
+
+
+def _committed(opened: _Opened, checkpoint: str) -> tuple[dict[int, int], str]:
+    """The cut that a query has finished with. The query goes on there when it starts again."""
+    committed = committed_position(checkpoint)
+    name = f"{opened.scope}/{opened.stream}"
+    found = committed.position.get(name)
+    if found is None:
+        raise InvalidArgument(f"the query of checkpoint {checkpoint} reads {', '.join(committed.position)}, not {name}")
+    if not opened.client.controller.is_cut_valid(opened.scope, opened.stream, found):
+        raise InvalidArgument(
+            f"the position of checkpoint {checkpoint} is not valid in {name}; was the stream deleted and made anew?"
+        )
+    return found, f"after batch {committed.batch_id} of the query"
+
+
+def _truncate(opened: _Opened, wanted: dict[int, int], why: str, dry_run: bool, as_json: bool) -> None:
+    client, scope, stream = opened.client, opened.scope, opened.stream
+    size_bytes = _bytes_before(opened, wanted)
+    is_new = size_bytes or wanted.keys() != client.head_cut(scope, stream).keys()
+    if is_new and not dry_run:
+        client.controller.truncate_stream(scope, stream, wanted)
+    text = StreamCut(scope, stream, wanted).as_text()
+    if as_json:
+        print_json({"stream": f"{scope}/{stream}", "cut": text, "bytes": size_bytes, "truncated": not dry_run})
+        return
+    verb = "would forget" if dry_run else "forgot"
+    print(f"{scope}/{stream}: {verb} {text_of_bytes(size_bytes)} ({size_bytes:,} bytes) {why}")
+    if dry_run:
+        print(text)
+
+
+def _bytes_before(opened: _Opened, wanted: dict[int, int]) -> int:
+    """From the head of the stream to a cut; ``InvalidArgument`` for one that lies before the head."""
+    positions = StreamPositions(opened.gateway, opened.scope, opened.stream, fail_on_data_loss=False)
+    head = opened.client.head_cut(opened.scope, opened.stream)
+    try:
+        return sum(span.length for span in positions.spans(head, wanted))
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"the position lies before the head of {opened.scope}/{opened.stream}: that was cut off already"
+        ) from error
+
+
+def _policy(size_bytes: int, hours: float) -> RetentionPolicy:
+    if size_bytes:
+        return RetentionPolicy(RetentionType.SIZE, size_bytes)
+    return RetentionPolicy(RetentionType.TIME, int(hours * ms_per_hour)) if hours else RetentionPolicy()
+
+
+def _set_policy(opened: _Opened, policy: RetentionPolicy, as_json: bool) -> None:
+    controller, scope, stream = opened.client.controller, opened.scope, opened.stream
+    configuration = replace(controller.stream_configuration(scope, stream), retention=policy)
+    controller.update_stream(scope, stream, configuration)
+    if as_json:
+        retention = {"type": policy.retention_type.name.lower(), "keep_min": policy.keep_min}
+        print_json({"stream": f"{scope}/{stream}", "retention": retention})
+    else:
+        print(f"{scope}/{stream}: {retention_text(policy)}; the controller applies this from time to time")

@@ -1,0 +1,143 @@
+"""Where to truncate a stream so that a number of bytes, or all since a time, is kept: cuts on event boundaries."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from pravega_common.errors import NoSuchSegment, UnsupportedOperation
+from pravega_common.names import index_segment_name, segment_name
+from pravega_spark.framing import EventWindow
+from pravega_spark.gateway import RangeSource, StreamGateway
+from pravega_spark.range_planner import share
+from pravega_spark.stream_positions import StreamPositions
+from pravega_streams.batch.range_reader import RangeReader, ReadSockets
+from pravega_streams.segment.segment_client import SegmentInfo
+from pravega_streams.sync import StreamClient
+
+located_slack_bytes: Final = (1 << 20, 1 << 24, 1 << 28)
+"""How far before the wanted offset a store is asked for a boundary it knows, before the events are walked."""
+_INDEX_RECORD: Final = struct.Struct(">qqq")
+"""Segment length, event count, time in ms (wire-protocol.md 5.5)."""
+
+
+class Trimmer:
+    """Finds truncation points of one stream. Asks the cluster anew in every call."""
+
+    def __init__(self, client: StreamClient, gateway: StreamGateway, scope: str, stream: str) -> None:
+        self._client = client
+        self._gateway = gateway
+        self._scope = scope
+        self._stream = stream
+        self._positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=False)
+
+    def keep_bytes(self, wanted_bytes: int) -> dict[int, int]:
+        """The latest cut found after which at least so many bytes are left (all, if there are not more)."""
+        total = sum(span.length for span in self._positions.spans(self._head(), self._tail()))
+        remaining = max(0, total - wanted_bytes)
+
+        def take(cut: dict[int, int], infos: dict[int, SegmentInfo]) -> dict[int, int]:
+            nonlocal remaining
+            backlogs = {(self._stream, item): max(0, infos[item].length - cut[item]) for item in cut}
+            shares = share(remaining, backlogs) if remaining else {}
+            ends = {}
+            for item, offset in cut.items():
+                wanted, backlog = shares.get((self._stream, item), 0), backlogs[self._stream, item]
+                ends[item] = offset + backlog if wanted >= backlog else self._boundary(item, offset, offset + wanted)
+                remaining = max(0, remaining - (ends[item] - offset))
+            if any(shares.get((self._stream, item), 0) < backlogs[self._stream, item] for item in cut):
+                remaining = 0
+            return ends
+
+        return self._walk(take)
+
+    def since(self, time_ms: int) -> dict[int, int]:
+        """The latest cut found before which everything was written no later than the time, by the stores' clocks.
+
+        Known are the time of the last change of every segment, and on stores that keep an index segment also times
+        within it; elsewhere a segment is kept whole until all of it is old enough.
+        """
+
+        def take(cut: dict[int, int], infos: dict[int, SegmentInfo]) -> dict[int, int]:
+            return {item: max(offset, self._written_until(item, infos[item], time_ms)) for item, offset in cut.items()}
+
+        return self._walk(take)
+
+    def _walk(self, take: Callable[[dict[int, int], dict[int, SegmentInfo]], dict[int, int]]) -> dict[int, int]:
+        """From the head on, as far as ``take`` goes, over scale events."""
+        cut, infos = self._positions.advanced(self._head())
+        while True:
+            moved, known = self._positions.advanced(take(cut, infos), infos)
+            if moved == cut:
+                return cut
+            if moved.keys() == cut.keys():
+                return moved
+            cut, infos = moved, known
+
+    def _head(self) -> dict[int, int]:
+        return self._gateway.head_cut(self._scope, self._stream)
+
+    def _tail(self) -> dict[int, int]:
+        return self._gateway.tail_cut(self._scope, self._stream)
+
+    # Boundaries
+
+    def _boundary(self, segment_id: int, start: int, target: int) -> int:
+        """The last known event boundary at or before ``target``; ``start`` is one."""
+        for slack_bytes in located_slack_bytes:
+            asked = target - slack_bytes
+            if asked <= start:
+                break
+            located = self._gateway.locate_offset(self._scope, self._stream, segment_id, asked)
+            if located <= target:
+                start = located
+                break
+        source = self._gateway.open_range(segment_name(self._scope, self._stream, segment_id), start, target)
+        try:
+            return _last_boundary(source, start)
+        finally:
+            source.close()
+
+    def _written_until(self, segment_id: int, info: SegmentInfo, time_ms: int) -> int:
+        """Everything before this offset was written by then."""
+        if 0 < info.last_modified_ms <= time_ms:
+            return info.length
+        name = index_segment_name(segment_name(self._scope, self._stream, segment_id))
+        try:
+            index = self._client.segments.info(name)
+        except (NoSuchSegment, UnsupportedOperation):
+            return info.start_offset
+        sockets = ReadSockets()
+        try:
+            return min(info.length, max(info.start_offset, self._search(name, index, time_ms, sockets)))
+        finally:
+            sockets.close()
+
+    def _search(self, name: str, index: SegmentInfo, time_ms: int, sockets: ReadSockets) -> int:
+        """The length in the last index record of that time or before; 0 if there is none. Records grow in both."""
+        low, high, found = -(-index.start_offset // _INDEX_RECORD.size), index.length // _INDEX_RECORD.size, 0
+        while low < high:
+            middle = (low + high) // 2
+            first = middle * _INDEX_RECORD.size
+            record = bytearray(_INDEX_RECORD.size)
+            reader = RangeReader(name, first, first + len(record), self._client.segments.endpoints, sockets)
+            reader.read_into(memoryview(record))
+            length, _, written_ms = _INDEX_RECORD.unpack(record)
+            if written_ms <= time_ms:
+                low, found = middle + 1, length
+            else:
+                high = middle
+        return found
+
+
+def _last_boundary(source: RangeSource, start: int) -> int:
+    """Walk over the events of a range that need not end with one."""
+    window = EventWindow(start)
+    while True:
+        free = window.free()
+        count = source.read_into(free)
+        if count == 0:
+            return window.offset
+        window.filled(count)
+        window.consume(window.index())
