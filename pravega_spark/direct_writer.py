@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed, Unavailable
+from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.framing import Int64s, event_lengths, events_of, index_events
 from pravega_spark.gateway import StreamGateway
 from pravega_spark.routing import RowRouter
@@ -20,6 +21,8 @@ from pravega_spark.segment_writers import SegmentWriters, Tally
 from pravega_streams.controller.model import SegmentRange
 from pravega_streams.errors import StreamSealed
 from pravega_streams.event.block_writer import Piece
+
+DIRECT_ROWS_DURABLE: Final = register("spark.direct.rows_durable")
 
 scale_time_max_s: Final = 60.0
 """How long a writer whose segment was sealed waits for the stream's new segments."""
@@ -66,6 +69,7 @@ class DirectWriter:
                 if batch.num_rows:
                     tally.add(self._write(batch))
             self._flush()
+            failpoint(DIRECT_ROWS_DURABLE)
         finally:
             if self._writers is not None:
                 self._writers.close()

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE, arm_from_environment
 from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
 from pravega_streams.controller.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
 from pravega_streams.event.block_writer import Piece
@@ -147,6 +148,8 @@ def gateway_for(controller: str) -> StreamGateway:
     key = (os.getpid(), controller)
     gateway = _opened.get(key)
     if gateway is None:
+        if os.environ.get(ENVIRONMENT_VARIABLE):  # Spark's workers have no main function of ours.
+            arm_from_environment()
         gateway = _made(controller)
         _opened[key] = gateway
     return gateway
