@@ -24,6 +24,8 @@ from pravega_common.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.deadline import Deadline
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
 from segment_service.storage.chunk_storage import Buffer, ChunkInfo
 
@@ -37,6 +39,9 @@ part_bytes_max = 5 << 30
 
 page_names_max = 1000
 """Names that ``list`` takes per visit of a thread; also S3's page."""
+
+start_retry_delay_s = 0.2
+"""Rest between attempts to start."""
 
 connect_time_max_s = 5.0
 """Seconds until a connection must stand."""
@@ -54,13 +59,17 @@ class MinioSettings:
     region: str = "us-east-1"
     threads_max: int = threads_max_default
     call_time_max_s: float = call_time_max_s_default
+    start_time_max_s: float = 30.0
+    """How long a server may take that is only just starting: it takes connections before it takes requests."""
 
 
 class MinioChunkStorage:
     """A ``ChunkStorage`` over the ``minio`` client. No request is repeated here: an answer that did not come is
     ``UnknownOutcome`` for a put and ``Unavailable`` for everything else."""
 
-    def __init__(self, settings: MinioSettings) -> None:
+    def __init__(self, settings: MinioSettings, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._start_time_max_s = settings.start_time_max_s
         self._bucket = settings.bucket
         self._endpoint = settings.endpoint
         self._calls = BlockingCalls("object storage", settings.threads_max, settings.call_time_max_s)
@@ -81,7 +90,15 @@ class MinioChunkStorage:
         )
 
     async def start(self) -> None:
-        await self._calls.run(self._start)
+        deadline = Deadline.after(self._clock, self._start_time_max_s)
+        while True:
+            try:
+                await self._calls.run(self._start)
+                return
+            except Unavailable:
+                if deadline.expired:
+                    raise
+            await self._clock.sleep(start_retry_delay_s)
 
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
         body = b"".join(data)

@@ -196,7 +196,8 @@ class TestMinio(ChunkStorageContract):
         await storage.close()
 
     async def test_an_unreachable_server_is_unavailable(self) -> None:
-        storage = MinioChunkStorage(MinioSettings("127.0.0.1:1", "key", "secret-secret", "bucket"))
+        settings = MinioSettings("127.0.0.1:1", "key", "secret-secret", "bucket", start_time_max_s=0.3)
+        storage = MinioChunkStorage(settings)
         with pytest.raises(Unavailable):
             await storage.start()
         with pytest.raises(Unavailable):
