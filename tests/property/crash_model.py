@@ -76,6 +76,7 @@ class CrashTest:
         self.kit.write_to_tier2()
         self.models = {name: SegmentModel() for name in TARGETS}
         self.sources: dict[str, SegmentModel] = {}
+        self.zombies: list[SegmentContainer] = []
         self.names = 0
         self.reads: list[tuple[str, asyncio.Task[Any]]] = []
 
@@ -89,6 +90,8 @@ class CrashTest:
             container = await self._crash(container)
             await self._check(container)
         await container.stop()
+        for zombie in self.zombies:
+            await self._bury(zombie)
 
     async def _open(self) -> SegmentContainer:
         while True:
@@ -178,20 +181,27 @@ class CrashTest:
             await self._fail_log(container)
         # Otherwise the old owner goes on and is fenced by the next one.
         successor = await self._open()
-        if container.is_running:
+        if how == 3:
+            self.zombies.append(container)  # its storage writer goes on, beside its successor's
+        else:
             self._append(container, TARGETS[0])
-        for _ in range(5):
-            await asyncio.sleep(0)
-        container.fail(RuntimeError("crash"))
-        try:
-            await container.wait_stopped()
-        except (RuntimeError, PravegaError):
-            pass
+            for _ in range(5):
+                await asyncio.sleep(0)
+            await self._bury(container)
+        while len(self.zombies) > 1:
+            await self._bury(self.zombies.pop(0))
         calls = [item.call for model in (*self.models.values(), *self.sources.values()) for item in model.items]
         if calls:
             _, pending = await asyncio.wait(calls, timeout=5)
             assert not pending, "a call was never answered"
         return successor
+
+    async def _bury(self, container: SegmentContainer) -> None:
+        container.fail(RuntimeError("crash"))
+        try:
+            await container.wait_stopped()
+        except (RuntimeError, PravegaError):
+            pass
 
     async def _fail_log(self, container: SegmentContainer) -> None:
         fault = self.random.choice(list(AppendFault))
