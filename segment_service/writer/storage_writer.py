@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 
-from pravega_common.errors import FailedError, Fenced, UnknownOutcome
+from pravega_common.errors import ContainerOffline, FailedError, Fenced, UnknownOutcome
 from pravega_common.names import is_transaction_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -78,10 +78,17 @@ class StorageWriter(Service):
         self.spawn(self._acknowledge(), "acknowledge")
 
     async def flush(self, sequence_number: int) -> None:
-        """Bring everything up to this operation to Tier 2 without waiting for sizes and ages; returns when it is."""
+        """Bring everything up to this operation to Tier 2 without waiting for sizes and ages; returns when it is.
+        ``ContainerOffline`` if the writer stops before that."""
         self._flush_up_to = max(self._flush_up_to, sequence_number)
         async with self._acknowledged:
-            await self._acknowledged.wait_for(lambda: self.acknowledged >= sequence_number)
+            await self._acknowledged.wait_for(lambda: self.acknowledged >= sequence_number or not self.is_running)
+        if self.acknowledged < sequence_number:
+            raise ContainerOffline(f"{self.name} stopped at {self.acknowledged}, before {sequence_number}")
+
+    async def on_stop(self) -> None:
+        async with self._acknowledged:
+            self._acknowledged.notify_all()
 
     # --- from the log
 

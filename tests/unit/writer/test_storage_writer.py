@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pravega_common.errors import ContainerOffline
 from pravega_common.runtime import failpoints
 from segment_service.durable_log.operations import Barrier
 from segment_service.storage.faulty import FaultRates, FaultyChunkStorage
@@ -151,6 +152,20 @@ async def test_tier_2_equals_the_log_through_faults_and_owners(seed: int) -> Non
         await owner.chunks.land_late_puts()
     await verify(last, log, chunks)
     await last.stop()
+
+
+async def test_whoever_waits_for_a_flush_learns_that_the_writer_stopped() -> None:
+    rng = random.Random(1)
+    log = CommittedLog()
+    owner = await new_owner(log, InMemoryChunkStorage(), rng, FaultRates())
+    log.commit_random(rng, 10)
+    owner.container.show_all()
+    owner.chunks.stop()
+    flushing = asyncio.create_task(owner.writer.flush(owner.container.last_sequence))
+    await asyncio.sleep(0)
+    await owner.stop()
+    with pytest.raises(ContainerOffline):
+        await flushing
 
 
 @pytest.mark.parametrize("name", WRITER_FAILPOINTS)
