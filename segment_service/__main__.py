@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
 import structlog
 import uvloop
@@ -18,6 +20,10 @@ from pravega_common.runtime import failpoints
 from segment_service.config import SegmentStoreConfig, load_config
 from segment_service.service import SegmentStoreProcess
 from segment_service.tier1_memory import check_tier1_memory
+
+collector_thresholds: Final = (50_000, 20, 100)
+"""Of Python's cyclic garbage collector. The append path makes no cycles, but very many objects that live until Tier 2
+has their bytes: with the default thresholds looking through them costs a quarter of the time of small appends."""
 
 
 def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None:
@@ -35,6 +41,8 @@ def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None
     failpoints.arm_from_environment()
     config = load_config(config_path)
     structlog.get_logger().info("settings", file=str(config_path), **config.model_dump())
+    gc.freeze()
+    gc.set_threshold(*collector_thresholds)
     uvloop.run(_run(config, ready_file))
 
 
