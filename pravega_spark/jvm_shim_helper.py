@@ -31,7 +31,7 @@ from pravega_common.names import (
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.options import Options, Use
 from pravega_spark.rows import EVENT_NAMES, KEY_NAMES, SOURCE_COLUMNS
-from pravega_streams.controller.model import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
+from pravega_streams.controller.model import RetentionType, ScaleType, StreamConfiguration
 from pravega_streams.errors import AlreadyExists, ScopeNotEmpty, ScopeNotFound, StreamNotFound
 from pravega_streams.sync import StreamClient
 
@@ -127,7 +127,7 @@ class CatalogCalls:
             return False
 
     def describe_stream(self, scope: str, stream: str) -> dict[str, str]:
-        """For DESCRIBE EXTENDED: policies, segments, both cuts, bytes between them, and the table's options."""
+        """For DESCRIBE EXTENDED: segments, both cuts, bytes between them, and options: policies and the table's own."""
         configuration = self._client.controller.stream_configuration(scope, stream)
         head, tail = self._client.head_cut(scope, stream), self._client.tail_cut(scope, stream)
         segments = self._client.controller.current_segments(scope, stream)
@@ -135,8 +135,6 @@ class CatalogCalls:
             "stream.name": scoped_name(scope, stream),
             "stream.controller": self._controller,
             "stream.segments": str(len(segments)) if segments else "0 (sealed)",
-            "stream.scaling": _scaling(configuration.scaling),
-            "stream.retention": _retention(configuration.retention),
             "stream.head_stream_cut": StreamCut(scope, stream, head).as_text(),
             "stream.tail_stream_cut": StreamCut(scope, stream, tail).as_text(),
         }
@@ -145,7 +143,8 @@ class CatalogCalls:
         tags = [tag for tag in configuration.tags if not tag.startswith(OPTION_TAG)]
         if tags:
             shown["stream.tags"] = ", ".join(sorted(tags))
-        return shown | {f"option.{name}": value for name, value in options_of_tags(configuration.tags).items()}
+        options = creation_options(configuration) | options_of_tags(configuration.tags)
+        return shown | {f"option.{name}": value for name, value in options.items()}
 
 
 def _own_options(place: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
@@ -182,6 +181,23 @@ def tags_of_options(options: Mapping[str, str]) -> tuple[str, ...]:
     return tags
 
 
+def creation_options(configuration: StreamConfiguration) -> dict[str, str]:
+    """The options with which such a stream is created, so that SHOW CREATE TABLE shows a statement that works."""
+    scaling, retention = configuration.scaling, configuration.retention
+    made = {"default_num_segments": str(scaling.segments_min)}
+    if scaling.scale_type is not ScaleType.FIXED:
+        made["default_scale_factor"] = str(scaling.scale_factor)
+    if scaling.scale_type is ScaleType.KILOBYTES_PER_SECOND:
+        made["default_segment_target_rate_bytes_per_sec"] = str(scaling.target_rate * 1024)
+    elif scaling.scale_type is ScaleType.EVENTS_PER_SECOND:
+        made["default_segment_target_rate_events_per_sec"] = str(scaling.target_rate)
+    if retention.retention_type is RetentionType.TIME:
+        made["default_retention_duration_milliseconds"] = str(retention.keep_min)
+    elif retention.retention_type is RetentionType.SIZE:
+        made["default_retention_size_bytes"] = str(retention.keep_min)
+    return made
+
+
 def options_of_tags(tags: Iterable[str]) -> dict[str, str]:
     parts = [tag.removeprefix(OPTION_TAG).partition("=") for tag in sorted(tags) if tag.startswith(OPTION_TAG)]
     return {name: value for name, _, value in parts}
@@ -208,23 +224,6 @@ def _is_name(scope: str, stream: str) -> bool:
     except InvalidArgument:
         return False
     return True
-
-
-def _scaling(policy: ScalingPolicy) -> str:
-    if policy.scale_type is ScaleType.FIXED:
-        return f"fixed at {policy.segments_min} segments"
-    unit = "KiB" if policy.scale_type is ScaleType.KILOBYTES_PER_SECOND else "events"
-    return (
-        f"{policy.target_rate} {unit}/s a segment, split into {policy.scale_factor}, at least {policy.segments_min} "
-        "segments"
-    )
-
-
-def _retention(policy: RetentionPolicy) -> str:
-    if policy.retention_type is RetentionType.NONE:
-        return "keep all"
-    unit = "ms" if policy.retention_type is RetentionType.TIME else "bytes"
-    return f"keep {policy.keep_min} {unit}"
 
 
 def answer(calls: CatalogCalls, line: str) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+package pravegaspark;
+
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.internal.connector.SupportsMetadata;
+import org.apache.spark.sql.types.StructType;
+
+import scala.collection.immutable.Map;
+
+/** The Python scan; only a streaming one is changed. */
+final class PravegaScan implements Scan, SupportsMetadata {
+    private final Scan python;
+    private final String place;
+
+    PravegaScan(Scan python, String place) {
+        this.python = python;
+        this.place = place;
+    }
+
+    @Override
+    public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+        MicroBatchStream stream = python.toMicroBatchStream(checkpointLocation);
+        // Of another kind it would be a package of another time, which works just without the extras.
+        return stream instanceof SupportsTriggerAvailableNow ? new PravegaMicroBatchStream<>(cast(stream), place) : stream;
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <S extends MicroBatchStream & SupportsTriggerAvailableNow> S cast(MicroBatchStream stream) {
+        return (S) stream;
+    }
+
+    @Override
+    public String description() {
+        return "Pravega[" + place + "]";
+    }
+
+    @Override
+    public StructType readSchema() {
+        return python.readSchema();
+    }
+
+    @Override
+    public Batch toBatch() {
+        return python.toBatch();
+    }
+
+    @Override
+    public CustomMetric[] supportedCustomMetrics() {
+        return python.supportedCustomMetrics();
+    }
+
+    @Override
+    public CustomTaskMetric[] reportDriverMetrics() {
+        return python.reportDriverMetrics();
+    }
+
+    @Override
+    public ColumnarSupportMode columnarSupportMode() {
+        return python.columnarSupportMode();
+    }
+
+    @Override
+    public Map<String, String> getMetaData() {
+        return ((SupportsMetadata) python).getMetaData();
+    }
+}

@@ -1,0 +1,102 @@
+package pravegaspark;
+
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Supplier;
+
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A stream as a table: reads and writes go to the Python source, with the table's own options beside the query's. */
+final class PravegaTable implements SupportsRead, SupportsWrite {
+    private final StructType schema;
+    private final TableOptions options;
+    private final Supplier<Map<String, String>> describe;
+    private final List<PythonSource> sources = new ArrayList<>();
+    private Map<String, String> properties;
+
+    /**
+     * @param inferred the source that gave the schema, to be used again, or null
+     * @param describe asks for the properties to show, or null if there are none
+     */
+    PravegaTable(
+            StructType schema, TableOptions options, PythonSource inferred, Supplier<Map<String, String>> describe) {
+        this.schema = schema;
+        this.options = options;
+        this.describe = describe;
+        if (inferred != null) {
+            sources.add(inferred);
+        }
+    }
+
+    @Override
+    public String name() {
+        return toString();
+    }
+
+    /** What the progress of a query shows as the sink. */
+    @Override
+    public String toString() {
+        return "Pravega[" + TableOptions.describe(options.with(Map.of())) + "]";
+    }
+
+    @Override
+    @SuppressWarnings("deprecation")
+    public StructType schema() {
+        return schema;
+    }
+
+    /** Asked for when somebody looks: it takes a call for every segment. */
+    @Override
+    public synchronized Map<String, String> properties() {
+        if (properties == null) {
+            properties = describe == null ? Map.of() : describe.get();
+        }
+        return properties;
+    }
+
+    /**
+     * Any schema: what is written (event, routing_key) has other columns than what is read, so Spark must not fit one
+     * to the other; the Python side checks the columns. Truncation is refused there too, with what to use instead.
+     */
+    @Override
+    public Set<TableCapability> capabilities() {
+        return EnumSet.of(
+            TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.MICRO_BATCH_READ,
+            TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE, TableCapability.ACCEPT_ANY_SCHEMA);
+    }
+
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap query) {
+        CaseInsensitiveStringMap merged = options.with(query.asCaseSensitiveMap());
+        return new PravegaScanBuilder(reading(merged).newScanBuilder(schema), TableOptions.describe(merged));
+    }
+
+    /** As without the jar, one table with one set of options is planned by one Python source, whose cuts are kept. */
+    private synchronized PythonSource reading(CaseInsensitiveStringMap merged) {
+        for (PythonSource source : sources) {
+            if (source.has(merged)) {
+                return source;
+            }
+        }
+        PythonSource made = PythonSource.create(merged);
+        sources.add(made);
+        return made;
+    }
+
+    @Override
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+        CaseInsensitiveStringMap merged = options.with(info.options().asCaseSensitiveMap());
+        PythonSource source = PythonSource.create(merged);
+        return new PravegaWriteBuilder(source.newWriteBuilder(new MergedWriteInfo(info, merged)));
+    }
+}

@@ -1,0 +1,71 @@
+package pravegaspark;
+
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.MissingNode;
+
+/** Numbers for {@code sources[].metrics} out of the offsets' JSON; what an offset does not have is left out. */
+final class SourceMetrics {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    /** What the Python source reports beside the latest position. */
+    private static final String[] REPORTED = {"lag_bytes", "lag_events"};
+
+    private SourceMetrics() {}
+
+    static Map<String, String> of(String reported, Optional<String> consumed) {
+        Map<String, String> metrics = new TreeMap<>();
+        JsonNode latest = parsed(reported);
+        JsonNode done = parsed(consumed.orElse(null));
+        for (String name : REPORTED) {
+            if (latest.path(name).isNumber()) {
+                metrics.put(name, latest.path(name).asText());
+            }
+        }
+        if (latest.path("streams").isObject()) {
+            metrics.put("streams", Integer.toString(latest.path("streams").size()));
+            metrics.put("segments", Integer.toString(segments(latest.path("streams"))));
+        }
+        if (done.path("from").isObject()) {
+            metrics.put("last_batch_bytes", Long.toString(bytesOfBatch(done)));
+        }
+        return metrics;
+    }
+
+    /** Bytes between the start of the batch and its end, which a segment that was read to its seal has in {@code ended}. */
+    private static long bytesOfBatch(JsonNode end) {
+        long total = 0;
+        for (Map.Entry<String, JsonNode> stream : end.path("from").properties()) {
+            JsonNode positions = end.path("streams").path(stream.getKey());
+            JsonNode ended = end.path("ended").path(stream.getKey());
+            for (Map.Entry<String, JsonNode> segment : stream.getValue().properties()) {
+                long start = segment.getValue().asLong();
+                JsonNode sealed = ended.path(segment.getKey());
+                JsonNode last = sealed.isNumber() ? sealed : positions.path(segment.getKey());
+                total += Math.max(0, last.asLong(start) - start);
+            }
+        }
+        return total;
+    }
+
+    private static int segments(JsonNode streams) {
+        int count = 0;
+        for (JsonNode cut : streams) {
+            count += cut.size();
+        }
+        return count;
+    }
+
+    /** Numbers for people must never stop a query: what is no JSON has no numbers. */
+    private static JsonNode parsed(String text) {
+        try {
+            return text == null ? MissingNode.getInstance() : JSON.readTree(text);
+        } catch (JsonProcessingException error) {
+            return MissingNode.getInstance();
+        }
+    }
+}
