@@ -1,0 +1,169 @@
+"""A real Pravega 0.13 stand-alone from Maven Central: everything in memory, one container, gone when it is stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pravega_common.errors import PravegaError
+from pravega_streams.controller.client import ControllerClient
+from tests.support.servers import free_port
+
+POM: Final = Path(__file__).with_name("pom.xml")
+copy_dependencies: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+download_attempts_max: Final = 2
+download_time_max_s: Final = 900.0
+start_time_max_s: Final = 120.0
+stop_time_max_s: Final = 10.0
+heap_bytes_max: Final = 1 << 30
+cache_bytes_max: Final = 512 << 20
+"""The emulator's own default of 128 MiB kills its container under load."""
+opened_packages: Final = ("java.lang", "java.nio", "sun.nio.ch", "java.util", "java.util.concurrent")
+
+
+def jar_folder() -> Path:
+    """The server's jars, fetched once for a state of ``pom.xml`` and kept in the user's cache folder.
+
+    Raises ``RuntimeError`` with what to do when they cannot be had: these suites fail then, they do not skip.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pravega-spark"
+    folder = cache / f"real-pravega-{hashlib.sha256(POM.read_bytes()).hexdigest()[:16]}"
+    if not folder.exists():
+        _fetch(folder)
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    program = shutil.which("mvn")
+    if program is None:
+        raise RuntimeError(
+            "the interop tests need a real Pravega from Maven Central, and there is no 'mvn' on the path: install "
+            f"Maven (for example: apt-get install maven), or put the jars that {POM} names into {folder}"
+        )
+    partial = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}")
+    command = [program, "-B", "-q", "-f", str(POM), copy_dependencies]
+    command += [f"-DoutputDirectory={partial}", "-DincludeScope=runtime"]
+    for _ in range(download_attempts_max):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=download_time_max_s, check=False)
+        if done.returncode == 0:
+            break
+    else:
+        raise RuntimeError(
+            f"the jars of the real Pravega could not be fetched from Maven Central; when it can be reached run: "
+            f"{' '.join(command[:-2])} -DoutputDirectory={folder} -DincludeScope=runtime\n{done.stdout[-2000:]}"
+        )
+    try:
+        partial.rename(folder)
+    except OSError:  # Another run fetched them in the meantime.
+        shutil.rmtree(partial)
+
+
+class RealPravega:
+    """One server process and its ports. ``controller_uri`` is what a client is given."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.controller_port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def controller_uri(self) -> str:
+        return f"tcp://127.0.0.1:{self.controller_port}"
+
+    def start(self) -> None:
+        """Returns when scopes can be made: the port opens seconds earlier."""
+        jars = jar_folder()
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(jars), cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        deadline_s = time.monotonic() + start_time_max_s
+        while not self._serves():
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                self.stop()
+                raise RuntimeError(f"the real Pravega did not start:\n{self.log_tail()}")
+            time.sleep(0.2)
+
+    def _command(self, jars: Path) -> list[str]:
+        empty = self.folder / "empty.properties"
+        empty.touch()
+        self.controller_port, store_port = free_port(), free_port()
+        settings = {
+            "singlenode.configurationFile": empty,
+            "singlenode.zk.port": free_port(),
+            "singlenode.segmentStore.port": store_port,
+            "singlenode.controller.rpc.port": self.controller_port,
+            "singlenode.controller.rest.port": free_port(),
+            "pravegaservice.admin.gateway.port": free_port(),
+            "pravegaservice.rest.listener.port": free_port(),
+            "pravegaservice.service.published.host.nameOrIp": "127.0.0.1",
+            "pravegaservice.service.published.port": store_port,
+            "pravegaservice.service.listener.host.nameOrIp": "127.0.0.1",
+            "pravegaservice.request.replyWithStackTraceOnError.enable": "false",
+            "pravegaservice.cache.size.max": cache_bytes_max,
+        }
+        memory = [f"-Xmx{heap_bytes_max}", f"-XX:MaxDirectMemorySize={2 * cache_bytes_max}"]
+        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened_packages]
+        given = [f"-D{name}={value}" for name, value in settings.items()]
+        return [_java(), *memory, *opened, *given, "-cp", f"{jars}/*", "io.pravega.local.LocalPravegaEmulator"]
+
+    def _serves(self) -> bool:
+        client = ControllerClient(self.controller_uri, attempts=1, call_time_s=10.0)
+        try:
+            client.create_scope("ready")
+            return client.create_stream("ready", uuid.uuid4().hex)
+        except PravegaError:
+            return False
+        finally:
+            client.close()
+
+    def stop(self) -> None:
+        """By process id; nothing that it holds is worth a clean end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(stop_time_max_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "pravega.log"
+
+    def log_tail(self) -> str:
+        return self._log.read_text(errors="replace")[-4000:]
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java") or (f"{home}/bin/java" if home else None)
+    if found is None:
+        raise RuntimeError("Java 17 or newer is missing; install it, for example: apt-get install openjdk-17-jre-headless")
+    return found
+
+
+@contextmanager
+def running_pravega(folder: Path) -> Iterator[RealPravega]:
+    """Stopped when the context ends; on a failure inside, its last lines are in the report."""
+    server = RealPravega(folder)
+    try:
+        server.start()
+        yield server
+    except BaseException:
+        print(server.log_tail())
+        raise
+    finally:
+        server.stop()
