@@ -89,7 +89,10 @@ class Trimmer:
             asked = target - slack_bytes
             if asked <= start:
                 break
-            located = self._gateway.locate_offset(self._scope, self._stream, segment_id, asked)
+            try:
+                located = self._gateway.locate_offset(self._scope, self._stream, segment_id, asked)
+            except UnsupportedOperation:  # An older store knows no boundaries: the events are walked.
+                break
             if located <= target:
                 start = located
                 break

@@ -34,6 +34,7 @@ class WireSocket:
         self._parser = FrameParser()
         self._frames: deque[Frame] = deque()
         self._request_ids = itertools.count(1)
+        self._peer_version: int | None = None
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s)
         except OSError as error:
@@ -72,17 +73,34 @@ class WireSocket:
     def receive(self) -> c.Command:
         """The next command of the store; its bulk fields are views that stay valid. Hello is handled here."""
         while True:
-            while not self._frames:
-                self._fill()
-            type_code, payload = self._frames.popleft()
-            try:
-                reply = decode(type_code, payload)
-            except WireDecodeError as error:
-                raise self._lost(error) from error
+            reply = self._next()
             if not isinstance(reply, c.Hello):
                 return reply
-            if not is_compatible(reply.high_version, reply.low_version):
-                raise self._lost(ValueError(f"wire versions {reply.low_version}..{reply.high_version} are not ours"))
+            self._greeted(reply)
+
+    def peer_version(self) -> int:
+        """The newest version of the protocol that the store speaks; waits for its Hello, the first that it sends."""
+        if self._peer_version is None:
+            reply = self._next()
+            if not isinstance(reply, c.Hello):
+                raise self._lost(ValueError(f"{type(reply).__name__} before Hello"))
+            return self._greeted(reply)
+        return self._peer_version
+
+    def _next(self) -> c.Command:
+        while not self._frames:
+            self._fill()
+        type_code, payload = self._frames.popleft()
+        try:
+            return decode(type_code, payload)
+        except WireDecodeError as error:
+            raise self._lost(error) from error
+
+    def _greeted(self, hello: c.Hello) -> int:
+        if not is_compatible(hello.high_version, hello.low_version):
+            raise self._lost(ValueError(f"wire versions {hello.low_version}..{hello.high_version} are not ours"))
+        self._peer_version = hello.high_version
+        return hello.high_version
 
     def call(self, make: MakeCommand) -> c.Command:
         """Send one command and wait for the reply with its request id; others meanwhile are dropped."""

@@ -7,9 +7,16 @@ import time
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from pravega_common.errors import ContainerNotHosted, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    ContainerNotHosted,
+    PravegaError,
+    Unavailable,
+    UnknownOutcome,
+    UnsupportedOperation,
+)
 from pravega_common.names import INDEX_SUFFIX, parse_segment_name
 from pravega_common.wire import commands as c
+from pravega_common.wire.versions import LOCATE_OFFSET_VERSION
 from pravega_streams.connection.asynchronous import MakeCommand
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
@@ -69,14 +76,14 @@ class SegmentClient:
         self._lock = threading.Lock()
 
     def info(self, segment: str) -> SegmentInfo:
-        reply = self._call(
+        reply = self.call(
             segment, lambda rid: c.GetStreamSegmentInfo(rid, segment), c.StreamSegmentInfo, idempotent=True
         )
         return SegmentInfo(reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified)
 
     def attribute(self, segment: str, attribute_id: bytes) -> int:
         """The value, or ``NULL_ATTRIBUTE_VALUE``."""
-        reply = self._call(
+        reply = self.call(
             segment,
             lambda rid: c.GetSegmentAttribute(rid, segment, attribute_id, ""),
             c.SegmentAttribute,
@@ -85,33 +92,42 @@ class SegmentClient:
         return reply.value
 
     def locate_offset(self, segment: str, offset: int) -> int:
-        """The smallest known event boundary at or after ``offset``; ``UnsupportedOperation`` on an old store."""
-        reply = self._call(
-            segment, lambda rid: c.LocateOffset(rid, segment, offset, ""), c.OffsetLocated, idempotent=True
+        """The smallest known event boundary at or after ``offset``; ``UnsupportedOperation`` on an old store.
+
+        A store of an older protocol would close the connection without a word, so it is not asked.
+        """
+        reply = self.call(
+            segment,
+            lambda rid: c.LocateOffset(rid, segment, offset, ""),
+            c.OffsetLocated,
+            idempotent=True,
+            since_version=LOCATE_OFFSET_VERSION,
         )
         return reply.offset
 
     def truncate(self, segment: str, offset: int) -> None:
-        self._call(
-            segment, lambda rid: c.TruncateSegment(rid, segment, offset, ""), c.SegmentTruncated, idempotent=True
-        )
+        self.call(segment, lambda rid: c.TruncateSegment(rid, segment, offset, ""), c.SegmentTruncated, idempotent=True)
 
     def seal(self, segment: str) -> None:
         """``SegmentSealed`` if it is sealed already."""
-        self._call(segment, lambda rid: c.SealSegment(rid, segment, ""), c.SegmentSealed, idempotent=True)
+        self.call(segment, lambda rid: c.SealSegment(rid, segment, ""), c.SegmentSealed, idempotent=True)
 
     def close(self) -> None:
         for connection in self._sockets.values():
             connection.close()
         self._sockets.clear()
 
-    def _call(self, segment: str, make: MakeCommand, expect: type[R], *, idempotent: bool) -> R:
+    def call(self, segment: str, make: MakeCommand, expect: type[R], *, idempotent: bool, since_version: int = 0) -> R:
+        """One command about one segment and its good reply; failure replies are raised as errors.
+
+        A store whose protocol is older than ``since_version`` is not asked: ``UnsupportedOperation``.
+        """
         deadline_s = time.monotonic() + self._call_time_s
         delay_s = retry_delay_min_s
         while True:
             try:
                 with self._lock:
-                    return self._once(segment, make, expect)
+                    return self._once(segment, make, expect, since_version)
             except (ContainerNotHosted, Unavailable) as error:
                 failure: PravegaError = error
             except UnknownOutcome as error:
@@ -124,12 +140,13 @@ class SegmentClient:
             time.sleep(delay_s)
             delay_s = min(delay_s * 2, retry_delay_max_s)
 
-    def _once(self, segment: str, make: MakeCommand, expect: type[R]) -> R:
-        endpoint = self.endpoints.resolve(segment)
-        connection = self._sockets.get(endpoint)
-        if connection is None or not connection.is_open:
-            connection = WireSocket(endpoint)
-            self._sockets[endpoint] = connection
+    def _once(self, segment: str, make: MakeCommand, expect: type[R], since_version: int) -> R:
+        connection = self._connection(segment)
+        if since_version and connection.peer_version() < since_version:
+            raise UnsupportedOperation(
+                f"{segment}: the store at {connection.endpoint} speaks version {connection.peer_version()} of the "
+                f"protocol, and {expect.__name__} came with version {since_version}"
+            )
         reply = connection.call(make)
         failure = error_of(reply, segment)
         if failure is not None:
@@ -138,3 +155,11 @@ class SegmentClient:
             connection.close()
             raise UnknownOutcome(f"{segment}: the store answered {type(reply).__name__}")
         return reply
+
+    def _connection(self, segment: str) -> WireSocket:
+        endpoint = self.endpoints.resolve(segment)
+        connection = self._sockets.get(endpoint)
+        if connection is None or not connection.is_open:
+            connection = WireSocket(endpoint)
+            self._sockets[endpoint] = connection
+        return connection

@@ -151,7 +151,9 @@ def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java") or (f"{home}/bin/java" if home else None)
     if found is None:
-        raise RuntimeError("Java 17 or newer is missing; install it, for example: apt-get install openjdk-17-jre-headless")
+        raise RuntimeError(
+            "Java 17 or newer is missing; install it, for example: apt-get install openjdk-17-jre-headless"
+        )
     return found
 
 

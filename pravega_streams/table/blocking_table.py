@@ -1,0 +1,84 @@
+"""One table segment, for code without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pravega_common.errors import SegmentExists
+from pravega_common.wire import commands as c
+from pravega_streams.segment.segment_client import SegmentClient
+from pravega_streams.table.table_client import TableItem
+
+page_items_max: Final = 100
+
+
+class BlockingTable:
+    """A hash table segment by its qualified name; the controller tells its store even if it never heard of it.
+
+    Errors: ``NoSuchSegment``; ``NoSuchKey`` and ``BadKeyVersion`` (nothing was written; an absent key may give either);
+    ``Unavailable``; ``UnknownOutcome`` of a put whose answer was lost: read again and decide.
+    """
+
+    def __init__(self, segments: SegmentClient, segment: str, token: str = "") -> None:
+        self._segments = segments
+        self.segment = segment
+        self._token = token
+
+    def create(self) -> bool:
+        """Whether it is new."""
+        name, token = self.segment, self._token
+        try:
+            self._segments.call(
+                name,
+                lambda rid: c.CreateTableSegment(rid, name, token, False, 0, 0),
+                c.SegmentCreated,
+                idempotent=True,
+            )
+        except SegmentExists:
+            return False
+        return True
+
+    def get(self, key: bytes) -> TableItem:
+        """Version ``NOT_EXISTS`` and no value for an absent key."""
+        name, token = self.segment, self._token
+        wanted = (c.TableKey(key, c.NO_VERSION),)
+        reply = self._segments.call(
+            name, lambda rid: c.ReadTable(rid, name, token, wanted), c.TableRead, idempotent=True
+        )
+        return _item(reply.entries[0])
+
+    def put(self, key: bytes, value: bytes, version: int) -> int:
+        """Write if the key has this version (``NOT_EXISTS``: is absent); returns the new version."""
+        name, token = self.segment, self._token
+        entries = (c.TableEntry(c.TableKey(key, version), value),)
+        reply = self._segments.call(
+            name,
+            lambda rid: c.UpdateTableEntries(rid, name, token, entries),
+            c.TableEntriesUpdated,
+            idempotent=False,
+        )
+        return reply.versions[0]
+
+    def items(self) -> Iterator[TableItem]:
+        """All entries, in no order."""
+        continuation = b""
+        while True:
+            reply = self._page(continuation)
+            if not reply.entries:
+                return
+            yield from (_item(entry) for entry in reply.entries)
+            continuation = bytes(reply.continuation_token)
+
+    def _page(self, continuation: bytes) -> c.TableEntriesRead:
+        name, token = self.segment, self._token
+        return self._segments.call(
+            name,
+            lambda rid: c.ReadTableEntries(rid, name, token, page_items_max, continuation),
+            c.TableEntriesRead,
+            idempotent=True,
+        )
+
+
+def _item(entry: c.TableEntry) -> TableItem:
+    return TableItem(bytes(entry.key.key), bytes(entry.value), entry.key.version)
