@@ -61,12 +61,11 @@ async def test_conditional_puts_and_pages(endpoint: Endpoint) -> None:
 
 async def test_an_old_store_is_not_asked_for_boundaries() -> None:
     """A real 0.13 closes the connection on a command that it does not know."""
-    asked = bytearray()
+    asked: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(encode(c.Hello(16, 5)))
-        asked.extend(await reader.read(4096))
-        await reader.read()
+        asked.set_result(await reader.read())
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -77,7 +76,7 @@ async def test_an_old_store_is_not_asked_for_boundaries() -> None:
             client.locate_offset("scope/stream/0.#epoch.0", 10)
 
     await with_client(Endpoint("127.0.0.1", port), use)
-    assert bytes(asked) == encode(c.Hello(17, 5))
+    assert await asked == encode(c.Hello(17, 5))
     server.close()
 
 
