@@ -71,7 +71,9 @@ async def test_a_new_owner_takes_over_in_the_middle_of_the_load(kit: RedisKit) -
     appends = [old.append("s", [b"%04d" % number * 2_500]) for number in range(400)]
     await appends[100]
     new = await kit.open()
+    appends.append(old.append("s", [b"zombie"]))  # also if all the others were quicker than the take-over
     results = await asyncio.gather(*appends, return_exceptions=True)
+    assert isinstance(results[-1], UnknownOutcome | ContainerOffline)
     acknowledged = [number for number, result in enumerate(results) if not isinstance(result, BaseException)]
     assert all(isinstance(item, int | UnknownOutcome | ContainerOffline) for item in results)
     content = await read_all(new, "s")
