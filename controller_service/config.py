@@ -41,6 +41,7 @@ class ControllerSection(_Section):
     rest: OptionalAddress = "127.0.0.1:10080"
     containers: int = Field(default=4, ge=1, le=containers_max)
     store: StoreKind = StoreKind.TABLES
+    extensions: bool = True
 
 
 class ClusterSection(_Section):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random, SystemRandom
@@ -115,15 +115,7 @@ class Controller(Service):
             kept_ms=config.transactions.sink_keep_ms,
         )
         self.parts = self._make_parts()
-        api = ControllerServiceApi(self.parts, self.transactions)
-        sets_api = TransactionSetsApi(self.sets)
-        self.grpc = GrpcServer(
-            config.controller.listen,
-            [
-                lambda server: add_ControllerServiceServicer_to_server(api, server),
-                lambda server: add_TransactionSetsServicer_to_server(sets_api, server),
-            ],
-        )
+        self.grpc = GrpcServer(config.controller.listen, self._grpc_services())
         self.rest = RestServer(config.controller.rest, self.health, self.parts) if config.controller.rest else None
         self._started: list[Service] = []
 
@@ -144,6 +136,13 @@ class Controller(Service):
             DeleteScope(store, queue, seal, delete, groups, tables),
         )
         return ApiParts(store, workflows, tables, groups, self.marks, self.backends.hosts, self._new_id)
+
+    def _grpc_services(self) -> list[Callable[[Any], None]]:
+        api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)
+        services: list[Callable[[Any], None]] = [lambda server: add_ControllerServiceServicer_to_server(api, server)]
+        if self.config.controller.extensions:
+            services.append(lambda server: add_TransactionSetsServicer_to_server(sets_api, server))
+        return services
 
     def _new_id(self) -> str:
         return uuid.UUID(int=self.backends.random.getrandbits(128), version=4).hex
