@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pravega_spark.commands import event, services, sink, stream
+from pravega_spark.commands import backfill, doctor, event, services, sink, stream
 
 application = typer.Typer(
     name="pravega-spark",
@@ -17,3 +17,5 @@ services.add_to(application)
 stream.add_to(application)
 event.add_to(application)
 sink.add_to(application)
+backfill.add_to(application)
+doctor.add_to(application)

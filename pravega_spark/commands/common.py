@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,15 +12,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pravega_common.errors import Unavailable
 from pravega_common.names import split_scoped_name, validate_scope_name, validate_stream_name
-from pravega_streams.controller.transport import parse_controller_uri
+from pravega_spark.commands.reachability import check_listens
 from pravega_streams.errors import StreamNotFound
 from pravega_streams.sync import StreamClient
 
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"
-connect_time_max_s: Final = 3.0
-"""How long a command looks for a controller before it says that none is there."""
 plain_width_chars: Final = 160
 """Width of tables that do not go to a terminal."""
 
@@ -38,21 +34,6 @@ def connected(controller: str) -> Iterator[StreamClient]:
     check_listens(controller)
     with StreamClient(controller) as client:
         yield client
-
-
-def check_listens(controller: str) -> None:
-    """A command must not retry for half a minute before it says that an address is wrong."""
-    failure: OSError | None = None
-    for endpoint in parse_controller_uri(controller):
-        try:
-            socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s).close()
-            return
-        except OSError as error:
-            failure = error
-    raise Unavailable(
-        f"no controller answers at {controller} ({failure}); start one with: pravega-spark standalone, or name the "
-        "right address with --controller or PRAVEGA_CONTROLLER"
-    ) from failure
 
 
 def parse_stream(text: str) -> tuple[str, str]:

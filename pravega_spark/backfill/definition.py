@@ -1,0 +1,132 @@
+"""What a backfill job is: checked before Spark starts, written down at the first run, compared at every other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_common.names import split_scoped_name, validate_scope_name, validate_stream_name
+
+FILE_FORMATS: Final = ("parquet", "csv", "json", "text", "orc", "avro", "xml", "binaryFile")
+"""What Spark can stream from a folder of files."""
+_BY_ENDING: Final = {
+    "parquet": "parquet",
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "txt": "text",
+    "log": "text",
+    "orc": "orc",
+    "avro": "avro",
+    "xml": "xml",
+}
+_COMPRESSIONS: Final = ("gz", "bz2", "zst", "snappy", "lz4")
+_OWN_EVENT: Final = {"text": "value", "binaryFile": "content"}
+"""The column that is the event by default, where one holds all there is."""
+job_id_chars_max: Final = 100
+_JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+chunk_bytes_default: Final = 256 * 1024 * 1024
+
+
+class JobDiffers(ConfigurationError):
+    """A job id that was used for another job."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """``event`` and ``key``: SQL expressions over the source's columns; no ``event`` is JSON of all of them.
+
+    ``schema``: DDL or Spark's JSON; none is read from the source at the first run and kept.
+    """
+
+    source: str
+    source_format: str
+    target: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    schema: str = ""
+    event: str = ""
+    key: str = ""
+
+    @property
+    def is_of_files(self) -> bool:
+        return self.source_format.lower() in {name.lower() for name in FILE_FORMATS}
+
+    @property
+    def event_expression(self) -> str:
+        return self.event or _OWN_EVENT.get(self.source_format, "to_json(struct(*))")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """``start``: earliest or a stream cut; ``end``: latest or a stream cut; ``select``: SQL, none for all."""
+
+    stream: str
+    target: str
+    start: str = "earliest"
+    end: str = "latest"
+    select: tuple[str, ...] = ()
+
+
+def checked_job_id(text: str) -> str:
+    if _JOB_ID.fullmatch(text) is None or len(text) > job_id_chars_max:
+        raise InvalidArgument(
+            f"--job-id '{text[:40]}' must be 1 to {job_id_chars_max} letters, digits, '.', '_' and '-', and begin with "
+            "a letter or a digit: it names a folder"
+        )
+    return text
+
+
+def checked_stream(text: str) -> tuple[str, str]:
+    scope, stream = split_scoped_name(text)
+    return validate_scope_name(scope), validate_stream_name(stream)
+
+
+def format_of(path: str) -> str:
+    """From the ending of a path or pattern, ``data/*.csv.gz``; ``InvalidArgument`` where it says nothing."""
+    parts = path.rstrip("/").rsplit("/", 1)[-1].lower().split(".")
+    if parts[-1] in _COMPRESSIONS:
+        parts.pop()
+    found = _BY_ENDING.get(parts[-1]) if len(parts) > 1 else None
+    if found is None:
+        raise InvalidArgument(f"'{path}' does not say of what format it is; give --format {'|'.join(FILE_FORMATS)}|…")
+    return found
+
+
+def parse_options(texts: list[str]) -> dict[str, str]:
+    """``name=value`` each, for Spark's reader."""
+    options = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidArgument(f"--option '{text}' is not of the form name=value")
+        options[name] = value
+    return options
+
+
+def job_json(job: LoadJob | ExportJob) -> dict[str, Any]:
+    made: dict[str, Any] = asdict(job)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in made.items()}
+
+
+def compare_with_record(job_id: str, job: LoadJob | ExportJob, recorded: Mapping[str, Any]) -> None:
+    """``JobDiffers`` names the first thing that is not as it was at the first run."""
+    for name, value in job_json(job).items():
+        before = recorded.get(name)
+        # The schema of a job that gave none was read from its source and written down.
+        if name == "schema" and not value:
+            continue
+        if value != before:
+            raise JobDiffers(
+                f"job '{job_id}' was begun with {name} {_shown(before)}, and is now given {_shown(value)}; "
+                "use another --job-id for another job"
+            )
+
+
+def _shown(value: object) -> str:
+    text = "none" if value in ("", None) or value == [] else str(value)
+    return f"'{text}'" if len(text) <= 80 else f"'{text[:77]}…'"

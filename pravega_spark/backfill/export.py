@@ -1,0 +1,141 @@
+"""A range of a stream into Parquet files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pravega_common.errors import UnknownOutcome
+from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.backfill.definition import ExportJob, checked_stream, compare_with_record, job_json
+from pravega_spark.backfill.job_folder import JobFolder
+from pravega_spark.backfill.load import finished_share
+from pravega_spark.backfill.progress import Display, State
+from pravega_streams.errors import StreamNotFound
+from pravega_streams.sync import StreamClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORD_FOLDER: Final = "_pravega-spark"
+"""In the target; readers of Parquet skip what begins with an underscore."""
+PLAN, FILES, DONE = "plan.json", "files.json", "done.json"
+AFTER_PLAN: Final = register("spark.export.after_plan")
+BEFORE_FILES: Final = register("spark.export.before_files")
+AFTER_FIRST_MOVE: Final = register("spark.export.after_first_move")
+BEFORE_DONE: Final = register("spark.export.before_done")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """``is_repeated``: a former run had finished, and this one did nothing. Counts are of the whole job."""
+
+    rows: int
+    files: int
+    size_bytes: int
+    is_repeated: bool
+
+
+def run_export(
+    spark: SparkSession,
+    job_id: str,
+    job: ExportJob,
+    folder: JobFolder,
+    source: dict[str, str],
+    resolve: Callable[[str], dict[int, int]],
+) -> ExportResult:
+    """``folder``: the job's, in the target. ``resolve``: the position that a text names now, asked at the first run."""
+    plan = folder.read(PLAN)
+    if plan is None:
+        plan = {**job_json(job), **_range(job, resolve)}
+        folder.create(PLAN, plan)
+    else:
+        compare_with_record(job_id, job, plan)
+    failpoint(AFTER_PLAN)
+    done = folder.read(DONE)
+    if done is not None:
+        return ExportResult(done["rows"], done["files"], done["bytes"], is_repeated=True)
+    written = folder.read(FILES)
+    if written is None:
+        written = _write(spark, job_id, job, folder, {**source, **plan["range"]})
+        failpoint(BEFORE_FILES)
+        folder.create(FILES, written)
+    _publish(job, folder, written)
+    failpoint(BEFORE_DONE)
+    summary = {"rows": written["rows"], "files": len(written["files"]), "bytes": written["bytes"]}
+    folder.create(DONE, summary)
+    _remove_attempts(folder)
+    return ExportResult(summary["rows"], summary["files"], summary["bytes"], is_repeated=False)
+
+
+def resolver(controller: str, stream: str) -> Callable[[str], dict[int, int]]:
+    """``earliest``, ``latest`` or the text of a stream cut, as it is when asked."""
+
+    def resolve(text: str) -> dict[int, int]:
+        from pravega_spark.commands.cuts import resolve_cut
+
+        scope, name = checked_stream(stream)
+        with StreamClient(controller) as client:
+            if not client.controller.stream_exists(scope, name):
+                raise StreamNotFound(f"stream '{stream}' does not exist at {controller}, so nothing can be exported")
+            return resolve_cut(client, scope, name, text)
+
+    return resolve
+
+
+def _range(job: ExportJob, resolve: Callable[[str], dict[int, int]]) -> dict[str, Any]:
+    scope, stream = checked_stream(job.stream)
+    start, end = (StreamCut(scope, stream, resolve(text)).as_text() for text in (job.start, job.end))
+    return {"range": {"start_stream_cut": start, "end_stream_cut": end}}
+
+
+def _write(
+    spark: SparkSession, job_id: str, job: ExportJob, folder: JobFolder, source: dict[str, str]
+) -> dict[str, Any]:
+    """All rows into a folder of this attempt; what a former attempt left is of no use to anybody."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    _remove_attempts(folder)
+    attempt = f"{folder.path}/attempt-{uuid.uuid4().hex}"
+    frame = spark.read.format("pravega").options(**source).load()
+    selected = frame.selectExpr(*job.select) if job.select else frame
+    observed = Observation("backfill")
+    counted = selected.observe(observed, F.count(F.lit(1)).alias("rows"))
+    tasks = spark.sparkContext.statusTracker()
+    with Display(lambda: State(None, finished_share(tasks))):
+        counted.write.parquet(attempt)
+    rows = observed.get.get("rows")
+    if rows is None:
+        raise UnknownOutcome(f"job '{job_id}' has written {attempt}, but Spark did not say how many rows; run it again")
+    files = folder.files(attempt)
+    return {
+        "rows": int(rows),
+        "bytes": sum(size for _, size in files),
+        "attempt": attempt,
+        "files": [
+            {"from": name, "to": f"{job_id}-{index:05d}{_ending(name)}"} for index, (name, _) in enumerate(files)
+        ],
+    }
+
+
+def _ending(name: str) -> str:
+    """``.snappy.parquet``."""
+    return name[name.index(".") :] if "." in name else ""
+
+
+def _publish(job: ExportJob, folder: JobFolder, written: dict[str, Any]) -> None:
+    """Into the target, under names that depend on the job alone."""
+    for index, item in enumerate(written["files"]):
+        folder.move(f"{written['attempt']}/{item['from']}", f"{job.target.rstrip('/')}/{item['to']}")
+        if index == 0:
+            failpoint(AFTER_FIRST_MOVE)
+
+
+def _remove_attempts(folder: JobFolder) -> None:
+    for name in folder.folders(folder.path):
+        if name.startswith("attempt-"):
+            folder.delete(f"{folder.path}/{name}")

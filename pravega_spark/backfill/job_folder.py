@@ -1,0 +1,105 @@
+"""A job's record: small JSON files that are made once, wherever Spark can write."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from pravega_common.errors import ConfigurationError, DataCorruption
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class JobFolder:
+    """A folder on any of Hadoop's file systems, through the driver's JVM."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        """Makes the folder. ``ConfigurationError`` if that does not work."""
+        context: Any = spark.sparkContext
+        self._jvm: Any = context._jvm
+        self.path = folder.rstrip("/")
+        try:
+            root = self._path(self.path)
+            self._files: Any = root.getFileSystem(context._jsc.hadoopConfiguration())
+            self._files.mkdirs(root)
+        except Exception as error:  # Py4J's, of any of Java's classes.
+            raise ConfigurationError(
+                f"the folder '{folder}' cannot be made or written: {_first_line(error)}"
+            ) from error
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """None while it is not there."""
+        text = self.read_text(name)
+        if text is None:
+            return None
+        try:
+            made: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise DataCorruption(f"{self.path}/{name} is damaged: {error}") from error
+        return made
+
+    def read_text(self, name: str) -> str | None:
+        """None while it is not there."""
+        path = self._path(f"{self.path}/{name}")
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def create(self, name: str, content: dict[str, Any]) -> None:
+        """Whole or not at all: written under another name and renamed."""
+        temporary = self._path(f"{self.path}/.{name}.{uuid.uuid4().hex}")
+        stream = self._files.create(temporary, True)
+        try:
+            stream.write(bytearray(json.dumps(content, indent=1).encode()))
+            stream.hsync()
+        finally:
+            stream.close()
+        self._rename(temporary, self._path(f"{self.path}/{name}"))
+
+    def exists(self, path: str) -> bool:
+        """``path`` is absolute, as are the ones below."""
+        return bool(self._files.exists(self._path(path)))
+
+    def files(self, path: str) -> list[tuple[str, int]]:
+        """Names and sizes of the files of a folder that do not begin with a dot or an underscore, sorted."""
+        found = [
+            (item.getPath().getName(), int(item.getLen()))
+            for item in self._files.listStatus(self._path(path))
+            if item.isFile()
+        ]
+        return sorted((name, size) for name, size in found if not name.startswith((".", "_")))
+
+    def folders(self, path: str) -> list[str]:
+        """Names of the folders in a folder."""
+        return sorted(
+            item.getPath().getName() for item in self._files.listStatus(self._path(path)) if item.isDirectory()
+        )
+
+    def move(self, source: str, target: str) -> None:
+        """Again and again with the same result: a file that was moved before stays where it is."""
+        if not self.exists(source):
+            if not self.exists(target):
+                raise DataCorruption(f"neither {source} nor {target} is there, though one was written; who deleted it?")
+            return
+        self._rename(self._path(source), self._path(target))
+
+    def delete(self, path: str) -> None:
+        self._files.delete(self._path(path), True)
+
+    def _rename(self, source: Any, target: Any) -> None:
+        if not self._files.rename(source, target):
+            raise ConfigurationError(f"{source} cannot be renamed to {target}; is the folder writable?")
+
+    def _path(self, text: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(text)
+
+
+def _first_line(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    return str(java if java is not None else error).splitlines()[0]

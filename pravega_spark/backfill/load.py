@@ -1,0 +1,231 @@
+"""Files, or what any Spark format reads, into a stream."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pravega_common.errors import UnknownOutcome
+from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_json
+from pravega_spark.backfill.job_folder import JobFolder
+from pravega_spark.backfill.progress import Display, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+RECORD: Final = "job.json"
+poll_s: Final = 1
+_ALL_AGES: Final = "36500d"
+"""Spark forgets files that are a week older than the newest one it has seen: not what a backfill wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """How much one commit set takes: bytes, or files where that is not None."""
+
+    size_bytes: int
+    files: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """Of this run; ``rows`` is None for a format that is no files and was written by a former run."""
+
+    rows: int | None
+    batches: int
+
+
+def run_load(
+    spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder, sink: dict[str, str], chunks: Chunks
+) -> LoadResult:
+    """Write what is not written yet. ``sink``: options of the sink (controller, scope, stream, …)."""
+    recorded = _recorded(spark, job_id, job, folder)
+    if recorded.is_of_files:
+        return _load_files(spark, recorded, folder, sink, chunks)
+    return _load_at_once(spark, job_id, recorded, sink)
+
+
+def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder) -> LoadJob:
+    """The job with the schema of its first run, written down at that."""
+    record = folder.read(RECORD)
+    if record is not None:
+        compare_with_record(job_id, job, record)
+        return replace(job, schema=record["schema"])
+    known = job
+    if job.is_of_files and not job.schema:
+        known = replace(job, schema=_reader(spark, job).load(job.source).schema.json())
+    folder.create(RECORD, job_json(known))
+    return known
+
+
+def _reader(spark: SparkSession, job: LoadJob) -> Any:
+    reader = spark.read.format(job.source_format).options(**job.options)
+    return reader.schema(_schema(job.schema)) if job.schema else reader
+
+
+def _schema(text: str) -> Any:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(text)) if text.startswith("{") else text
+
+
+def _events(frame: DataFrame, job: LoadJob) -> DataFrame:
+    columns = [f"{job.event_expression} AS event"]
+    if job.key:
+        columns.append(f"cast({job.key} AS string) AS routing_key")
+    return frame.selectExpr(*columns)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def _load_files(
+    spark: SparkSession, job: LoadJob, folder: JobFolder, sink: dict[str, str], chunks: Chunks
+) -> LoadResult:
+    checkpoint = f"{folder.path}/checkpoint"
+    reader = spark.readStream.format(job.source_format).options(**job.options).schema(_schema(job.schema))
+    reader = reader.option("maxFileAge", _ALL_AGES)
+    if chunks.files is None:
+        reader = reader.option("maxBytesPerTrigger", chunks.size_bytes)
+    else:
+        reader = reader.option("maxFilesPerTrigger", chunks.files)
+    query = (
+        _events(reader.load(job.source), job)
+        .writeStream.format("pravega")
+        .options(**sink)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    watch = _QueryWatch(spark, query, job, WrittenFiles(folder, "checkpoint/sources/0"))
+    try:
+        with Display(watch.state):
+            while not query.awaitTermination(poll_s):
+                watch.note()
+    finally:
+        query.stop()
+    watch.note()
+    return LoadResult(watch.rows, watch.batches)
+
+
+class _QueryWatch:
+    """Rows and share of the input that a query has written. The share counts the bytes of finished files."""
+
+    def __init__(self, spark: SparkSession, query: StreamingQuery, job: LoadJob, written: WrittenFiles) -> None:
+        self._spark = spark
+        self._query = query
+        self._job = job
+        self._written = written
+        self._sizes: dict[str, int] | None = None
+        self._rows: dict[int, int] = {}
+        self._log_offset = -1
+        self._fraction: float | None = None
+        self._fraction_of = -1
+
+    @property
+    def rows(self) -> int:
+        return sum(self._rows.values())
+
+    @property
+    def batches(self) -> int:
+        return sum(1 for rows in self._rows.values() if rows)
+
+    def note(self) -> None:
+        """Spark keeps the last hundred batches' progress, so this is to be called now and then."""
+        for item in self._query.recentProgress:
+            self._rows[item.batchId] = item.numInputRows
+            offset = json.loads(item.sources[0].endOffset or "{}")
+            self._log_offset = max(self._log_offset, int(offset.get("logOffset", -1)))
+
+    def state(self) -> State:
+        if self._log_offset > self._fraction_of:
+            self._fraction_of = self._log_offset
+            self._fraction = self._share_of(self._written.up_to(self._log_offset))
+        return State(self.rows, self._fraction)
+
+    def _share_of(self, paths: Iterable[str]) -> float | None:
+        if self._sizes is None:
+            self._sizes = self._input_sizes()
+        total = sum(self._sizes.values())
+        return sum(self._sizes.get(path, 0) for path in paths) / total if total else None
+
+    def _input_sizes(self) -> dict[str, int]:
+        """The lengths of all input files. Without the column of their content Spark does not open them."""
+        reader = self._spark.read.format("binaryFile")
+        for name in ("pathGlobFilter", "recursiveFileLookup"):
+            if name in self._job.options:
+                reader = reader.option(name, self._job.options[name])
+        rows = reader.load(self._job.source).select("path", "length").collect()
+        return {_plain_path(row["path"]): row["length"] for row in rows}
+
+
+class WrittenFiles:
+    """The input files of finished batches, from the log of Spark's file source.
+
+    It has a file for every planned batch, with a line ``{"path": …, "timestamp": …, "batchId": …}`` for each input
+    file; every tenth or so is called ``N.compact`` and repeats all before it, which are then deleted.
+    """
+
+    def __init__(self, folder: JobFolder, log: str) -> None:
+        self._folder = folder
+        self._log = log
+        self._up_to = -1
+        self._paths: set[str] = set()
+
+    def up_to(self, log_offset: int) -> set[str]:
+        """Paths of all batches up to this one; only what came since the last call is read."""
+        number = log_offset
+        while number > self._up_to:
+            text = self._folder.read_text(f"{self._log}/{number}")
+            if text is not None:
+                self._add(text)
+            elif (text := self._folder.read_text(f"{self._log}/{number}.compact")) is not None:
+                self._add(text)
+                break
+            number -= 1
+        self._up_to = max(self._up_to, log_offset)
+        return self._paths
+
+    def _add(self, text: str) -> None:
+        self._paths.update(_plain_path(json.loads(line)["path"]) for line in text.splitlines()[1:])
+
+
+def _plain_path(path: str) -> str:
+    """The same for ``file:///a%20b`` and ``file:/a b``."""
+    scheme, colon, rest = path.partition(":")
+    if not colon:
+        return path
+    rest = urllib.parse.unquote(rest)
+    return f"{scheme}:/{rest.lstrip('/')}" if scheme == "file" else f"{scheme}:{rest}"
+
+
+# ---- other formats ---------------------------------------------------------------------------------------------------
+
+
+def _load_at_once(spark: SparkSession, job_id: str, job: LoadJob, sink: dict[str, str]) -> LoadResult:
+    """One commit set under the job's id: a retry writes nothing where the first run came through."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    reader = _reader(spark, job)
+    frame = reader.load(job.source) if job.source not in ("", "-") else reader.load()
+    observed = Observation("backfill")
+    counted = _events(frame, job).observe(observed, F.count(F.lit(1)).alias("rows"))
+    tasks = spark.sparkContext.statusTracker()
+    with Display(lambda: State(None, finished_share(tasks))):
+        counted.write.format("pravega").mode("append").options(**sink).option("job_id", job_id).save()
+    rows = observed.get.get("rows")
+    if rows is None:
+        raise UnknownOutcome(f"job '{job_id}' is written, but Spark did not say how many rows it had")
+    return LoadResult(int(rows), 1)
+
+
+def finished_share(tracker: Any) -> float | None:
+    """The share of the tasks of the running stages that are through."""
+    stages = [info for item in tracker.getActiveStageIds() if (info := tracker.getStageInfo(item)) is not None]
+    total = sum(info.numTasks for info in stages)
+    return sum(info.numCompletedTasks for info in stages) / total if total else None

@@ -1,0 +1,127 @@
+"""The check of ``doctor --spark``: a task on every executor that imports the package and reads from a stream."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pravega_spark.commands.diagnosis import Finding, check, make_scratch, remove_scratch
+from pravega_streams.batch.events import read_events
+from pravega_streams.sync import StreamClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+tasks_per_core: Final = 2
+rounds_max: Final = 5
+"""How often tasks are sent out until every executor had one."""
+task_time_s: Final = 0.2
+"""What a task takes at least, so that a free executor does not run all of them."""
+
+
+_PYTHON_ERROR: Final = re.compile(r"[\w.]*(?:Error|Exception|NotFound|Unavailable): ")
+
+
+def executors(controller: str, master: str) -> list[Finding]:
+    """A finding for Spark itself and one for every executor."""
+    started: list[Any] = []
+    remedy = "is the master reachable, and is Java there? Try: spark-submit --version"
+    first = check_any("spark", remedy, lambda: _start(master, started))
+    if not first.is_ok:
+        return [first]
+    spark = started[0]
+    try:
+        return [first, *_run_tasks(spark, controller)]
+    finally:
+        spark.stop()
+
+
+def check_any(name: str, remedy: str, look: Any) -> Finding:
+    """Like ``check``; Spark raises Java's errors through Py4J, which share no base class with others."""
+    try:
+        return check(name, remedy, look)
+    except Exception as error:
+        return Finding(name, False, _cause(error), remedy)
+
+
+def _cause(error: Exception) -> str:
+    """The line that says what happened, of an error that carries the traces of Python and Java."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    python = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return (python or lines or [type(error).__name__])[0][:300]
+
+
+def _start(master: str, started: list[Any]) -> str:
+    from pyspark.sql import SparkSession
+
+    if master.startswith("local"):
+        # Spark takes python3 of the path unless told otherwise, not the interpreter that runs this.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("pravega-spark doctor").master(master)
+    spark = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    started.append(spark)
+    return f"{spark.version} on {master}"
+
+
+def _run_tasks(spark: SparkSession, controller: str) -> list[Finding]:
+    scope = f"doctor-{uuid.uuid4().hex[:12]}"
+    remedy = "install pravega-spark in the Python of the executors (spark.pyspark.python), or ship it with --archives"
+    with StreamClient(controller) as client:
+        try:
+            wanted = make_scratch(client, scope)
+            expected = max(1, _executor_count(spark))
+            answers: dict[str, str] = {}
+            failure = check_any("executors", remedy, lambda: _ask_all(spark, controller, scope, expected, answers))
+        finally:
+            remove_scratch(client, scope)
+    each = [
+        Finding(f"executor {name}", answer.startswith(f"{len(wanted)} events"), answer, remedy)
+        for name, answer in sorted(answers.items())
+    ]
+    return [failure, *each]
+
+
+def _executor_count(spark: SparkSession) -> int:
+    """The driver counts among them only where it is the one that runs tasks."""
+    context: Any = spark.sparkContext
+    known = context._jsc.sc().getExecutorMemoryStatus().size()
+    return 1 if re.fullmatch(r"local(\[.*\])?", str(context.master)) else int(known) - 1
+
+
+def _ask_all(spark: SparkSession, controller: str, scope: str, expected: int, answers: dict[str, str]) -> str:
+    context = spark.sparkContext
+    count = max(expected, context.defaultParallelism) * tasks_per_core
+    for _ in range(rounds_max):
+        found = context.parallelize(range(count), count).mapPartitions(_Probe(controller, scope)).collect()
+        answers.update(found)
+        if len(answers) >= expected:
+            return f"{len(answers)} of {expected} answered"
+    raise ValueError(f"{len(answers)} of {expected} executors ran a task")
+
+
+class _Probe:
+    """Called in a task with the rows of its partition; answers with the executor's name and what it found.
+
+    Pickled by reference, so that a task fails where the package is missing.
+    """
+
+    def __init__(self, controller: str, scope: str) -> None:
+        self._controller = controller
+        self._scope = scope
+
+    def __call__(self, _: Iterator[int]) -> Iterator[tuple[str, str]]:
+        import pyarrow
+
+        with StreamClient(self._controller) as client:
+            count = sum(1 for _ in read_events(client, self._scope, "probe"))
+        time.sleep(task_time_s)
+        # The parent of a Python worker is the executor's daemon, one for each executor.
+        name = f"{platform.node()}/{os.getppid()}"
+        yield name, f"{count} events read by Python {platform.python_version()} with pyarrow {pyarrow.__version__}"
