@@ -203,6 +203,17 @@ def is_index_segment(segment: str) -> bool:
     return segment.endswith(INDEX_SUFFIX)
 
 
+_USER_STREAM_SEGMENT = re.compile(r"[A-Za-z0-9.\-]+/[A-Za-z0-9.\-]+/[0-9]{1,10}\.#epoch\.[0-9]{1,10}")
+
+
+def is_user_stream_segment(segment: str) -> bool:
+    """Whether this is a segment of a user's stream: nothing internal, no transaction, transient, index or table segment.
+
+    Names of the older form without an epoch do not count: their index segments would live in other containers (6.4).
+    """
+    return _USER_STREAM_SEGMENT.fullmatch(segment) is not None
+
+
 def is_transaction_segment(segment: str) -> bool:
     return _delimited(segment, TRANSACTION_DELIMITER) >= 0
 
