@@ -47,7 +47,7 @@ final class PythonSource {
     }
 
     private static boolean isNotFound(Throwable error) {
-        return error instanceof SparkThrowable known && "DATA_SOURCE_NOT_FOUND".equals(known.getCondition());
+        return error instanceof SparkThrowable known && "DATA_SOURCE_NOT_EXIST".equals(known.getCondition());
     }
 
     static String packageMissing(String detail) {
