@@ -1,8 +1,8 @@
 """The sparse index of event boundaries that a store keeps beside every segment of a user's stream.
 
-``<segment>#index`` is a sequence of records ``i64 length | i64 event count | i64 time in ms``, big-endian, 24 bytes each
-(wire reference 5.5): at some moment the segment had this length, and so many events since its beginning. Whatever
-Pravega wrote an index segment (0.14 and later) or this project did, the bytes mean the same.
+``<segment>#index`` is a sequence of records ``i64 length | i64 event count | i64 time in ms``, big-endian (wire
+reference 5.5): at some moment the segment had this length, and so many events since its beginning. Whether Pravega
+wrote an index segment (0.14 and later) or this project did, the bytes mean the same.
 
 Only the format and the search are here; whoever has the bytes (a container, a client) feeds them in as pages.
 """
@@ -76,9 +76,9 @@ class RecordPage:
 class RecordSearch:
     """Finds the first record in ``[low, high)`` whose column is at least ``value``; without I/O.
 
-    While ``wanted`` is not None, ``feed`` the page of that number: it holds at least the records that lie both in it and
-    in ``[low, high)``. Then ``found`` is the record's number, ``high`` if there is none. Asks for a number of pages
-    that grows with the logarithm of the length.
+    While ``wanted`` is not None, ``feed`` the page of that number, with at least those of its records that lie in
+    ``[low, high)``. Then ``found`` is the record's number, ``high`` if there is none. Asks for a number of pages that
+    grows with the logarithm of the length.
     """
 
     def __init__(self, low: int, high: int, column: int, value: int) -> None:
@@ -102,7 +102,7 @@ class RecordSearch:
         check(low < high, "a page that says nothing about the search", page=page.first, low=self._low, high=self._high)
         position = min(max(page.first_at_least(self._column, self._value), low), high)
         if position < high:
-            # What is below the page may fit as well, unless the search began in the page, or a record of it did not fit.
+            # What lies below the page may fit as well, unless a record of the page does not.
             self._high = position
             if position > low:
                 self._low = position

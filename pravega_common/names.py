@@ -207,7 +207,7 @@ _USER_STREAM_SEGMENT = re.compile(r"[A-Za-z0-9.\-]+/[A-Za-z0-9.\-]+/[0-9]{1,10}\
 
 
 def is_user_stream_segment(segment: str) -> bool:
-    """Whether this is a segment of a user's stream: nothing internal, no transaction, transient, index or table segment.
+    """Whether this is a segment of a user's stream itself: no transaction, transient, index, table, nothing internal.
 
     Names of the older form without an epoch do not count: their index segments would live in other containers (6.4).
     """

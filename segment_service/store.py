@@ -75,6 +75,9 @@ class RoutedSegmentStore:
     async def get_info(self, segment: str) -> SegmentProperties:
         return await self.container_of(segment).get_info(segment)
 
+    async def locate_offset(self, segment: str, offset: int) -> int:
+        return await self.container_of(segment).locate_offset(segment, offset)
+
     async def get_attribute(self, segment: str, attribute_id: AttributeId) -> int:
         return await self.container_of(segment).get_attribute(segment, attribute_id)
 

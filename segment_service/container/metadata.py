@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pravega_common.invariants import check
 from segment_service.contracts.attributes import AttributeId
+from segment_service.event_index.tracker import BoundaryTracker
 
 
 @dataclass(slots=True)
@@ -29,6 +30,8 @@ class SegmentMetadata:
     is_deleted: bool = False
     last_modified_ms: int = 0
     attributes: dict[AttributeId, int] = field(default_factory=dict)
+    next_boundary: int = field(default=0, compare=False)
+    """Length from which on the boundary tracker wants to know; the tracker's own."""
 
     def check_invariants(self) -> None:
         check(0 <= self.storage_length <= self.length, "storage length beyond length", segment=self)
@@ -53,6 +56,8 @@ class ContainerMetadata:
     """By id. Deleted and merged ones stay until the storage writer is through with them."""
     ids: dict[str, int] = field(default_factory=dict)
     """By name, live segments only."""
+    boundaries: BoundaryTracker = field(default_factory=BoundaryTracker, compare=False)
+    """Of events, not yet in the index segments."""
 
     def by_name(self, name: str) -> SegmentMetadata | None:
         segment_id = self.ids.get(name)

@@ -17,6 +17,7 @@ from pravega_common.errors import (
     Throttled,
     UnknownOutcome,
 )
+from pravega_common.names import index_segment_name, is_user_stream_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.service import Service
 from segment_service.container.back_pressure import PendingBytes, StoreBackPressure
@@ -48,6 +49,9 @@ from segment_service.durable_log.operations import (
     Truncate,
     UpdateAttributes,
 )
+from segment_service.event_index.indexer import EventIndexer
+from segment_service.event_index.locator import BoundaryLocator
+from segment_service.event_index.tracker import index_of
 from segment_service.plog.data_log import DurableDataLog
 from segment_service.storage.segment_storage import SegmentStorage
 from segment_service.writer.data_source import WriterDataSource
@@ -98,6 +102,8 @@ class SegmentContainer(Service):
         self.durable_log = DurableLog(log, state, clock, self._config.checkpoints)
         self.durable_log.on_failure(self.fail)
         self.source = ContainerDataSource(self.metadata, self.durable_log, self.read_index, self.pending)
+        self._locator = BoundaryLocator(self.metadata, self.read)
+        self.event_index = EventIndexer(self, self.metadata, self._locator, clock, self.log)
         self._takes_requests = False
 
     @property
@@ -109,6 +115,8 @@ class SegmentContainer(Service):
         await self.durable_log.start()
         self._takes_requests = True
         self.spawn(self._open_storage(), "open-storage")
+        self.spawn(self.event_index.run(), "event-index")
+        self.spawn(self.event_index.run_truncations(), "event-index-truncations")
         recovered = self.durable_log.recovered
         self.log.info(
             "container recovered",
@@ -149,6 +157,18 @@ class SegmentContainer(Service):
     async def create_segment(self, segment: str, attributes: Sequence[AttributeUpdate] = ()) -> None:
         initial = initial_attributes(segment, attributes)
         await self._submit(MapSegment(name=segment, attributes=initial), segment)
+        if is_user_stream_segment(segment):
+            await self._create_index(segment)
+
+    async def _create_index(self, segment: str) -> None:
+        """The segment is there, whatever becomes of this: an index that is missing is made when the segment grows."""
+        created = self.metadata.by_name(segment)
+        if created is None or index_of(self.metadata, created) is not None:
+            return
+        try:
+            await self.event_index.create(created)
+        except PravegaError as error:
+            self.log.info("no event index yet", segment=segment, error=repr(error))
 
     def append(
         self,
@@ -189,6 +209,11 @@ class SegmentContainer(Service):
             attributes=dict(found.attributes),
         )
 
+    async def locate_offset(self, segment: str, offset: int) -> int:
+        if offset < 0:
+            raise InvalidArgument(f"{segment}: no event boundary can be found from offset {offset} on; it must be ≥ 0")
+        return await self._locator.locate(self._live(segment), offset)
+
     async def get_attribute(self, segment: str, attribute_id: AttributeId) -> int:
         return self._live(segment).attributes.get(attribute_id, NULL_ATTRIBUTE_VALUE)
 
@@ -200,13 +225,22 @@ class SegmentContainer(Service):
 
     async def truncate(self, segment: str, offset: int) -> None:
         await self._submit(Truncate(segment_id=0, offset=offset), segment)
+        self.event_index.truncated(segment)
 
     async def delete(self, segment: str) -> None:
-        await self._submit(Delete(segment_id=0), segment)
+        deleted = self._submit(Delete(segment_id=0), segment)
+        self._delete_index(segment)
+        await deleted
+
+    def _delete_index(self, segment: str) -> None:
+        """The index goes with its segment; one that a crash leaves behind goes with the next recovery."""
+        if is_user_stream_segment(segment):
+            self._submit(Delete(segment_id=0), index_segment_name(segment))
 
     async def merge(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> MergeResult:
         operation = Merge(segment_id=0, source_id=0, updates=updates)
         length = await self._submit(operation, target, source)
+        self._delete_index(source)
         return MergeResult(length, operation.length)
 
     def _submit(self, operation: Operation, segment: str, source: str = "") -> asyncio.Future[int]:

@@ -29,6 +29,18 @@ ROLLOVER_SIZE: Final = core_attribute(4)
 SEGMENT_TYPE: Final = core_attribute(9)
 TABLE_KEY_LENGTH: Final = core_attribute(12)
 
+EXPECTED_INDEX_EVENT_SIZE: Final = core_attribute(16)
+"""On index segments: bytes of a record."""
+
+MERGED_EVENT_COUNT: Final = core_attribute(0x200000)
+"""This project's own: events that came by merges, which EVENT_COUNT does not count."""
+INDEX_OWNER: Final = core_attribute(0x200001)
+"""This project's own, on index segments: id of the segment that the index is about."""
+INDEXED_LENGTH: Final = core_attribute(0x200002)
+"""This project's own, on index segments: length in the last record."""
+INDEXED_TIME: Final = core_attribute(0x200003)
+"""This project's own, on index segments: time in the last record, in ms. The event count there is EVENT_COUNT."""
+
 SEGMENT_TYPE_STREAM: Final = 0
 SEGMENT_TYPE_HASH_TABLE: Final = 1
 SEGMENT_TYPE_FIXED_KEY_TABLE: Final = 5

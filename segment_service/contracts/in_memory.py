@@ -16,6 +16,7 @@ from pravega_common.errors import (
     BadAttributeUpdate,
     BadOffset,
     ContainerOffline,
+    InvalidArgument,
     NoSuchSegment,
     PravegaError,
     SegmentExists,
@@ -23,9 +24,18 @@ from pravega_common.errors import (
     SegmentSealed,
     SegmentTruncated,
 )
+from pravega_common.event_index import IndexRecord, encode_records, index_record_bytes
+from pravega_common.names import (
+    index_segment_name,
+    is_index_segment,
+    is_transient_segment,
+    is_user_stream_segment,
+)
 from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.contracts.attributes import (
     CREATION_TIME,
+    EVENT_COUNT,
+    EXPECTED_INDEX_EVENT_SIZE,
     NULL_ATTRIBUTE_VALUE,
     AttributeId,
     AttributeUpdate,
@@ -53,6 +63,13 @@ class _Segment:
         self.last_modified_ms = now_ms
         self.attributes: dict[AttributeId, int] = {}
         self.waiters: list[asyncio.Future[None]] = []
+        self.merged_events = 0
+        self.boundaries: list[IndexRecord] = []
+        """Ends of all appends and merges."""
+
+    @property
+    def events(self) -> int:
+        return self.attributes.get(EVENT_COUNT, 0) + self.merged_events
 
     def wake(self) -> None:
         waiters, self.waiters = self.waiters, []
@@ -112,7 +129,8 @@ class InMemorySegmentStore:
 
     @property
     def segment_names(self) -> list[str]:
-        return sorted(self._segments)
+        """Without index segments."""
+        return sorted(name for name in self._segments if not is_index_segment(name))
 
     # ---- SegmentStore ------------------------------------------------------------------------------------------------
 
@@ -126,6 +144,8 @@ class InMemorySegmentStore:
             self._next_segment_id += 1
             self._segments[segment] = made
             self._merged.discard(segment)
+            if is_user_stream_segment(segment):
+                self._create_index(made)
 
         await self._submit(apply)
 
@@ -147,6 +167,7 @@ class InMemorySegmentStore:
                 target.data += part
             target.last_modified_ms = self._clock.wall_ms()
             target.wake()
+            self._index(target)
             return len(target.data)
 
         return self._submit(apply)
@@ -186,6 +207,15 @@ class InMemorySegmentStore:
             attributes=dict(source.attributes),
         )
 
+    async def locate_offset(self, segment: str, offset: int) -> int:
+        """Every append and merge is a known boundary at once."""
+        if offset < 0:
+            raise InvalidArgument(f"{segment}: offset {offset} must be ≥ 0")
+        source = self._segment(segment)
+        lengths = [record.length for record in source.boundaries]
+        at_least = max(offset, source.start_offset)
+        return next((length for length in lengths if length >= at_least), len(source.data))
+
     async def get_attribute(self, segment: str, attribute_id: AttributeId) -> int:
         return self._segment(segment).attributes.get(attribute_id, NULL_ATTRIBUTE_VALUE)
 
@@ -209,6 +239,7 @@ class InMemorySegmentStore:
                 raise SegmentTruncated(segment, target.start_offset, offset)
             target.start_offset = offset
             target.wake()
+            self._truncate_index(target)
 
         await self._submit(apply)
 
@@ -227,10 +258,12 @@ class InMemorySegmentStore:
                 raise SegmentTruncated(source, taken.start_offset, 0)
             _apply_updates(into, updates)
             into.data += taken.data
+            into.merged_events += min(len(taken.data), 1) if is_transient_segment(source) else max(taken.events, 0)
             into.last_modified_ms = self._clock.wall_ms()
             self._merged.add(source)
             self._remove(taken)
             into.wake()
+            self._index(into)
             return MergeResult(target_length=len(into.data), merged_length=len(taken.data))
 
         return await self._submit(apply)
@@ -255,6 +288,37 @@ class InMemorySegmentStore:
         del self._segments[segment.name]
         segment.is_deleted = True
         segment.wake()
+        index = self._segments.get(index_segment_name(segment.name))
+        if index is not None:
+            self._remove(index)
+
+    # The index segment of a user's stream segment has a record for everything that was added.
+
+    def _create_index(self, segment: _Segment) -> None:
+        index = _Segment(index_segment_name(segment.name), self._next_segment_id, segment.last_modified_ms)
+        index.attributes[CREATION_TIME] = segment.last_modified_ms
+        index.attributes[EXPECTED_INDEX_EVENT_SIZE] = index_record_bytes
+        self._next_segment_id += 1
+        self._segments[index.name] = index
+
+    def _index(self, segment: _Segment) -> None:
+        last = segment.boundaries[-1] if segment.boundaries else IndexRecord(0, 0, 0)
+        index = self._segments.get(index_segment_name(segment.name))
+        if index is None or len(segment.data) == last.length:
+            return
+        record = IndexRecord(
+            len(segment.data), max(last.event_count, segment.events), max(last.time_ms, segment.last_modified_ms)
+        )
+        segment.boundaries.append(record)
+        index.data += encode_records([record])
+        index.attributes[EVENT_COUNT] = record.event_count
+        index.wake()
+
+    def _truncate_index(self, segment: _Segment) -> None:
+        index = self._segments.get(index_segment_name(segment.name))
+        if index is not None:
+            below = sum(record.length <= segment.start_offset for record in segment.boundaries)
+            index.start_offset = max(below - 1, 0) * index_record_bytes
 
     def _submit(self, apply: Callable[[], _T]) -> asyncio.Future[_T]:
         done: asyncio.Future[_T] = asyncio.get_running_loop().create_future()

@@ -100,6 +100,15 @@ class SegmentStore(Protocol):
 
     async def get_info(self, segment: str) -> SegmentProperties: ...
 
+    async def locate_offset(self, segment: str, offset: int) -> int:
+        """The smallest known event boundary at or after ``offset``; the segment's length if none is known there.
+
+        Every append block and every merge ends on a boundary, and some of them are remembered (the sparse index in
+        ``<segment>#index``, of segments of users' streams only). Below the start offset, what is known from there on;
+        at or beyond the length, the length. ``InvalidArgument`` for a negative offset.
+        """
+        ...
+
     async def get_attribute(self, segment: str, attribute_id: AttributeId) -> int:
         """The value, or ``NULL_ATTRIBUTE_VALUE``."""
         ...

@@ -17,7 +17,7 @@ attribute_id_bytes: Final = 16
 attribute_updates_max: Final = 10_000
 """Attribute updates of one operation."""
 
-_value_max: Final = (1 << 63) - 1
+attribute_value_max: Final = (1 << 63) - 1
 
 _NONE: Final = AttributeUpdateType.NONE
 _REPLACE: Final = AttributeUpdateType.REPLACE
@@ -43,7 +43,7 @@ def resolve_updates(
         new = _resolve(segment, update, old)
         if len(attribute_id) != attribute_id_bytes:
             raise InvalidArgument(f"{segment}: attribute id {attribute_id.hex()} must have {attribute_id_bytes} bytes")
-        if not NULL_ATTRIBUTE_VALUE <= new <= _value_max:
+        if not NULL_ATTRIBUTE_VALUE <= new <= attribute_value_max:
             raise InvalidArgument(f"{segment}: attribute {attribute_id.hex()} = {new} does not fit 64 bits")
         values[attribute_id] = new
     return list(values.items())

@@ -39,6 +39,8 @@ def _append(metadata: ContainerMetadata, operation: Append) -> None:
     segment.last_modified_ms = operation.time_ms
     if operation.values:
         _set_attributes(segment, operation.values)
+    if segment.length >= segment.next_boundary:
+        metadata.boundaries.reached(segment)
 
 
 def _set_attributes(segment: SegmentMetadata, values: AttributeValues) -> None:
@@ -83,6 +85,8 @@ def _merge(metadata: ContainerMetadata, operation: Merge) -> None:
     target.length += operation.length
     target.last_modified_ms = operation.time_ms
     _set_attributes(target, operation.values)
+    if operation.length:
+        metadata.boundaries.merged(target)
     source.is_merged = True
     source.merged_into = target.segment_id
     check(metadata.ids.pop(source.name, 0) == source.segment_id, "merge of an unmapped source", source=source)

@@ -20,14 +20,17 @@ from pravega_common.errors import (
     SegmentTruncated,
 )
 from pravega_common.invariants import check, unreachable
+from pravega_common.names import is_transient_segment
 from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
 from segment_service.contracts.attributes import (
     CREATION_TIME,
+    EVENT_COUNT,
+    MERGED_EVENT_COUNT,
     NULL_ATTRIBUTE_VALUE,
     AttributeId,
     AttributeUpdate,
 )
-from segment_service.durable_log.attribute_updates import resolve_updates
+from segment_service.durable_log.attribute_updates import attribute_value_max, resolve_updates
 from segment_service.durable_log.metadata_commit import commit_operation
 from segment_service.durable_log.operations import (
     Append,
@@ -231,8 +234,9 @@ class OperationMetadataUpdater:
         return target_entry.resolve(operation.updates)
 
     def _stage_merge(self, operation: Merge, target: str, source: str, time_ms: int) -> None:
-        operation.values = self._validate_merge(operation, target, source)
+        values = self._validate_merge(operation, target, source)
         target_entry, source_entry = self._live(target), self._live(source)
+        operation.values = [*values, *_merged_events(target_entry, source_entry)]
         check(source_entry.is_sealed, "merge of an open segment", target=target, source=source)
         operation.segment_id = target_entry.segment_id
         operation.source_id = source_entry.segment_id
@@ -279,6 +283,21 @@ def initial_attributes(segment: str, updates: Sequence[AttributeUpdate]) -> dict
     """The attributes of a new segment. Errors as ``resolve_updates``."""
     values = resolve_updates(segment, updates, lambda _: NULL_ATTRIBUTE_VALUE)
     return {attribute_id: value for attribute_id, value in values if value != NULL_ATTRIBUTE_VALUE}
+
+
+def _merged_events(target: _Staged, source: _Staged) -> AttributeValues:
+    """What the target counts for the events of the source, apart from EVENT_COUNT, which a merge leaves alone (5.4).
+
+    A transient segment holds one event, in blocks that were each counted as one.
+    """
+    if is_transient_segment(source.name):
+        events = min(source.length, 1)
+    else:
+        events = sum(max(source.attribute(counter), 0) for counter in (EVENT_COUNT, MERGED_EVENT_COUNT))
+    if not events:
+        return ()
+    merged = max(target.attribute(MERGED_EVENT_COUNT), 0) + events
+    return ((MERGED_EVENT_COUNT, min(merged, attribute_value_max)),)
 
 
 def _as_metadata(entry: _Staged) -> SegmentMetadata:

@@ -12,7 +12,15 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
-from pravega_common.errors import BadAttributeUpdate, BadOffset, InvalidArgument, NoSuchSegment, PravegaError
+from pravega_common.errors import (
+    BadAttributeUpdate,
+    BadOffset,
+    InvalidArgument,
+    NoSuchSegment,
+    PravegaError,
+    UnsupportedOperation,
+)
+from pravega_common.names import is_index_segment
 from pravega_common.wire.append_block import Append, AppendDecoder
 from pravega_common.wire.commands import (
     AppendBlock,
@@ -113,6 +121,8 @@ class AppendProcessor:
 
     async def _finish_set_up(self, writer: _Writer, request: SetupAppend) -> None:
         try:
+            if is_index_segment(request.segment):
+                raise UnsupportedOperation(f"{request.segment} is an index segment, which clients may only read")
             last_event_number = await self._store.get_attribute(request.segment, writer.attribute_id)
         except PravegaError as error:
             writer.failure = error

@@ -20,6 +20,7 @@ from pravega_common.errors import (
     Outcome,
     PravegaError,
     SegmentMerged,
+    UnsupportedOperation,
 )
 from pravega_common.runtime.clock import Clock
 from pravega_common.wire import commands as wire
@@ -47,6 +48,8 @@ merges_in_flight_max: Final = 64
 """Merges of one batch that are on their way to the log at a time."""
 scale_type_max: Final = 2
 
+_MERGES = (wire.MergeSegments, wire.MergeSegmentsBatch)
+_READS = (wire.GetStreamSegmentInfo, wire.GetSegmentAttribute, wire.LocateOffset)
 _Handler = Callable[[Any], Coroutine[Any, Any, Command]]
 _REPLACE = AttributeUpdateType.REPLACE
 
@@ -96,6 +99,7 @@ class RequestProcessor:
         segment = _segment_of(request)
         try:
             _check_segment_name(segment)
+            _check_index_is_only_read(request)
             return await self._handlers[type(request)](request)
         except PravegaError as error:
             return _reply_or_close(error, request, segment, _echoed_offset(request, error))
@@ -183,8 +187,8 @@ class RequestProcessor:
         return wire.SegmentTruncated(request.request_id, request.segment)
 
     async def _locate_offset(self, request: wire.LocateOffset) -> Command:
-        info = await self._store.get_info(request.segment)
-        return wire.OffsetLocated(request.request_id, request.segment, info.length)
+        offset = await self._store.locate_offset(request.segment, request.target_offset)
+        return wire.OffsetLocated(request.request_id, request.segment, offset)
 
     # ---- attributes --------------------------------------------------------------------------------------------------
 
@@ -274,6 +278,20 @@ def _check_segment_name(segment: str) -> None:
         raise InvalidArgument(f"segment name of {len(segment)} characters must have 1..{segment_name_chars_max}")
     if not segment.isprintable():
         raise InvalidArgument(f"segment name {segment[:80]!r} holds a character that cannot be printed")
+
+
+def _check_index_is_only_read(request: Any) -> None:
+    """Index segments are written by the container alone: what clients find there must be true."""
+    if isinstance(request, _READS):
+        return
+    segments = (request.target, *_sources_of(request)) if isinstance(request, _MERGES) else (request.segment,)
+    for segment in segments:
+        if names.is_index_segment(segment):
+            raise UnsupportedOperation(f"{segment} is an index segment, which clients may only read")
+
+
+def _sources_of(request: wire.MergeSegments | wire.MergeSegmentsBatch) -> tuple[str, ...]:
+    return (request.source,) if isinstance(request, wire.MergeSegments) else tuple(request.sources)
 
 
 def _policy_updates(scale_type: int, target_rate: int) -> tuple[AttributeUpdate, AttributeUpdate]:

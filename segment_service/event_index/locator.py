@@ -1,0 +1,102 @@
+"""Looks boundaries up in the index segments of one container."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from pravega_common.errors import NoSuchSegment, SegmentTruncated
+from pravega_common.event_index import (
+    LENGTH,
+    RecordPage,
+    RecordSearch,
+    index_record_bytes,
+    page_range,
+    page_records,
+)
+from pravega_common.invariants import check
+from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
+from segment_service.contracts.segment_store import ReadResult
+from segment_service.event_index.tracker import index_of, last_record
+
+pages_cached_max: Final = 64
+"""Pages of 24 KiB that a container keeps for the next question."""
+attempts_max: Final = 3
+"""Of one question, when an index segment is truncated while it is read."""
+
+Read = Callable[[str, int, int], Awaitable[ReadResult]]
+
+
+class BoundaryLocator:
+    """Binary search over pages of 1,024 records, which stay cached: records never change."""
+
+    def __init__(self, metadata: ContainerMetadata, read: Read) -> None:
+        """``read`` as of ``SegmentStore``."""
+        self._metadata = metadata
+        self._read = read
+        self._pages: OrderedDict[tuple[int, int], RecordPage] = OrderedDict()
+
+    async def locate(self, segment: SegmentMetadata, offset: int) -> int:
+        """The smallest known event boundary at or after ``offset``; the segment's length if there is none."""
+        target = max(offset, segment.start_offset)
+        for _ in range(attempts_max):
+            try:
+                found = await self._in_index(segment, target)
+            except (SegmentTruncated, NoSuchSegment):
+                continue
+            if found is not None:
+                return found
+            break
+        marks = self._metadata.boundaries.marks_of(segment)
+        position = bisect_left(marks, target, key=lambda mark: mark.length)
+        return marks[position].length if position < len(marks) else segment.length
+
+    async def _in_index(self, segment: SegmentMetadata, target: int) -> int | None:
+        index = index_of(self._metadata, segment)
+        if index is None or target > last_record(index).length:
+            return None
+        number = await self._search(index, target)
+        if number >= index.length // index_record_bytes:
+            return None
+        return (await self._page(index, number // page_records)).record(number).length
+
+    async def record_before(self, index: SegmentMetadata, offset: int) -> int:
+        """Number of the last record of a length of at most ``offset``; of the first one there is if all are greater."""
+        number = await self._search(index, offset + 1)
+        return max(number - 1, index.start_offset // index_record_bytes)
+
+    async def _search(self, index: SegmentMetadata, length: int) -> int:
+        """Number of the first record of at least this length; that behind the last one if there is none."""
+        first, end = index.start_offset // index_record_bytes, index.length // index_record_bytes
+        search = RecordSearch(first, end, LENGTH, length)
+        while (wanted := search.wanted) is not None:
+            search.feed(await self._page(index, wanted))
+        return search.found
+
+    async def _page(self, index: SegmentMetadata, number: int) -> RecordPage:
+        first, end = page_range(number, index.start_offset // index_record_bytes, index.length // index_record_bytes)
+        key = (index.segment_id, number)
+        page = self._pages.get(key)
+        if page is None or page.end < end or page.first > first:
+            page = RecordPage(first, await self._bytes(index.name, first, end))
+            self._pages[key] = page
+        self._pages.move_to_end(key)
+        if len(self._pages) > pages_cached_max:
+            self._pages.popitem(last=False)
+        return page
+
+    async def _bytes(self, index: str, first: int, end: int) -> bytes:
+        """All bytes of these records. They are durable, so that no read waits for an append."""
+        offset, left = first * index_record_bytes, (end - first) * index_record_bytes
+        parts: list[memoryview] = []
+        while left > 0:
+            result = await self._read(index, offset, left)
+            check(result.length > 0 or result.at_tail, "records of an index segment are missing", index=index)
+            if not result.length:
+                raise NoSuchSegment(index)  # it was deleted, or the container is stopping
+            parts.extend(result.data)
+            offset += result.length
+            left -= result.length
+        return b"".join(parts)
