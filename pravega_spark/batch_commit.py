@@ -44,14 +44,20 @@ def commit_batch(
 ) -> None:
     """Decide the batch of these messages, once and whole; returns when it is decided, and readable if so wished.
 
-    Raises ``ReplayDiffers``, ``CheckpointBehindSink``, ``Fenced``, ``BatchRefused``: the batch is then not committed by
-    this call; and ``Unavailable`` or ``UnknownOutcome``, after which Spark runs the batch again and finds the decision.
+    Raises ``ReplayDiffers``, ``CheckpointBehindSink``, ``Fenced``, ``BatchRefused``, ``BatchUnresolved``: the batch is
+    then not committed by this call; and ``Unavailable`` or ``UnknownOutcome``, after which Spark runs the batch again and finds the decision.
     """
     summary = combine(messages, batch_id)
     identity = summary.identity
     failpoint(BEFORE_DECISION)
     decision = gateway.commit_transaction_set(
-        identity.sink, identity.run_id, identity.batch_id, summary.members, summary.events, summary.size_bytes
+        identity.sink,
+        identity.run_id,
+        identity.batch_id,
+        summary.members,
+        summary.events,
+        summary.size_bytes,
+        on_unresolved=options["on_unresolved_batch"],
     )
     failpoint(AFTER_DECISION)
     consequence = consequence_of(decision, summary, options["on_replay_mismatch"])

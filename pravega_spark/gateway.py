@@ -117,9 +117,20 @@ class StreamGateway(Protocol):
         ...
 
     def commit_transaction_set(
-        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember], events: int, size_bytes: int
+        self,
+        sink: Sink,
+        run_id: str,
+        batch_id: int,
+        members: Sequence[SetMember],
+        events: int,
+        size_bytes: int,
+        on_unresolved: str = "fail",
     ) -> SetDecision:
-        """Decide a batch, whole or not at all."""
+        """Decide a batch, whole or not at all.
+
+        Where the controller cannot, an earlier attempt's fate may not be known: ``BatchUnresolved``, unless
+        ``on_unresolved`` is ``skip`` or ``replay``.
+        """
         ...
 
     def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:

@@ -262,7 +262,14 @@ class InMemoryGateway:
             return Registration(RegisterStatus.REGISTERED, "", last, renewal_ms)
 
     def commit_transaction_set(
-        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember], events: int, size_bytes: int
+        self,
+        sink: Sink,
+        run_id: str,
+        batch_id: int,
+        members: Sequence[SetMember],
+        events: int,
+        size_bytes: int,
+        on_unresolved: str = "fail",
     ) -> SetDecision:
         asked = TransactionSet(SetState.FINISHED, batch_id, run_id, tuple(members), events, size_bytes)
         with self._change() as store:

@@ -235,6 +235,14 @@ OPTIONS: Final = (
         "what to do when a batch that was committed is replayed with another number of events or bytes",
     ),
     Option(
+        "on_unresolved_batch",
+        Use.WRITE,
+        _choice("fail", "skip", "replay"),
+        "fail",
+        "on a plain Pravega, when a crash left a batch of which nobody can tell any more whether it was committed: stop "
+        "the query (fail), take it as written (skip), or write it again (replay)",
+    ),
+    Option(
         "txn_app_id",
         Use.BATCH_WRITE,
         _text,

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from pravega_common.names import is_internal_stream, segment_name
+from pravega_spark.detected_sets import DetectedSets
 from pravega_spark.gateway import Cut, RangeSource, SegmentWriter
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
@@ -22,7 +23,7 @@ class ServiceGateway:
         self._client = StreamClient(controller)
         self._controller = self._client.controller
         self._segments = self._client.segments
-        self._sets = self._client.sets
+        self._sets = DetectedSets(self._client)
         self._writers = BlockWriters(self._segments.endpoints)
         self._sockets = ReadSockets()
 
@@ -88,9 +89,16 @@ class ServiceGateway:
         return self._sets.register(sink, run_id, batch_id, members)
 
     def commit_transaction_set(
-        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember], events: int, size_bytes: int
+        self,
+        sink: Sink,
+        run_id: str,
+        batch_id: int,
+        members: Sequence[SetMember],
+        events: int,
+        size_bytes: int,
+        on_unresolved: str = "fail",
     ) -> SetDecision:
-        return self._sets.commit(sink, run_id, batch_id, members, events, size_bytes)
+        return self._sets.commit(sink, run_id, batch_id, members, events, size_bytes, on_unresolved)
 
     def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
         return self._sets.get(sink, batch_id)
@@ -104,4 +112,5 @@ class ServiceGateway:
     def close(self) -> None:
         self._writers.close()
         self._sockets.close()
+        self._sets.close()
         self._client.close()

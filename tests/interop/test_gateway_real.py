@@ -7,13 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from pravega_spark.service_gateway import ServiceGateway
-from tests.contract.stream_gateway_suite import StreamGatewayContract
+from tests.contract.plain_gateway_suite import PlainGatewayContract
 from tests.interop.real_pravega import RealPravega
 
 
-class TestRealPravega(StreamGatewayContract):
+class TestRealPravega(PlainGatewayContract):
     @pytest.fixture
-    def gateway(self, real_pravega: RealPravega) -> Iterator[ServiceGateway]:
-        made = ServiceGateway(real_pravega.controller_uri)
+    def controller(self, real_pravega: RealPravega) -> str:
+        return real_pravega.controller_uri
+
+    @pytest.fixture
+    def gateway(self, controller: str) -> Iterator[ServiceGateway]:
+        made = ServiceGateway(controller)
         yield made
         made.close()

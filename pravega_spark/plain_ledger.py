@@ -1,0 +1,244 @@
+"""Exactly once on a plain Pravega, whose controller cannot decide several transactions as one: the record of a sink.
+
+Every sink has one record in a table segment, changed by compare-and-set alone. A batch's set is *pending* on it before
+the first of its transactions is committed, so whoever comes later knows what was meant and rolls it forward; once all
+members are certain to be committed the set is *committed* on it, and may be forgotten by the controller. The run that
+was entered last is the one that may write. Everything here is values and rules; ``plain_sets`` acts on them.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pravega_common.errors import DataCorruption, InvalidArgument, RejectedError
+from pravega_streams.controller.transaction_sets import SetMember, SetState, Sink, TransactionSet
+
+record_version: Final = 1
+runs_kept_max: Final = 16
+record_bytes_max: Final = 1_000_000
+"""Below the 1,040,384 bytes that a table segment takes for a value (wire-protocol.md 2.2)."""
+key_bytes_max: Final = 8_192
+ids_named_max: Final = 10
+TABLE_NAME: Final = "pravega-spark-sinks_kvtable"
+"""With the ending that tells table segments from streams (wire-protocol.md 6.2)."""
+
+
+class BatchUnresolved(RejectedError):
+    """What became of a recorded batch cannot be known here; the message names its transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRecord:
+    """``runs``: the newest last. ``last_*``: of the last committed batch. ``entry``: the last set written, ``NONE`` at
+    first."""
+
+    sink: Sink
+    runs: tuple[str, ...]
+    last_batch_id: int
+    last_events: int
+    last_bytes: int
+    entry: TransactionSet
+
+    @property
+    def is_pending(self) -> bool:
+        return self.entry.state is SetState.PENDING
+
+    def is_displaced(self, run_id: str) -> bool:
+        """Whether another run took this one's place."""
+        return run_id in self.runs[:-1]
+
+    def with_run(self, run_id: str) -> SinkRecord:
+        """The same if the run is entered already."""
+        if run_id in self.runs:
+            return self
+        return replace(self, runs=(*self.runs, run_id)[-runs_kept_max:])
+
+    def with_pending(self, wanted: TransactionSet) -> SinkRecord:
+        return replace(self.with_run(wanted.run_id), entry=replace(wanted, state=SetState.PENDING))
+
+    def with_outcome(self, state: SetState) -> SinkRecord:
+        """The pending set is committed or refused."""
+        entry = replace(self.entry, state=state)
+        if state is not SetState.COMMITTED:
+            return replace(self, entry=entry)
+        return replace(
+            self, entry=entry, last_batch_id=entry.batch_id, last_events=entry.events, last_bytes=entry.bytes
+        )
+
+    def set_of(self, batch_id: int) -> TransactionSet:
+        """What is on record for a batch; of an older one than the last, nothing."""
+        if batch_id == self.entry.batch_id:
+            return self.entry
+        if batch_id == self.last_batch_id:
+            return TransactionSet(SetState.COMMITTED, batch_id, "", (), self.last_events, self.last_bytes)
+        return no_set(batch_id)
+
+
+def no_set(batch_id: int) -> TransactionSet:
+    return TransactionSet(SetState.NONE, batch_id, "", (), 0, 0)
+
+
+def new_record(sink: Sink) -> SinkRecord:
+    return SinkRecord(sink, (), -1, 0, 0, no_set(-1))
+
+
+# Where it is kept, and its bytes
+
+
+def table_segment(sink: Sink) -> str:
+    """One table for all sinks of a scope."""
+    return f"{sink.destination.partition('/')[0]}/{TABLE_NAME}/0.#epoch.0"
+
+
+def key_of(sink: Sink) -> bytes:
+    """``InvalidArgument`` for a name that is too long for a key."""
+    key = json.dumps([sink.query_id, sink.destination], ensure_ascii=False, separators=(",", ":")).encode()
+    if len(key) > key_bytes_max:
+        raise InvalidArgument(f"the sink {sink.query_id[:80]}… has a name of {len(key)} bytes, at most {key_bytes_max}")
+    return key
+
+
+def to_bytes(record: SinkRecord) -> bytes:
+    """JSON. ``InvalidArgument`` for a batch of more transactions than fit, before anything is committed."""
+    entry = record.entry
+    streams = sorted({(member.scope, member.stream) for member in entry.members})
+    index = {name: number for number, name in enumerate(streams)}
+    value = {
+        "version": record_version,
+        "query": record.sink.query_id,
+        "destination": record.sink.destination,
+        "runs": record.runs,
+        "last_batch": record.last_batch_id,
+        "last_events": record.last_events,
+        "last_bytes": record.last_bytes,
+        "state": entry.state.name,
+        "batch": entry.batch_id,
+        "run": entry.run_id,
+        "events": entry.events,
+        "bytes": entry.bytes,
+        "streams": streams,
+        "members": [
+            [index[item.scope, item.stream], item.transaction_id.hex, item.partition, item.events, item.bytes]
+            for item in entry.members
+        ],
+    }
+    data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(data) > record_bytes_max:
+        raise InvalidArgument(
+            f"batch {entry.batch_id} has {len(entry.members)} transactions, and their record of {len(data)} bytes is "
+            f"over the limit of {record_bytes_max}; write with fewer tasks (coalesce, spark.sql.shuffle.partitions)"
+        )
+    return data
+
+
+def from_bytes(data: bytes) -> SinkRecord:
+    """``DataCorruption`` for what is no record, ``InvalidArgument`` for one of a newer version."""
+    try:
+        value: dict[str, Any] = json.loads(data)
+        version = value["version"]
+        if version == record_version:
+            return _parsed(value)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise DataCorruption(f"the record of a sink cannot be read ({error}): {data[:80]!r}") from error
+    raise InvalidArgument(f"the record of this sink has version {version}, this connector reads {record_version}")
+
+
+def _parsed(value: dict[str, Any]) -> SinkRecord:
+    members = []
+    for stream, identifier, partition, events, size in value["members"]:
+        scope, name = value["streams"][stream]
+        members.append(SetMember(scope, name, uuid.UUID(hex=identifier), int(partition), int(events), int(size)))
+    entry = TransactionSet(
+        SetState[value["state"]], value["batch"], value["run"], tuple(members), value["events"], value["bytes"]
+    )
+    return SinkRecord(
+        Sink(value["query"], value["destination"]),
+        tuple(value["runs"]),
+        int(value["last_batch"]),
+        int(value["last_events"]),
+        int(value["last_bytes"]),
+        entry,
+    )
+
+
+# What to do next
+
+
+class Next(enum.Enum):
+    """What a commit has to do, given the record."""
+
+    FENCED = enum.auto()
+    ROLL_FORWARD = enum.auto()
+    """Settle the pending set first."""
+    BEHIND = enum.auto()
+    COMMITTED_ALREADY = enum.auto()
+    DIFFERS = enum.auto()
+    PUT = enum.auto()
+    """Make the wanted set the pending one."""
+
+
+def next_of_commit(record: SinkRecord, wanted: TransactionSet) -> Next:
+    if record.is_displaced(wanted.run_id):
+        return Next.FENCED
+    if record.is_pending:
+        return Next.ROLL_FORWARD
+    if wanted.batch_id < record.last_batch_id:
+        return Next.BEHIND
+    if wanted.batch_id == record.last_batch_id:
+        same = (record.last_events, record.last_bytes) == (wanted.events, wanted.bytes)
+        return Next.COMMITTED_ALREADY if same else Next.DIFFERS
+    return Next.PUT
+
+
+class MemberState(enum.Enum):
+    """Of a transaction. Decided is as good as done: a plain controller never goes back on it (reference 4.3)."""
+
+    OPEN = enum.auto()
+    COMMITTED = enum.auto()
+    ABORTED = enum.auto()
+    UNKNOWN = enum.auto()
+    """Forgotten by the controller, or never there: never to be read as aborted."""
+
+
+class Roll(enum.Enum):
+    """What the states of a recorded set call for."""
+
+    COMMIT = enum.auto()
+    """Commit the open ones."""
+    COMMITTED = enum.auto()
+    ABORT = enum.auto()
+    """Some are aborted and none is committed: abort the open ones, so that the set is proven aborted."""
+    ABORTED = enum.auto()
+    UNRESOLVED = enum.auto()
+
+
+def roll_of(states: Mapping[uuid.UUID, MemberState]) -> Roll:
+    found = set(states.values())
+    if MemberState.UNKNOWN in found or found >= {MemberState.COMMITTED, MemberState.ABORTED}:
+        return Roll.UNRESOLVED
+    if MemberState.ABORTED in found:
+        return Roll.ABORT if MemberState.OPEN in found else Roll.ABORTED
+    return Roll.COMMIT if MemberState.OPEN in found else Roll.COMMITTED
+
+
+def unresolved_text(sink: Sink, entry: TransactionSet, states: Mapping[uuid.UUID, MemberState]) -> str:
+    """Names the transactions of each kind, up to a limit."""
+    kinds = []
+    for state in MemberState:
+        ids = [str(item) for item, found in states.items() if found is state]
+        if ids:
+            more = f" and {len(ids) - ids_named_max} more" if len(ids) > ids_named_max else ""
+            kinds.append(f"{state.name.lower()}: {', '.join(ids[:ids_named_max])}{more}")
+    return (
+        f"batch {entry.batch_id} of {sink.query_id} into {sink.destination} was begun by run {entry.run_id}, and "
+        f"whether all of its {entry.events} events are in the stream cannot be decided ({'; '.join(kinds)})"
+    )
+
+
+def same_members(first: Sequence[SetMember], second: Sequence[SetMember]) -> bool:
+    return [item.transaction_id for item in first] == [item.transaction_id for item in second]
