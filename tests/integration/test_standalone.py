@@ -1,0 +1,118 @@
+"""The standalone as its users meet it: ready file, signals, children that die, refusals on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from pravega_spark.standalone.options import free_ports
+from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.batch.events import read_events
+from pravega_streams.event.event_writer import EventWriter
+from pravega_streams.sync import StreamClient
+from tests.support.cluster import cluster, running_cluster
+
+__all__ = ["cluster"]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def until(condition: object, timeout_s: float = 30.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline_s, "waited too long"
+        time.sleep(0.05)
+
+
+def test_the_ready_file_names_everything_that_serves(cluster: StandaloneProcess) -> None:
+    ready = cluster.ready()
+    assert set(ready["pids"]) == {"redis", "segment-store-0", "controller"}
+    assert all(is_alive(pid) for pid in ready["pids"].values())
+    with urllib.request.urlopen(f"http://{ready['rest']}/ping", timeout=5) as answer:
+        assert answer.status == 200
+    with StreamClient(f"tcp://{ready['controller']}") as client:
+        assert "_system" in list(client.controller.list_scopes())
+
+
+def test_the_same_folder_or_port_is_refused_on_the_command_line(cluster: StandaloneProcess, tmp_path: Path) -> None:
+    def refusal(*arguments: str) -> str:
+        command = [sys.executable, "-m", "pravega_spark", "standalone", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1, done.stdout
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    free = [str(port) for port in free_ports("127.0.0.1", 3)]
+    ports = ["--controller-port", free[0], "--rest-port", free[1], "--segment-store-port", free[2]]
+    assert "in use by process" in refusal("--data-dir", cluster.ready()["data_dir"], *ports)
+    taken = cluster.ready()["controller"].rpartition(":")[2]
+    assert f"port {taken}" in refusal("--data-dir", str(tmp_path), "--controller-port", taken, *ports[2:])
+
+
+def test_a_killed_standalone_leaves_no_child_behind_and_starts_again(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as own:
+        with StreamClient(own.controller_uri) as client:
+            client.controller.create_scope("s")
+            client.controller.create_stream("s", "t")
+            with EventWriter(client, "s", "t") as writer:
+                writer.write(b"before", "k")
+        pids = own.ready()["pids"].values()
+        assert own._process is not None
+        own._process.send_signal(signal.SIGKILL)
+        own._process.wait()
+        until(lambda: not any(is_alive(pid) for pid in pids))
+        own.start()
+        with StreamClient(own.controller_uri) as client:
+            assert [event.data for event in read_events(client, "s", "t")] == [b"before"]
+
+
+def test_two_stores_share_the_containers_and_one_takes_over(tmp_path: Path) -> None:
+    store_ports = {"segment_stores": 2}
+    with running_cluster(tmp_path, **store_ports) as own, StreamClient(own.controller_uri) as client:
+        client.controller.create_scope("s")
+        client.controller.create_stream("s", "t")
+        until(lambda: len(owners(client)) == 2)
+        with EventWriter(client, "s", "t") as writer:
+            for number in range(100):
+                writer.write(b"%d" % number, "k")
+            own.kill("segment-store-1")
+            for number in range(100, 200):
+                writer.write(b"%d" % number, "k")
+        events = [event.data for event in read_events(client, "s", "t")]
+        assert events == [b"%d" % number for number in range(200)]
+
+
+def owners(client: StreamClient) -> set[str]:
+    """Endpoints that serve some of forty names, which cover every container."""
+    return {str(client.controller.endpoint("s", f"name-{number}", 0)) for number in range(40)}
+
+
+@pytest.mark.slow
+def test_minio_as_long_term_storage(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, tier2="minio") as own:
+        assert "minio" in own.ready()["pids"]
+        with StreamClient(own.controller_uri) as client:
+            client.controller.create_scope("s")
+            client.controller.create_stream("s", "t")
+            with EventWriter(client, "s", "t") as writer:
+                for number in range(2_000):
+                    writer.write(b"%06d" % number + b"x" * 1_000, "k")
+        objects = own.folder / "data" / "minio" / "data"
+        until(lambda: any(path.is_file() for path in objects.rglob("*/part.*")) or any(objects.rglob("xl.meta")))
+        with StreamClient(own.controller_uri) as client:
+            assert len(list(read_events(client, "s", "t"))) == 2_000
+        assert json.loads((own.folder / "data" / "format.json").read_text())["tier2"] == "minio"
