@@ -13,10 +13,13 @@ class WriterConfig:
     """A segment with so many bytes waiting is flushed at once."""
 
     flush_age_s: float = 1.0
-    """Nothing waits longer, but for transactions."""
+    """Nothing waits longer, but for transactions and index segments."""
 
     transaction_age_s: float = 10.0
     """A transaction's segment waits longer: merged before that, its bytes go to Tier 2 as part of the target only."""
+
+    index_age_ratio: int = 5
+    """An index segment waits so many times longer: it grows by a few bytes a second."""
 
     behind_bytes_max: int = 64 << 20
     """What waits while so many bytes were logged after it is flushed at once: it keeps Tier 1 from being truncated."""

@@ -105,10 +105,11 @@ Step = Reconcile | Skip | Write | Sealing | Truncation | Merging | Deletion
 class SegmentAggregator:
     """One segment. ``stored`` is its state in Tier 2 (``None``: nothing there), valid while ``is_known``."""
 
-    def __init__(self, segment_id: int, *, is_new: bool, is_transaction: bool = False) -> None:
+    def __init__(self, segment_id: int, *, is_new: bool, is_transaction: bool = False, is_index: bool = False) -> None:
         """``is_new``: created by this owner of the container, so Tier 2 cannot have anything of it."""
         self.segment_id = segment_id
         self.is_transaction = is_transaction
+        self.is_index = is_index
         self.is_known = is_new
         self.stored: StorageState | None = None
         self.is_busy = False

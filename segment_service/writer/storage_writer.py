@@ -7,7 +7,7 @@ import math
 import random
 
 from pravega_common.errors import ContainerOffline, FailedError, Fenced, UnknownOutcome
-from pravega_common.names import is_transaction_segment
+from pravega_common.names import is_index_segment, is_transaction_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.service import Service
@@ -111,9 +111,7 @@ class StorageWriter(Service):
         """Give the operation to its aggregator; ``None`` if Tier 2 has nothing to do with it."""
         if isinstance(operation, MapSegment):
             is_new = operation.sequence_number > self._source.recovered_sequence_number
-            self._aggregators[operation.segment_id] = SegmentAggregator(
-                operation.segment_id, is_new=is_new, is_transaction=is_transaction_segment(operation.name)
-            )
+            self._aggregators[operation.segment_id] = _aggregator_for(operation.segment_id, operation.name, is_new)
             return None
         if not isinstance(operation, SegmentOperation) or isinstance(operation, UpdateAttributes):
             return None
@@ -155,8 +153,7 @@ class StorageWriter(Service):
         aggregator = self._aggregators.get(segment_id)
         if aggregator is None:
             metadata = self._source.segment(segment_id)
-            is_transaction = metadata is not None and is_transaction_segment(metadata.name)
-            aggregator = SegmentAggregator(segment_id, is_new=False, is_transaction=is_transaction)
+            aggregator = _aggregator_for(segment_id, "" if metadata is None else metadata.name, is_new=False)
             self._aggregators[segment_id] = aggregator
         return aggregator
 
@@ -204,7 +201,9 @@ class StorageWriter(Service):
             return -math.inf
         if self._log_bytes - oldest.log_position > config.behind_bytes_max:
             return -math.inf
-        return oldest.since_s + (config.transaction_age_s if aggregator.is_transaction else config.flush_age_s)
+        if aggregator.is_transaction:
+            return oldest.since_s + config.transaction_age_s
+        return oldest.since_s + config.flush_age_s * (config.index_age_ratio if aggregator.is_index else 1)
 
     async def _flush(self, aggregator: SegmentAggregator) -> None:
         """Flush until nothing of it is due any more: what came in the meantime may wait for more."""
@@ -242,3 +241,9 @@ class StorageWriter(Service):
             self._acks.acknowledged = highest
             async with self._acknowledged:
                 self._acknowledged.notify_all()
+
+
+def _aggregator_for(segment_id: int, name: str, is_new: bool) -> SegmentAggregator:
+    return SegmentAggregator(
+        segment_id, is_new=is_new, is_transaction=is_transaction_segment(name), is_index=is_index_segment(name)
+    )
