@@ -121,10 +121,8 @@ def services(controller: str) -> list[Finding]:
     """Controller, every segment store that can be found, and a few events there and back."""
     first = check("controller", "start one with: pravega-spark standalone", lambda: _controller(controller))
     if not first.is_ok:
-        skipped = [
-            Finding(name, None, "not looked at without a controller") for name in ("segment stores", "round trip")
-        ]
-        return [first, *skipped]
+        skipped = "not looked at without a controller"
+        return [first, Finding("segment stores", None, skipped), Finding("round trip", None, skipped)]
     with StreamClient(controller) as client:
         found: list[Endpoint] = []
 

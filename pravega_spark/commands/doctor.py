@@ -56,7 +56,7 @@ def _remedy(finding: Finding) -> str:
 def _print(finding: Finding) -> None:
     mark = {True: "[green]ok    [/]", False: "[bold red]failed[/]", None: "[yellow]-     [/]"}[finding.is_ok]
     shown = console()
-    shown.print(f"{mark} {finding.name:<16} ", end="", soft_wrap=True)
+    shown.print(f"{mark} {finding.name:<32} ", end="", soft_wrap=True)
     shown.print(finding.detail, markup=False, soft_wrap=True)
     if _remedy(finding):
-        shown.print(f"{'':<7}{'':<17}→ {finding.remedy}", markup=False, soft_wrap=True)
+        shown.print(f"{'':<7}{'':<33}→ {finding.remedy}", markup=False, soft_wrap=True)

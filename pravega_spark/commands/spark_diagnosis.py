@@ -8,7 +8,7 @@ import re
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pravega_spark.commands.diagnosis import Finding, check, make_scratch, remove_scratch
@@ -116,7 +116,7 @@ class _Probe:
         self._controller = controller
         self._scope = scope
 
-    def __call__(self, _: Iterator[int]) -> Iterator[tuple[str, str]]:
+    def __call__(self, _: Iterable[int]) -> Iterator[tuple[str, str]]:
         import pyarrow
 
         with StreamClient(self._controller) as client:

@@ -1,0 +1,56 @@
+"""Sizes and times as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pravega_common.errors import InvalidArgument
+from pravega_spark.commands.common import text_of_bytes
+from pravega_spark.commands.durations import parse_bytes, parse_time_ms, text_of_time
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1000", 1000), ("512k", 524_288), ("1.5GiB", 1_610_612_736), ("2 MB", 2_097_152), ("0", 0)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_bytes(text, "--bytes") == size
+
+
+@pytest.mark.parametrize("text", ["", "-1", "lots", "1x", "1e9"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"--bytes '{text}' is no size"):
+        parse_bytes(text, "--bytes")
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("12h", NOW_MS - 12 * 3_600_000),
+        ("1.5d", NOW_MS - 129_600_000),
+        ("90s", NOW_MS - 90_000),
+        ("2023-11-14T22:13:20Z", NOW_MS),
+        ("2023-11-14T22:13:20", NOW_MS),
+        ("2023-11-15T00:13:20+02:00", NOW_MS),
+        ("1970-01-02", 86_400_000),
+    ],
+)
+def test_times(text: str, time_ms: int) -> None:
+    assert parse_time_ms(text, "--before", NOW_MS) == time_ms
+
+
+def test_what_is_no_time() -> None:
+    with pytest.raises(InvalidArgument, match="--before 'yesterday' is no time"):
+        parse_time_ms("yesterday", "--before", NOW_MS)
+
+
+def test_texts() -> None:
+    assert text_of_time(NOW_MS) == "2023-11-14 22:13:20 UTC"
+    assert [text_of_bytes(size) for size in (0, 1023, 1536, 5 << 30, 7 << 50)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "5.0 GiB",
+        "7168.0 TiB",
+    ]
