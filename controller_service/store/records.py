@@ -123,8 +123,10 @@ class StreamConfiguration:
 @dataclass(frozen=True, slots=True)
 class ConfigurationRecord:
     configuration: StreamConfiguration
-    updating: bool = False
-    """An update was accepted and is not carried out yet."""
+    updates_promised: int = 0
+    """Tickets given to updates; each gets the next one."""
+    updates_applied: int = 0
+    """Ticket of the latest update that was carried out: an older one that turns up again changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

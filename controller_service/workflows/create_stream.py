@@ -89,7 +89,11 @@ class CreateStream:
         if not stream.startswith(MARK_PREFIX):
             work.append(self._create_mark_stream(scope, stream))
         await asyncio.gather(*work)
-        await self._store.update(scope, stream, _activate)
+        context = await self._store.update(scope, stream, _activate)
+        # The records may be those of another attempt than the entry.
+        tags = (await context.configuration()).configuration.tags
+        if tags != entry.tags:
+            await self._store.set_tags(scope, stream, stream_id, tags)
 
     async def _create_mark_stream(self, scope: str, stream: str) -> None:
         name = mark_stream(stream)

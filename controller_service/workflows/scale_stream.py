@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from controller_service.errors import NoSuchStream, PreconditionFailed, WaitTimedOut
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -27,12 +27,13 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.answers import wait_time_max_s
 from controller_service.workflows.request_queue import Request, RequestQueue
 from controller_service.workflows.states import Superseded, enter, leave
-from pravega_common.errors import PravegaError, RejectedError, SegmentSealed
+from pravega_common.errors import RejectedError, SegmentSealed
 from pravega_common.invariants import check
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
 KIND: Final = "scale_stream"
+plans_remembered_max: Final = 1_000
 
 PLANNED = register("controller.scale_planned")
 SEGMENTS_CREATED = register("controller.scale_segments_created")
@@ -46,7 +47,8 @@ class ScaleStream:
         self._store = store
         self._access = access
         self._queue = queue
-        self._planned: OrderedDict[str, asyncio.Future[EpochTransitionRecord]] = OrderedDict()
+        self._plans: OrderedDict[str, EpochTransitionRecord] = OrderedDict()
+        self._told: dict[str, asyncio.Future[EpochTransitionRecord]] = {}
         queue.register(KIND, self.handle)
 
     async def start(
@@ -63,28 +65,38 @@ class ScaleStream:
         pending = await context.transition()
         if pending.request_id == request_id:
             return pending
-        planned = self._planned.get(request_id)
-        if planned is None:
-            planned = self._planned[request_id] = asyncio.get_running_loop().create_future()
-            planned.add_done_callback(lambda done: self._planned.pop(request_id, None))
-            payload = {
-                "scope": scope,
-                "stream": stream,
-                "stream_id": context.stream_id,
-                "to_seal": list(to_seal),
-                "ranges": [list(item) for item in ranges],
-                "now_ms": now_ms,
-            }
-            try:
-                await self._queue.submit(Request(request_id, KIND, scoped_name(scope, stream), payload))
-            except PravegaError:
-                planned.cancel()
-                raise
+        payload = {
+            "scope": scope,
+            "stream": stream,
+            "stream_id": context.stream_id,
+            "to_seal": list(to_seal),
+            "ranges": [list(item) for item in ranges],
+            "now_ms": now_ms,
+        }
+        await self._queue.submit(Request(request_id, KIND, scoped_name(scope, stream), payload))
+        return await self._plan_of(request_id)
+
+    async def _plan_of(self, request_id: str) -> EpochTransitionRecord:
+        """The plan that a submitted request makes, or made just before; raises what refuses it."""
+        plan = self._plans.get(request_id)
+        if plan is not None:
+            return plan
+        told = self._told.get(request_id)
+        if told is None:
+            told = self._told[request_id] = asyncio.get_running_loop().create_future()
+        finished = asyncio.ensure_future(self._queue.wait_done(request_id, wait_time_max_s))
         try:
-            async with asyncio.timeout(wait_time_max_s):
-                return await asyncio.shield(planned)
-        except TimeoutError as error:
-            raise WaitTimedOut(f"scale of {scope}/{stream} was not planned within {wait_time_max_s:.0f} s") from error
+            waited: set[asyncio.Future[Any]] = {told, finished}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if told.done():
+                return told.result()
+            if not await finished:
+                raise WaitTimedOut(f"{request_id} was not planned within {wait_time_max_s:.0f} s")
+            return self._plans[request_id]
+        finally:
+            finished.cancel()
+            if self._told.get(request_id) is told:
+                del self._told[request_id]
 
     async def handle(self, request: Request) -> None:
         scope, stream, holder = request.payload["scope"], request.payload["stream"], request.request_id
@@ -94,8 +106,7 @@ class ScaleStream:
             await enter(self._store, scope, stream, StreamState.SCALING, holder)
             # Again, since a rolling commit may have come in between; from here on nothing moves the epoch.
             await self._planned_transition(request)
-        except RejectedError as error:
-            self._tell(holder, error)
+        except RejectedError:
             await self._give_up(scope, stream, holder)
             raise
         await carry_out(self._store, self._access, scope, stream, holder)
@@ -107,6 +118,7 @@ class ScaleStream:
 
     async def _give_up(self, scope: str, stream: str, holder: str) -> None:
         """Leave nothing of a scale that is refused, or was finished by a run that died right before its last step."""
+        self._plans.pop(holder, None)
 
         async def change(context: StreamContext) -> None:
             if (await context.transition()).request_id == holder:
@@ -118,14 +130,13 @@ class ScaleStream:
         except NoSuchStream:
             return
 
-    def _tell(self, request_id: str, outcome: EpochTransitionRecord | RejectedError) -> None:
-        planned = self._planned.get(request_id)
-        if planned is None or planned.done():
-            return
-        if isinstance(outcome, RejectedError):
-            planned.set_exception(outcome)
-        else:
-            planned.set_result(outcome)
+    def _tell(self, request_id: str, plan: EpochTransitionRecord) -> None:
+        self._plans[request_id] = plan
+        if len(self._plans) > plans_remembered_max:
+            self._plans.popitem(last=False)
+        told = self._told.pop(request_id, None)
+        if told is not None and not told.done():
+            told.set_result(plan)
 
     async def _plan(self, context: StreamContext, request: Request) -> None:
         payload = request.payload

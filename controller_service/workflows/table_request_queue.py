@@ -120,10 +120,15 @@ class TableRequestQueue(Service):
             try:
                 await self._tables.put(REQUESTS_TABLE, table_key, value, ANY_VERSION)
                 return
-            except UnknownOutcome:
-                if attempt + 1 == store_attempts_max:
+            except UnknownOutcome as error:
+                failure: PravegaError = error
+            except PravegaError as error:
+                if attempt == 0:
                     raise
-                await self._clock.sleep(retry_delay_min_s * 2.0**attempt)
+                # An earlier attempt may have stored it all the same.
+                failure = UnknownOutcome(f"request {request.request_id} may be stored: {error}")
+            await self._clock.sleep(retry_delay_min_s * 2.0**attempt)
+        raise failure
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
@@ -191,11 +196,14 @@ class TableRequestQueue(Service):
         return None
 
     async def _finish(self, queued: _Queued) -> None:
-        """Remove the stored request. If that fails it is swept up some day and does nothing then."""
-        try:
-            await self._tables.remove(REQUESTS_TABLE, queued.table_key)
-        except PravegaError as error:
-            self.log.warning("finished request left behind", key=queued.table_key, error=repr(error))
+        """Remove the stored request. One that stays is run again by whoever adopts it, and finds nothing to do."""
+        for attempt in range(store_attempts_max):
+            try:
+                await self._tables.remove(REQUESTS_TABLE, queued.table_key)
+                return
+            except PravegaError as error:
+                self.log.warning("finished request is still stored", key=queued.table_key, error=repr(error))
+                await self._clock.sleep(retry_delay_min_s * 2.0**attempt)
 
     # ---- what others left --------------------------------------------------------------------------------------------
 

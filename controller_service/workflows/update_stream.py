@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Final
 
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -10,7 +11,6 @@ from controller_service.store.epochs import equal_ranges, initial_epoch, plan_sc
 from controller_service.store.records import (
     CONFIGURATION,
     TRANSITION,
-    ConfigurationRecord,
     ScaleType,
     StreamConfiguration,
     StreamState,
@@ -21,7 +21,7 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.answers import run_and_wait
 from controller_service.workflows.request_queue import Request, RequestQueue
 from controller_service.workflows.scale_stream import carry_out
-from controller_service.workflows.states import enter, leave, require_hold
+from controller_service.workflows.states import Superseded, enter, leave, require_hold
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -42,12 +42,12 @@ class UpdateStream:
         """The whole configuration is replaced. ``NoSuchStream``; ``SegmentSealed`` for a sealed stream;
         ``InvalidArgument`` for a bad number of segments."""
         initial_epoch(0, configuration.scaling.min_segments, 0)
-        context = await self._store.open(scope, stream)
-        await context.state()
+        context = await self._store.update(scope, stream, _take_ticket)
         payload = {
             "scope": scope,
             "stream": stream,
             "stream_id": context.stream_id,
+            "ticket": (await context.configuration()).updates_promised,
             "configuration": encode(configuration).decode(),
         }
         await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
@@ -60,7 +60,14 @@ class UpdateStream:
         if context.stream_id != request.payload["stream_id"]:
             await leave(self._store, scope, stream, holder)
             return
-        await self._store.update(scope, stream, lambda fresh: _store_configuration(fresh, configuration, holder))
+        ticket = request.payload["ticket"]
+        try:
+            await self._store.update(
+                scope, stream, lambda fresh: _store_configuration(fresh, configuration, ticket, holder)
+            )
+        except Superseded:
+            await leave(self._store, scope, stream, holder)
+            raise
         failpoint(CONFIGURATION_WRITTEN)
         await self._store.set_tags(scope, stream, context.stream_id, configuration.tags)
         old = (await context.configuration()).configuration
@@ -79,10 +86,21 @@ class UpdateStream:
         await carry_out(self._store, self._access, scope, stream, holder)
 
 
-async def _store_configuration(context: StreamContext, configuration: StreamConfiguration, holder: str) -> None:
+async def _take_ticket(context: StreamContext) -> None:
+    record = await context.configuration()
+    context.stage(CONFIGURATION, dataclasses.replace(record, updates_promised=record.updates_promised + 1))
+
+
+async def _store_configuration(
+    context: StreamContext, configuration: StreamConfiguration, ticket: int, holder: str
+) -> None:
     await require_hold(context, holder)
-    if (await context.configuration()).configuration != configuration:
-        context.stage(CONFIGURATION, ConfigurationRecord(configuration))
+    record = await context.configuration()
+    if record.updates_applied > ticket:
+        raise Superseded(f"update {ticket} of {context.name} was followed by update {record.updates_applied}")
+    if record.updates_applied < ticket:
+        applied = dataclasses.replace(record, configuration=configuration, updates_applied=ticket)
+        context.stage(CONFIGURATION, applied)
 
 
 async def _fix_count(context: StreamContext, holder: str, now_ms: int) -> None:

@@ -34,7 +34,7 @@ CONFIGURATION = StreamConfiguration(
     [
         EPOCH,
         plan_scale(EPOCH, [3], [(0.0, EPOCH.segments[0].key_end)], 1, 5, "id"),
-        ConfigurationRecord(CONFIGURATION, True),
+        ConfigurationRecord(CONFIGURATION, 3, 2),
         ConfigurationRecord(StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1))),
         StateRecord(StreamState.SEALING),
         TruncationRecord({1 << 40: -1, 2: 3}, (4, 5), 6, True),

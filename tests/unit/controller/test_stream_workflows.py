@@ -26,7 +26,7 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.workflows.delete_stream import StreamNotSealed
-from controller_service.workflows.request_queue import Postpone
+from controller_service.workflows.request_queue import Postpone, Request
 from controller_service.workflows.states import Superseded, enter, leave, require_hold
 from pravega_common.errors import InvalidArgument, SegmentSealed
 from tests.support.controller_in_memory import ControllerParts
@@ -147,6 +147,29 @@ async def test_an_update_replaces_all_segments_once(stream: Controller, parts: C
         await update.update("3", S, "absent", fixed(1))
     with pytest.raises(InvalidArgument):
         await update.update("4", S, T, fixed(0))
+
+
+async def test_an_old_update_that_turns_up_again_changes_nothing(stream: Controller, parts: ControllerParts) -> None:
+    update = stream.parts.workflows.update
+    submitted: list[Request] = []
+    submit = stream.queue.submit
+
+    async def recording_submit(request: Request) -> None:
+        submitted.append(request)
+        await submit(request)
+
+    stream.queue.submit = recording_submit  # type: ignore[method-assign]
+    await update.update("1", S, T, fixed(3, "old"))
+    await update.update("2", S, T, fixed(4, "new"))
+    await until_active(stream, 2)
+    old = submitted[0]
+    await submit(Request("again", old.kind, old.key, old.payload))
+    with pytest.raises(Superseded):
+        await stream.queue.wait_done("again", 5)
+    found = await (await stream.store.open(S, T)).configuration()
+    assert found.configuration == fixed(4, "new")
+    await until_active(stream, 2)
+    await audit(stream, parts.access)
 
 
 async def test_truncation_deletes_what_lies_before_and_counts_bytes(stream: Controller, parts: ControllerParts) -> None:
