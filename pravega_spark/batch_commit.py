@@ -13,6 +13,7 @@ from pravega_common.errors import PravegaError, Unavailable
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.commit_protocol import (
     BatchIdentity,
+    BatchSummary,
     TaskMessage,
     combine,
     consequence_of,
@@ -21,13 +22,18 @@ from pravega_spark.commit_protocol import (
 from pravega_spark.gateway import StreamGateway
 from pravega_spark.options import Options
 from pravega_spark.partition_writer import abort_quietly
-from pravega_streams.controller.transaction_sets import SetState
+from pravega_streams.controller.transaction_sets import SetState, Sink
 
 _log = logging.getLogger(__name__)
 
 BEFORE_DECISION: Final = register("spark.commit.before_decision")
 AFTER_DECISION: Final = register("spark.commit.after_decision")
 BEFORE_RETURN: Final = register("spark.commit.before_return")
+
+segments_advised_max: Final = 1000
+"""Transaction segments of a batch; making and merging more takes longer than it should."""
+sinks_told_max: Final = 1000
+_told: set[Sink] = set()
 
 readable_time_max_s: Final = 300.0
 """How long a commit waits until a decided batch can be read; the decision stands in any case."""
@@ -45,10 +51,12 @@ def commit_batch(
     """Decide the batch of these messages, once and whole; returns when it is decided, and readable if so wished.
 
     Raises ``ReplayDiffers``, ``CheckpointBehindSink``, ``Fenced``, ``BatchRefused``, ``BatchUnresolved``: the batch is
-    then not committed by this call; and ``Unavailable`` or ``UnknownOutcome``, after which Spark runs the batch again and finds the decision.
+    then not committed by this call; and ``Unavailable`` or ``UnknownOutcome``, after which Spark runs the batch again
+    and finds the decision.
     """
     summary = combine(messages, batch_id)
     identity = summary.identity
+    _advise(summary)
     failpoint(BEFORE_DECISION)
     decision = gateway.commit_transaction_set(
         identity.sink,
@@ -71,6 +79,19 @@ def commit_batch(
         poll_s = options["transaction_status_poll_interval_ms"] / 1000
         _wait_until_readable(gateway, identity, poll_s, sleep, monotonic_s)
     failpoint(BEFORE_RETURN)
+
+
+def _advise(summary: BatchSummary) -> None:
+    """Once per query, in the process that commits its batches."""
+    sink = summary.identity.sink
+    if summary.segments > segments_advised_max and sink not in _told and len(_told) < sinks_told_max:
+        _told.add(sink)
+        _log.warning(
+            "%s wrote %d transaction segments (its tasks times the segments of the stream), which makes its commit "
+            "slow; write with fewer tasks: coalesce(n) before the sink, or a smaller spark.sql.shuffle.partitions",
+            summary.identity,
+            summary.segments,
+        )
 
 
 def _wait_until_readable(

@@ -6,19 +6,16 @@ import uuid
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.names import scoped_name
 from pravega_spark.batch_commit import abort_batch, commit_batch
 from pravega_spark.commit_protocol import BatchIdentity
-from pravega_spark.direct_writer import DirectWriter
 from pravega_spark.gateway import gateway_for
 from pravega_spark.options import Options
-from pravega_spark.partition_writer import PartitionWriter
 from pravega_spark.preparation import prepared_gateway
 from pravega_spark.rows import SinkColumns
+from pravega_spark.task import write_rows
 from pravega_streams.controller.transaction_sets import Sink
 
 
@@ -35,7 +32,7 @@ def batch_identity(options: Options) -> BatchIdentity:
         name, batch_id = f"job:{options['job_id']}", 0
     else:
         name, batch_id = f"write:{run_id}", 0
-    return BatchIdentity(Sink(name, scoped_name(options.scope, options.stream)), run_id, batch_id)
+    return BatchIdentity(Sink(name, options.destination), run_id, batch_id)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -51,21 +48,7 @@ class BatchWriter(DataSourceArrowWriter):
         prepared_gateway(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        gateway = gateway_for(self._options["controller"])
-        scope, stream = self._options.scope, self._options.stream
-        if not self._options["exactly_once"]:
-            return DirectWriter(gateway, scope, stream, self._columns).write(iterator)
-        context = TaskContext.get()
-        writer = PartitionWriter(
-            gateway,
-            self._identity,
-            scope,
-            stream,
-            self._columns,
-            partition=0 if context is None else context.partitionId(),
-            lease_ms=self._options["transaction_timeout_ms"],
-        )
-        return writer.write(iterator)
+        return write_rows(self._options, self._columns, lambda _: self._identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._options["exactly_once"]:

@@ -78,6 +78,8 @@ class TaskMessage(WriterCommitMessage):
     events: int
     size_bytes: int
     members: tuple[SetMember, ...]
+    segments: int = 0
+    """Segments of these transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class BatchSummary:
     members: tuple[SetMember, ...]
     events: int
     size_bytes: int
+    segments: int = 0
 
 
 def combine(messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None) -> BatchSummary:
@@ -109,6 +112,7 @@ def combine(messages: Sequence[WriterCommitMessage | None], batch_id: int | None
         tuple(member for message in sorted(whole, key=lambda item: item.partition) for member in message.members),
         sum(message.events for message in whole),
         sum(message.size_bytes for message in whole),
+        sum(message.segments for message in whole),
     )
 
 

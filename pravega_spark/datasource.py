@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from pravega_spark.batch_reader import METADATA_SCHEMAS, BatchReader, MetadataReader
 from pravega_spark.batch_writer import BatchWriter
-from pravega_spark.options import Options, Use
+from pravega_spark.options import Options, Use, missing_option
 from pravega_spark.rows import SOURCE_SCHEMA, SinkColumns, check_source_schema, sink_columns
 from pravega_spark.stream_reader import StreamReader
 from pravega_spark.stream_writer import StreamWriter
@@ -37,11 +37,13 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    return BatchWriter(Options(given, Use.BATCH_WRITE), _sink_columns(schema), overwrite=overwrite)
+    options = Options(given, Use.BATCH_WRITE)
+    return BatchWriter(options, _sink_columns(options, schema), overwrite=overwrite)
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    return StreamWriter(Options(given, Use.STREAM_WRITE), _sink_columns(schema), overwrite=overwrite)
+    options = Options(given, Use.STREAM_WRITE)
+    return StreamWriter(options, _sink_columns(options, schema), overwrite=overwrite)
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
@@ -49,5 +51,10 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def _sink_columns(schema: StructType) -> SinkColumns:
-    return sink_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
+def _sink_columns(options: Options, schema: StructType) -> SinkColumns:
+    """Option ``stream`` goes before a column of that name: rows that were read from a stream have one."""
+    fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    columns = sink_columns(fields, with_stream=options.stream is None)
+    if options.stream is None and columns.stream is None:
+        raise missing_option("stream", ", or a column 'stream' that says where each row goes")
+    return columns

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed, Unavailable
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_spark.destinations import Destinations, StreamName
 from pravega_spark.framing import Int64s, event_lengths, events_of, index_events
 from pravega_spark.gateway import StreamGateway
 from pravega_spark.routing import RowRouter
@@ -67,34 +68,38 @@ class DirectWriter:
         try:
             for batch in batches:
                 if batch.num_rows:
-                    tally.add(self._write(batch))
-            self._flush()
+                    lengths = event_lengths(self._columns.events_of(batch))
+                    self.add(batch, lengths)
+                    tally.add(lengths)
+            self.flush()
             failpoint(DIRECT_ROWS_DURABLE)
         finally:
-            if self._writers is not None:
-                self._writers.close()
+            self.close()
         return DirectMessage(tally.events, tally.size_bytes)
 
-    def _write(self, batch: pa.RecordBatch) -> Int64s:
-        events = self._columns.events_of(batch)
-        lengths = event_lengths(events)
+    def add(self, rows: pa.RecordBatch, lengths: Int64s) -> None:
+        """Some rows, with the lengths of their events; they are durable after ``flush``."""
+        events = self._columns.events_of(rows)
         if self._writers is None:
             router = RowRouter(self._current(), random.getrandbits(16))
             self._writers = SegmentWriters(self._gateway, router, _name)
-        positions = self._writers.router.positions(self._columns.keys_of(batch), lengths)
+        positions = self._writers.router.positions(self._columns.keys_of(rows), lengths)
         try:
             self._writers.write(events, lengths, positions)
         except (SegmentSealed, NoSuchSegment) as error:
             self._follow_scale(self._writers, error)
-        return lengths
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         while self._writers is not None:
             try:
                 self._writers.flush()
                 return
             except (SegmentSealed, NoSuchSegment) as error:
                 self._follow_scale(self._writers, error)
+
+    def close(self) -> None:
+        if self._writers is not None:
+            self._writers.close()
 
     def _follow_scale(self, writers: SegmentWriters, error: SegmentError) -> None:
         """Give what sealed segments did not take to the segments that came after them."""
@@ -135,3 +140,48 @@ class DirectWriter:
 
 def _name(segment: SegmentRange) -> str:
     return segment.name
+
+
+class DirectTask:
+    """Writes one task's rows, each to its stream, and returns when every one of them is durable."""
+
+    def __init__(
+        self,
+        gateway: StreamGateway,
+        destinations: Destinations,
+        columns: SinkColumns,
+        prepare: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """``prepare(scope, stream)`` is called before the first row of a stream."""
+        self._gateway = gateway
+        self._destinations = destinations
+        self._columns = columns
+        self._prepare = prepare
+        self._writers: dict[StreamName, DirectWriter] = {}
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> DirectMessage:
+        """Raises what ``DirectWriter.write`` does, and ``InvalidArgument`` for bad destinations."""
+        tally = Tally()
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    lengths = event_lengths(self._columns.events_of(batch))
+                    for part in self._destinations.split(batch, self._columns, lengths):
+                        self._writer(part.stream).add(part.rows, part.lengths)
+                    tally.add(lengths)
+            for writer in self._writers.values():
+                writer.flush()
+            failpoint(DIRECT_ROWS_DURABLE)
+        finally:
+            for writer in self._writers.values():
+                writer.close()
+        return DirectMessage(tally.events, tally.size_bytes)
+
+    def _writer(self, name: StreamName) -> DirectWriter:
+        writer = self._writers.get(name)
+        if writer is None:
+            if self._prepare is not None:
+                self._prepare(*name)
+            writer = DirectWriter(self._gateway, *name, self._columns)
+            self._writers[name] = writer
+        return writer

@@ -100,12 +100,22 @@ def _limit(parse: Callable[[str], Limit]) -> Callable[[str], Limit]:
 transaction_timeout_ms_min: Final = 10_000
 transaction_timeout_ms_max: Final = 600_000
 """What a controller accepts as a lease (controller reference 10)."""
+streams_per_task_default: Final = 64
+"""Streams that the rows of one task may go to: each costs a transaction, and memory for blocks of every segment."""
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"
 
 OPTIONS: Final = (
     Option("controller", Use.ALL, _text, CONTROLLER_DEFAULT, "address of the controller, tcp://host:port[,host:port…]"),
     Option("scope", Use.ALL, _text, None, "scope of the stream", "required"),
-    Option("stream", Use.ALL, _text, None, "the stream; a source takes several, separated by commas", "required"),
+    Option(
+        "stream",
+        Use.ALL,
+        _text,
+        None,
+        "the stream; a source takes several, separated by commas; a sink may do without it when a column 'stream' says "
+        "where each row goes (the option goes before the column)",
+        "required",
+    ),
     Option(
         "start_stream_cut",
         Use.READ,
@@ -239,8 +249,15 @@ OPTIONS: Final = (
         Use.WRITE,
         _choice("fail", "skip", "replay"),
         "fail",
-        "on a plain Pravega, when a crash left a batch of which nobody can tell any more whether it was committed: stop "
-        "the query (fail), take it as written (skip), or write it again (replay)",
+        "on a plain Pravega, when nobody can tell whether a batch was committed before a crash: stop the query (fail), "
+        "take it as written (skip), or write it again (replay)",
+    ),
+    Option(
+        "max_streams_per_task",
+        Use.WRITE,
+        _integer(1, 10_000),
+        streams_per_task_default,
+        "to how many streams the rows of one task may go, by their column 'stream'",
     ),
     Option(
         "txn_app_id",
@@ -300,9 +317,14 @@ class Options:
         return name in self._given
 
     @property
-    def stream(self) -> str:
-        """The one stream that a sink writes to."""
-        return self.streams[0]
+    def stream(self) -> str | None:
+        """The one stream that a sink writes to; None when its rows say it."""
+        return self.streams[0] if self.streams else None
+
+    @property
+    def destination(self) -> str:
+        """What a sink writes to, as a part of its name: ``scope/stream``, or ``scope/*`` when its rows say it."""
+        return f"{self.scope}/{self.stream or '*'}"
 
     def _take(self, name: str, text: str) -> None:
         option = _BY_NAME.get(_plain(name))
@@ -331,13 +353,10 @@ class Options:
 
     def _names(self) -> tuple[str, tuple[str, ...]]:
         scope, stream = self["scope"], self["stream"]
-        if scope is None or (stream is None and self["metadata"] != "Streams"):
-            missing = "scope" if scope is None else "stream"
-            raise ConfigurationError(
-                f"missing required option '{missing}': give option('scope', …) and option('stream', …), or "
-                "load('scope/stream'); options of CREATE TABLE do not reach a Python source, but those of CREATE "
-                "TEMPORARY VIEW and of SELECT … WITH (…) do"
-            )
+        if scope is None:
+            raise missing_option("scope")
+        if stream is None and self["metadata"] != "Streams" and not self.use & Use.WRITE:
+            raise missing_option("stream")
         streams = tuple(dict.fromkeys(item.strip() for item in (stream or "").split(",") if item.strip()))
         try:
             validate_scope_name(scope)
@@ -397,6 +416,15 @@ class Options:
         elif self.is_given("default_retention_size_bytes"):
             retention = RetentionPolicy(RetentionType.SIZE, self["default_retention_size_bytes"])
         return StreamConfiguration(scaling, retention)
+
+
+def missing_option(name: str, instead: str = "") -> ConfigurationError:
+    """The error for a scope or a stream that was not given; ``instead``: what else would have done."""
+    return ConfigurationError(
+        f"missing required option '{name}': give option('scope', …) and option('stream', …), or "
+        f"load('scope/stream'){instead}; options of CREATE TABLE do not reach a Python source, but those of CREATE "
+        "TEMPORARY VIEW and of SELECT … WITH (…) do"
+    )
 
 
 def markdown_table() -> str:

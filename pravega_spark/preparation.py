@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from pravega_common.errors import ConfigurationError
 from pravega_spark.gateway import StreamGateway, gateway_for
@@ -19,26 +20,40 @@ def prepared_gateway(options: Options) -> StreamGateway:
     """
     gateway = gateway_for(options["controller"])
     for stream in options.streams:
-        key = (os.getpid(), options["controller"], options.scope, stream)
-        if key not in _prepared:
-            _prepare(gateway, options, stream)
-            _prepared.add(key)
+        prepared_stream(gateway, options, options.scope, stream)
+    if not options.streams:
+        _once(options, options.scope, "", lambda: _prepare_scope(gateway, options, options.scope))
     return gateway
 
 
-def _prepare(gateway: StreamGateway, options: Options, stream: str) -> None:
-    scope = options.scope
+def prepared_stream(gateway: StreamGateway, options: Options, scope: str, stream: str) -> None:
+    """The same for one stream that the options need not name."""
+    _once(options, scope, stream, lambda: _prepare(gateway, options, scope, stream))
+
+
+def _once(options: Options, scope: str, stream: str, prepare: Callable[[], None]) -> None:
+    key = (os.getpid(), options["controller"], scope, stream)
+    if key not in _prepared:
+        prepare()
+        _prepared.add(key)
+
+
+def _prepare(gateway: StreamGateway, options: Options, scope: str, stream: str) -> None:
     if gateway.stream_exists(scope, stream):
         return
-    if not gateway.scope_exists(scope):
-        if not options["allow_create_scope"]:
-            raise ConfigurationError(f"scope does not exist: '{scope}'; create it, or set allow_create_scope=true")
-        gateway.create_scope(scope)
+    _prepare_scope(gateway, options, scope)
     if not options["allow_create_stream"]:
         raise ConfigurationError(
             f"stream does not exist: '{scope}/{stream}'; create it, or set allow_create_stream=true"
         )
     gateway.create_stream(scope, stream, options.stream_configuration())
+
+
+def _prepare_scope(gateway: StreamGateway, options: Options, scope: str) -> None:
+    if not gateway.scope_exists(scope):
+        if not options["allow_create_scope"]:
+            raise ConfigurationError(f"scope does not exist: '{scope}'; create it, or set allow_create_scope=true")
+        gateway.create_scope(scope)
 
 
 def forget_prepared() -> None:

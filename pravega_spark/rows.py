@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.invariants import check
 from pravega_spark.framing import Int64s
 
 SOURCE_SCHEMA: Final = "event binary, scope string, stream string, segment_id bigint, offset bigint"
@@ -23,6 +24,7 @@ SOURCE_COLUMNS: Final = {
 _SQL_NAMES: Final = {pa.binary(): "binary", pa.string(): "string", pa.int64(): "bigint"}
 EVENT_NAMES: Final = ("event", "value")
 KEY_NAMES: Final = ("routing_key", "key")
+STREAM_NAMES: Final = ("stream",)
 
 
 def check_source_schema(schema: pa.Schema) -> None:
@@ -99,10 +101,13 @@ def _is_utf8(data: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Where the sink's columns stand in the rows to write; ``key`` is None when there is no routing key."""
+    """Where the sink's columns stand in the rows to write; ``key`` is None when there is no routing key, ``stream``
+    when all rows go to one stream.
+    """
 
     event: int
     key: int | None
+    stream: int | None = None
 
     def events_of(self, batch: pa.RecordBatch) -> pa.Array:
         return batch.column(self.event)
@@ -110,10 +115,15 @@ class SinkColumns:
     def keys_of(self, batch: pa.RecordBatch) -> pa.Array | None:
         return None if self.key is None else batch.column(self.key)
 
+    def streams_of(self, batch: pa.RecordBatch) -> pa.Array:
+        check(self.stream is not None, "no column names the streams of the rows")
+        return batch.column(self.stream)
 
-def sink_columns(fields: Sequence[tuple[str, str]]) -> SinkColumns:
+
+def sink_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False) -> SinkColumns:
     """Find the sink's columns among (name, SQL type) pairs, in any case of letters; others are ignored.
 
+    ``with_stream``: whether a column ``stream`` says where its row goes; else it is one of the others.
     ``InvalidArgument`` when there is no event, when one column is there under two names, or for another type.
     """
     event = _column(fields, EVENT_NAMES, ("string", "binary"))
@@ -122,7 +132,8 @@ def sink_columns(fields: Sequence[tuple[str, str]]) -> SinkColumns:
         raise InvalidArgument(
             f"required attribute 'event' not found among the columns to write ({names}); name one 'event' or 'value'"
         )
-    return SinkColumns(event, _column(fields, KEY_NAMES, ("string",)))
+    stream = _column(fields, STREAM_NAMES, ("string",)) if with_stream else None
+    return SinkColumns(event, _column(fields, KEY_NAMES, ("string",)), stream)
 
 
 def _column(fields: Sequence[tuple[str, str]], names: Sequence[str], types: Sequence[str]) -> int | None:

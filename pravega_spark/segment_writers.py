@@ -71,10 +71,14 @@ class SegmentWriters:
             writer.close()
         return pieces
 
-    def flush(self) -> None:
-        """Return when all blocks are durable. All segments are sent to before the first is waited for."""
+    def start_flush(self) -> None:
+        """Send what has gathered, without waiting for answers."""
         for writer in self._writers.values():
             writer.start_flush()
+
+    def flush(self) -> None:
+        """Return when all blocks are durable. All segments are sent to before the first is waited for."""
+        self.start_flush()
         for writer in self._writers.values():
             writer.flush()
 

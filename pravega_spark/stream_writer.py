@@ -9,15 +9,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError, InvalidArgument
-from pravega_common.names import scoped_name
 from pravega_spark.batch_commit import abort_batch, commit_batch
-from pravega_spark.commit_protocol import streaming_identity
-from pravega_spark.direct_writer import DirectWriter
+from pravega_spark.commit_protocol import BatchIdentity, streaming_identity
 from pravega_spark.gateway import gateway_for
 from pravega_spark.options import Options
-from pravega_spark.partition_writer import PartitionWriter
 from pravega_spark.preparation import prepared_gateway
 from pravega_spark.rows import SinkColumns
+from pravega_spark.task import write_rows
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -35,24 +33,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         prepared_gateway(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        gateway = gateway_for(self._options["controller"])
-        scope, stream = self._options.scope, self._options.stream
-        if not self._options["exactly_once"]:
-            return DirectWriter(gateway, scope, stream, self._columns).write(iterator)
-        context = TaskContext.get()
+        return write_rows(self._options, self._columns, self._identity, iterator)
+
+    def _identity(self, context: TaskContext | None) -> BatchIdentity:
         if context is None:
             raise InvalidArgument("no Spark task runs here, so the batch to write for is not known")
-        identity = streaming_identity(context.getLocalProperty, scoped_name(scope, stream))
-        writer = PartitionWriter(
-            gateway,
-            identity,
-            scope,
-            stream,
-            self._columns,
-            partition=context.partitionId(),
-            lease_ms=self._options["transaction_timeout_ms"],
-        )
-        return writer.write(iterator)
+        return streaming_identity(context.getLocalProperty, self._options.destination)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if self._options["exactly_once"]:

@@ -142,3 +142,25 @@ def test_null_events_stop_the_query(streams: Streams) -> None:
     with pytest.raises(StreamingQueryException, match="1 of 10 events are null"):
         streams.run(rows, "to")
     assert streams.numbers("to") == []
+
+
+def test_rows_that_name_their_stream(streams: Streams) -> None:
+    """Several streams in one batch, also one of another scope, decided together under the query."""
+    streams.fill("from", 0, 100, default_num_segments=2)
+    number = "cast(cast(event as string) as int)"
+    rows = streams.stream("from").load()
+    target = f"case {number} % 3 when 0 then 'a' when 1 then '{streams.scope}/b' else '{streams.scope}-2/c' end"
+    rows = rows.selectExpr("event", f"concat('k', {number} % 10) as routing_key", f"{target} as stream")
+    options = streams.options("", default_num_segments=2)
+    del options["stream"]
+    for expected in (100, 150):
+        writer = rows.writeStream.format("pravega").options(**options)
+        query = writer.option("checkpointLocation", str(streams.folder / "split")).trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+        assert streams.numbers("a") == list(range(0, expected, 3))
+        assert streams.numbers("b") == list(range(1, expected, 3))
+        assert streams.numbers("c", scope=f"{streams.scope}-2") == list(range(2, expected, 3))
+        streams.fill("from", 100, 150)
+    recorded, last = streams.gateway.transaction_set(Sink(query.id, f"{streams.scope}/*"), 1)
+    assert (recorded.state, recorded.events, last) == (SetState.FINISHED, 50, 1)
+    assert {member.stream for member in recorded.members} == {"a", "b", "c"}

@@ -22,6 +22,7 @@ from pravega_spark.commit_protocol import (
     combine,
     streaming_identity,
 )
+from pravega_spark.destinations import Destinations
 from pravega_spark.direct_writer import DirectWriter
 from pravega_spark.lease_keeper import LeaseKeeper
 from pravega_spark.options import Options, Use
@@ -47,7 +48,9 @@ def options(**given: str) -> Options:
 
 
 def writer(streams: TwinStreams, identity: BatchIdentity = IDENTITY, partition: int = 0) -> PartitionWriter:
-    return PartitionWriter(streams.gateway, identity, "s", "t", COLUMNS, partition=partition, lease_ms=30_000)
+    return PartitionWriter(
+        streams.gateway, identity, Destinations("s", "t"), COLUMNS, partition=partition, lease_ms=30_000
+    )
 
 
 def rows(first: int, last: int) -> pa.RecordBatch:

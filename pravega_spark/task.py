@@ -1,0 +1,46 @@
+"""Runs on executors: the rows of one task, as the options of its sink say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pravega_spark.commit_protocol import BatchIdentity
+from pravega_spark.destinations import Destinations
+from pravega_spark.direct_writer import DirectTask
+from pravega_spark.gateway import gateway_for
+from pravega_spark.options import Options
+from pravega_spark.partition_writer import PartitionWriter
+from pravega_spark.preparation import prepared_stream
+from pravega_spark.rows import SinkColumns
+
+
+def write_rows(
+    options: Options,
+    columns: SinkColumns,
+    identity: Callable[[TaskContext | None], BatchIdentity],
+    batches: Iterable[pa.RecordBatch],
+) -> WriterCommitMessage:
+    """Exactly once under ``identity``, or at least once; streams that only the rows name are made as they appear."""
+    gateway = gateway_for(options["controller"])
+    destinations = Destinations(options.scope, options.stream, options["max_streams_per_task"])
+
+    def prepare(scope: str, stream: str) -> None:
+        prepared_stream(gateway, options, scope, stream)
+
+    if not options["exactly_once"]:
+        return DirectTask(gateway, destinations, columns, prepare).write(batches)
+    context = TaskContext.get()
+    writer = PartitionWriter(
+        gateway,
+        identity(context),
+        destinations,
+        columns,
+        partition=0 if context is None else context.partitionId(),
+        lease_ms=options["transaction_timeout_ms"],
+        prepare=prepare,
+    )
+    return writer.write(batches)
