@@ -22,6 +22,8 @@ class Faulty:
         self.failures = 0
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         method: Callable[..., Awaitable[Any]] = getattr(self._inner, name)
 
         async def call(*arguments: Any, **named: Any) -> Any:
