@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from pravega_common.errors import Unavailable, UnknownOutcome
 from pravega_common.wire import commands as c
@@ -72,9 +72,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self._transport.writelines(parts)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError(f"not a stream transport: {transport!r}")
-        self._transport = transport
+        # A stream transport by how it was made; uvloop's does not derive from asyncio's class.
+        self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
