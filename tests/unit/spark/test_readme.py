@@ -1,0 +1,13 @@
+"""The README's table of options is what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pravega_spark.options import markdown_table
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def test_the_readme_lists_every_option_as_it_is() -> None:
+    assert markdown_table().strip() in README.read_text(), "run .venv/bin/python scripts/lib/write_options.py"
