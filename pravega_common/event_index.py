@@ -21,6 +21,9 @@ from pravega_common.invariants import check
 
 index_record_bytes: Final = 24
 """Also the value of the attribute EXPECTED_INDEX_SEGMENT_EVENT_SIZE, the sign of an index segment that is valid."""
+EXPECTED_EVENT_SIZE_ATTRIBUTE: Final = bytes.fromhex("80000000000000000000000000000010")
+CREATION_TIME_ATTRIBUTE: Final = bytes.fromhex("80000000000000000000000000000000")
+"""Attribute ids as they are on the wire (wire reference 7); the second one is that of the segment itself."""
 page_records: Final = 1024
 """Records of a page, the unit in which an index segment is read and cached."""
 page_bytes: Final = page_records * index_record_bytes
