@@ -129,12 +129,14 @@ class PlainSets:
         monotonic_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         extends_leases: bool = True,
+        parallel_calls: int = parallel_calls_max,
     ) -> None:
         self._transactions = transactions
         self._open_table = open_table
         self._monotonic_s = monotonic_s
         self._sleep = sleep
         self._lease_ms = lease_ms
+        self._parallel_calls = parallel_calls
         self._lock = threading.Lock()
         self._readable: set[uuid.UUID] = set()
         self._extender = LeaseExtender(self._is_open, lease_ms / 1000) if extends_leases else None
@@ -370,8 +372,9 @@ class PlainSets:
     def _states(self, members: Sequence[SetMember]) -> _States:
         """Ask for all members, and give the open ones the largest lease that is accepted."""
         asked_s = self._monotonic_s()
-        if len(members) > 1:
-            with ThreadPoolExecutor(min(len(members), parallel_calls_max), "pravega-pings") as pool:
+        calls = min(len(members), self._parallel_calls)
+        if calls > 1:
+            with ThreadPoolExecutor(calls, "pravega-pings") as pool:
                 found = list(pool.map(self._state, members))
         else:
             found = [self._state(member) for member in members]
