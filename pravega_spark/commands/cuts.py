@@ -24,11 +24,18 @@ def resolve_cut(client: StreamClient, scope: str, stream: str, text: str) -> dic
     if cut.scoped_stream != f"{scope}/{stream}":
         raise InvalidArgument(f"the stream cut is one of {cut.scoped_stream}, not of {scope}/{stream}")
     positions = dict(cut.positions)
-    if not client.controller.is_cut_valid(scope, stream, positions):
-        raise InvalidArgument(
-            f"the stream cut {cut} is not valid: its segments do not belong together or are not of this stream"
-        )
+    check_valid(client, scope, stream, positions, f"the stream cut {cut}")
     return positions
+
+
+def check_valid(client: StreamClient, scope: str, stream: str, cut: dict[int, int], name: str) -> None:
+    """``InvalidArgument`` unless the cut's segments belong together and are the stream's; ``name`` is for the error."""
+    try:
+        is_valid, why = client.controller.is_cut_valid(scope, stream, cut), "its segments do not belong together"
+    except InvalidArgument as error:
+        is_valid, why = False, str(error)
+    if not is_valid:
+        raise InvalidArgument(f"{name} is not valid in {scope}/{stream}: {why}; was the stream deleted and made anew?")
 
 
 def cut_json(scope: str, stream: str, cut: dict[int, int]) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -44,6 +45,7 @@ from pravega_streams.controller.model import (
     StreamConfiguration,
 )
 from pravega_streams.errors import AlreadyExists, StreamSealed
+from pravega_streams.sync import StreamClient
 
 ms_per_hour = 3_600_000
 
@@ -190,7 +192,9 @@ def scale(
     stream: StreamArgument,
     split: Annotated[str, typer.Option(metavar="SEGMENT[:N]", help="Split a segment into N (2).")] = "",
     merge: Annotated[str, typer.Option(metavar="A,B[,…]", help="Merge neighbours into one.")] = "",
-    segments: Annotated[int, typer.Option(help="Replace all by N of equal width.")] = 0,
+    segments: Annotated[
+        int, typer.Option(help="Replace all by N of equal width; fewer than its policy says change that.")
+    ] = 0,
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
@@ -203,13 +207,36 @@ def scale(
         if not current:
             raise StreamSealed(f"stream '{stream}' is sealed and has no open segments to scale")
         plan = _plan(current, split, merge, segments)
-        made = client.controller.scale_stream(scope, name, plan.sealed, plan.ranges)
+        made = _scaled(client, scope, name, plan, len(current), segments)
     if as_json:
         new = [{"segment": item.segment_id, "key_low": item.key_low, "key_high": item.key_high} for item in made]
         print_json({"stream": stream, "sealed": list(plan.sealed), "created": new})
     else:
         print(f"sealed {', '.join(str(segment_number(item)) for item in plan.sealed)}")
         print_table("new segments", ["segment", "epoch", "keys from", "to"], [_row(item) for item in made])
+
+
+def _scaled(
+    client: StreamClient, scope: str, stream: str, plan: ScalePlan, count_before: int, segments: int
+) -> list[SegmentRange]:
+    """Controllers refuse a scale that leaves fewer segments than the stream's policy says, so that has to give way.
+
+    An update of a fixed policy to another number of segments is such a scale by itself (controller-api.md 4).
+    """
+    controller = client.controller
+    configuration = controller.stream_configuration(scope, stream)
+    scaling, count = configuration.scaling, count_before - len(plan.sealed) + len(plan.ranges)
+    if count >= scaling.segments_min:
+        return controller.scale_stream(scope, stream, plan.sealed, plan.ranges)
+    if not segments:
+        raise InvalidArgument(
+            f"{count} segments would be left of {scope}/{stream}, and its policy is to have at least "
+            f"{scaling.segments_min}; use --segments {count}, which changes the policy too"
+        )
+    controller.update_stream(scope, stream, replace(configuration, scaling=replace(scaling, segments_min=count)))
+    if scaling.scale_type is ScaleType.FIXED and count != count_before:
+        return controller.current_segments(scope, stream)
+    return controller.scale_stream(scope, stream, plan.sealed, plan.ranges)
 
 
 def _plan(current: list[SegmentRange], split: str, merge: str, segments: int) -> ScalePlan:

@@ -24,13 +24,13 @@ from pravega_spark.commands.common import (
     print_table,
     text_of_bytes,
 )
-from pravega_spark.commands.cuts import cut_json, resolve_cut
+from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut
 from pravega_spark.commands.durations import parse_bytes, parse_time_ms, text_of_time
 from pravega_spark.commands.stream_facts import retention_text
 from pravega_spark.commands.trimming import Trimmer
 from pravega_spark.service_gateway import ServiceGateway
 from pravega_spark.stream_positions import StreamPositions
-from pravega_streams.controller.model import RetentionPolicy, RetentionType
+from pravega_streams.controller.model import RetentionPolicy, RetentionType, ScaleType
 from pravega_streams.sync import StreamClient
 
 ms_per_hour = 3_600_000
@@ -168,10 +168,7 @@ def _committed(opened: _Opened, checkpoint: str) -> tuple[dict[int, int], str]:
     found = committed.position.get(name)
     if found is None:
         raise InvalidArgument(f"the query of checkpoint {checkpoint} reads {', '.join(committed.position)}, not {name}")
-    if not opened.client.controller.is_cut_valid(opened.scope, opened.stream, found):
-        raise InvalidArgument(
-            f"the position of checkpoint {checkpoint} is not valid in {name}; was the stream deleted and made anew?"
-        )
+    check_valid(opened.client, opened.scope, opened.stream, found, f"the position of checkpoint {checkpoint}")
     return found, f"after batch {committed.batch_id} of the query"
 
 
@@ -212,6 +209,10 @@ def _policy(size_bytes: int, hours: float) -> RetentionPolicy:
 def _set_policy(opened: _Opened, policy: RetentionPolicy, as_json: bool) -> None:
     controller, scope, stream = opened.client.controller, opened.scope, opened.stream
     configuration = replace(controller.stream_configuration(scope, stream), retention=policy)
+    if configuration.scaling.scale_type is ScaleType.FIXED:
+        # An update scales a fixed stream back to the number in its policy: keep what was scaled by hand.
+        count = len(controller.current_segments(scope, stream))
+        configuration = replace(configuration, scaling=replace(configuration.scaling, segments_min=count))
     controller.update_stream(scope, stream, configuration)
     if as_json:
         retention = {"type": policy.retention_type.name.lower(), "keep_min": policy.keep_min}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final
 
 from pravega_common.errors import NoSuchSegment, UnsupportedOperation
+from pravega_common.event_index import TIME_MS, RecordPage, RecordSearch, index_record_bytes, page_range
 from pravega_common.names import index_segment_name, segment_name
 from pravega_spark.framing import EventWindow
 from pravega_spark.gateway import RangeSource, StreamGateway
@@ -18,8 +18,6 @@ from pravega_streams.sync import StreamClient
 
 located_slack_bytes: Final = (1 << 20, 1 << 24, 1 << 28)
 """How far before the wanted offset a store is asked for a boundary it knows, before the events are walked."""
-_INDEX_RECORD: Final = struct.Struct(">qqq")
-"""Segment length, event count, time in ms (wire-protocol.md 5.5)."""
 
 
 class Trimmer:
@@ -118,20 +116,21 @@ class Trimmer:
             sockets.close()
 
     def _search(self, name: str, index: SegmentInfo, time_ms: int, sockets: ReadSockets) -> int:
-        """The length in the last index record of that time or before; 0 if there is none. Records grow in both."""
-        low, high, found = -(-index.start_offset // _INDEX_RECORD.size), index.length // _INDEX_RECORD.size, 0
-        while low < high:
-            middle = (low + high) // 2
-            first = middle * _INDEX_RECORD.size
-            record = bytearray(_INDEX_RECORD.size)
-            reader = RangeReader(name, first, first + len(record), self._client.segments.endpoints, sockets)
-            reader.read_into(memoryview(record))
-            length, _, written_ms = _INDEX_RECORD.unpack(record)
-            if written_ms <= time_ms:
-                low, found = middle + 1, length
-            else:
-                high = middle
-        return found
+        """The length in the last index record of that time or before; 0 if there is none."""
+        first, end = -(-index.start_offset // index_record_bytes), index.length // index_record_bytes
+        search = RecordSearch(first, end, TIME_MS, time_ms + 1)
+        while (wanted := search.wanted) is not None:
+            search.feed(self._page(name, *page_range(wanted, first, end), sockets))
+        if search.found == first:
+            return 0
+        return self._page(name, search.found - 1, search.found, sockets).record(search.found - 1).length
+
+    def _page(self, name: str, first: int, end: int, sockets: ReadSockets) -> RecordPage:
+        data = bytearray((end - first) * index_record_bytes)
+        offset = first * index_record_bytes
+        reader = RangeReader(name, offset, offset + len(data), self._client.segments.endpoints, sockets)
+        reader.read_into(memoryview(data))
+        return RecordPage(first, memoryview(data))
 
 
 def _last_boundary(source: RangeSource, start: int) -> int:
