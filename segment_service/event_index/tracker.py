@@ -114,7 +114,7 @@ class BoundaryTracker:
         self._marks.pop(segment_id, None)
 
     def recovered(self, metadata: ContainerMetadata) -> list[str]:
-        """All operations are replayed: find the segments whose index fell behind, and those whose did not.
+        """All operations are replayed: find the segments whose index fell behind or is missing, and all others.
 
         Returns the index segments that are left of segments which are gone.
         """
@@ -124,6 +124,8 @@ class BoundaryTracker:
                 segment = metadata.segments[segment_id]
                 index = index_of(metadata, segment)
                 self.written(segment, 0 if index is None else last_record(index).length)
+                if index is None:
+                    self._marks.setdefault(segment_id, [])
             elif is_index_segment(name) and name.removesuffix(INDEX_SUFFIX) not in metadata.ids:
                 left_over.append(name)
         for segment_id in list(self._marks):

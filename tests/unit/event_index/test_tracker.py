@@ -187,13 +187,16 @@ def test_recovery_finds_what_is_missing_and_what_is_left_over() -> None:
     world.append(10)
     other = world.add(9, "scope/other/0.#epoch.0")
     other.length = 50  # as a checkpoint had it: nobody replayed an append
-    done = world.add(10, "scope/done/0.#epoch.0")
+    bare = world.add(10, "scope/bare/0.#epoch.0")
+    done = world.add(12, "scope/done/0.#epoch.0")
+    world.add(13, "scope/done/0.#epoch.0#index").attributes[INDEX_OWNER] = 12
     orphan = world.add(11, "scope/gone/0.#epoch.0#index")
     tracker = BoundaryTracker()
     assert tracker.recovered(world.metadata) == [orphan.name]
-    assert sorted(tracker.waiting(10)) == [7, 9]
+    assert sorted(tracker.waiting(10)) == [7, 9, 10]
     assert tracker.records(world.metadata, world.segment) == [(70 * KIB + 10, 2, 5)]
     assert tracker.records(world.metadata, other) == [(50, 0, 0)]
+    assert tracker.records(world.metadata, bare) == []
     assert done.next_boundary == 1
 
 
