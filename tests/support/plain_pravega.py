@@ -142,9 +142,10 @@ class Table:
         table = self._store.tables[self._segment]
         if table.get(key, (b"", NOT_EXISTS))[1] != version:
             raise BadKeyVersion(self._segment)
-        table[key] = (value, self._store.next_version())
+        written = self._store.next_version()
+        table[key] = (value, written)
         self._store.watch("put", "after")
-        return table[key][1]
+        return written
 
     def items(self) -> Iterator[TableItem]:
         if self._segment not in self._store.tables:
