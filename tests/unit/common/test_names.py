@@ -63,6 +63,25 @@ def test_names_that_are_no_stream_segments(name: str) -> None:
         names.parse_segment_name(name)
 
 
+def test_user_stream_segments() -> None:
+    assert names.is_user_stream_segment(SEGMENT)
+    assert names.is_user_stream_segment("A.b-9/x.y-Z/0.#epoch.12")
+    for name in (
+        names.index_segment_name(SEGMENT),
+        names.transaction_segment_name(SEGMENT, TXN),
+        names.transient_segment_name(SEGMENT, b"w" * 16, b"u" * 16),
+        names.table_segment_name("scope", "group", 0),
+        "_system/_requeststream/0.#epoch.0",
+        "_system/stream/0.#epoch.0",
+        "scope/_MARKstream/0.#epoch.0",
+        "scope/_RGgroup/0.#epoch.0",
+        "scope/stream/3",
+        "scope/stream/3.#epoch.",
+        SEGMENT + chr(10),
+    ):
+        assert not names.is_user_stream_segment(name), name
+
+
 def test_transaction_ids() -> None:
     identifier = names.transaction_id(5, 0x1_2345_6789, -1)
     assert names.transaction_epoch(identifier) == 5

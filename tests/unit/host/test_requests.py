@@ -27,6 +27,7 @@ from pravega_common.wire.commands import (
     MergeSegmentsBatch,
     NoSuchSegment,
     OffsetLocated,
+    OperationUnsupported,
     ReadSegment,
     SealSegment,
     SegmentAttribute,
@@ -39,10 +40,20 @@ from pravega_common.wire.commands import (
     SegmentsMerged,
     SetupAppend,
     StreamSegmentInfo,
+    TruncateSegment,
+    UpdateSegmentAttribute,
     UpdateSegmentPolicy,
     WrongHost,
 )
-from segment_service.contracts.attributes import ROLLOVER_SIZE, SCALE_POLICY_RATE, SCALE_POLICY_TYPE
+from segment_service.contracts.attributes import (
+    EVENT_COUNT,
+    EXPECTED_INDEX_EVENT_SIZE,
+    ROLLOVER_SIZE,
+    SCALE_POLICY_RATE,
+    SCALE_POLICY_TYPE,
+    AttributeUpdateType,
+)
+from segment_service.contracts.attributes import AttributeUpdate as StoreUpdate
 from segment_service.contracts.in_memory import InMemorySegmentStore
 from segment_service.contracts.in_memory_tables import InMemoryTableStore
 from segment_service.host.listener import WireServer
@@ -50,9 +61,11 @@ from tests.support.eventually import eventually
 from tests.support.wire_client import WireClient
 
 SEGMENT = "scope/stream/0.#epoch.0"
+INDEX = SEGMENT + "#index"
 SOURCE = SEGMENT + "#transaction." + "0" * 32
 WRITER = b"w" * 16
 MARK = b"m" * 16
+TWO_EVENTS = StoreUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, 2)
 
 
 async def test_create_keeps_the_policy_as_attributes(client: WireClient, store: InMemorySegmentStore) -> None:
@@ -88,10 +101,50 @@ async def test_bad_arguments_are_named(
     await client.call(KeepAlive(), KeepAlive)
 
 
-async def test_locate_offset_answers_the_length(client: WireClient, store: InMemorySegmentStore) -> None:
+async def test_locate_offset_answers_a_boundary(client: WireClient, store: InMemorySegmentStore) -> None:
     await store.create_segment(SEGMENT)
-    await store.append(SEGMENT, [b"abcdef"])
-    assert await client.call(LocateOffset(3, SEGMENT, 2), OffsetLocated) == OffsetLocated(3, SEGMENT, 6)
+    for block in (b"abc", b"def"):
+        await store.append(SEGMENT, [block])
+    for target, located in ((0, 3), (3, 3), (4, 6), (9, 6)):
+        assert await client.call(LocateOffset(3, SEGMENT, target), OffsetLocated) == OffsetLocated(3, SEGMENT, located)
+    assert (await client.call(LocateOffset(9, SEGMENT, -1), ErrorMessage)).request_id == 9
+    assert (await client.call(LocateOffset(9, "scope/stream/9.#epoch.0", 1), NoSuchSegment)).request_id == 9
+
+
+async def test_index_segments_can_be_read(client: WireClient, store: InMemorySegmentStore) -> None:
+    await store.create_segment(SEGMENT)
+    await store.append(SEGMENT, [b"abc"], [TWO_EVENTS])
+    info = await client.call(GetStreamSegmentInfo(1, INDEX), StreamSegmentInfo)
+    assert (info.exists, info.write_offset) == (True, 24)
+    size = await client.call(GetSegmentAttribute(2, INDEX, EXPECTED_INDEX_EVENT_SIZE), SegmentAttribute)
+    assert size.value == 24
+    record = await client.call(ReadSegment(INDEX, 0, 24, "", 3), SegmentRead)
+    assert bytes(record.data[:16]) == (3).to_bytes(8, "big") + (2).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(
+    "request_command",
+    [
+        CreateSegment(9, "scope/stream/7.#epoch.0#index", 0, 0),
+        DeleteSegment(9, INDEX),
+        SealSegment(9, INDEX),
+        TruncateSegment(9, INDEX, 24),
+        UpdateSegmentAttribute(9, INDEX, MARK, 1, 2),
+        MergeSegments(9, SEGMENT, INDEX),
+        MergeSegments(9, INDEX, SOURCE),
+        MergeSegmentsBatch(9, SEGMENT, (SOURCE, INDEX)),
+        SetupAppend(9, b"0123456789abcdef", INDEX),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+async def test_index_segments_cannot_be_changed(
+    client: WireClient, store: InMemorySegmentStore, request_command: Command
+) -> None:
+    await store.create_segment(SEGMENT)
+    await store.append(SEGMENT, [b"abc"])
+    reply = await client.call(request_command, OperationUnsupported)
+    assert reply.request_id == 9
+    assert (await store.get_info(INDEX)).length == 24
 
 
 # ---- reads -----------------------------------------------------------------------------------------------------------
