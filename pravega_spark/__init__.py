@@ -1,1 +1,5 @@
 """See the README of this folder."""
+
+from pravega_spark.progress import Lag, lag
+
+__all__ = ["Lag", "lag"]

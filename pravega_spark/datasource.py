@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pravega_spark.batch_reader import METADATA_SCHEMAS, BatchReader, MetadataReader
+from pravega_spark.batch_reader import METADATA_SCHEMAS, BatchReader, FilteringBatchReader, MetadataReader
 from pravega_spark.batch_writer import BatchWriter
 from pravega_spark.options import Options, Use, missing_option
 from pravega_spark.rows import SOURCE_SCHEMA, SinkColumns, check_source_schema, sink_columns
@@ -27,7 +27,7 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | 
     if options["metadata"] is not None:
         return MetadataReader(options, arrow)
     check_source_schema(arrow)
-    return BatchReader(options, arrow)
+    return FilteringBatchReader(options, arrow) if options["push_filters"] else BatchReader(options, arrow)
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:

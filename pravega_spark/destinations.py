@@ -11,11 +11,8 @@ import pyarrow as pa
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import split_scoped_name, validate_stream_name
 from pravega_spark.framing import Int64s
-from pravega_spark.options import streams_per_task_default
+from pravega_spark.options import StreamName, streams_per_task_default
 from pravega_spark.rows import SinkColumns
-
-StreamName = tuple[str, str]
-"""Scope and stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +29,9 @@ class Destinations:
     ``scope/stream``.
     """
 
-    def __init__(self, scope: str, stream: str | None, streams_max: int = streams_per_task_default) -> None:
+    def __init__(self, scope: str, stream: StreamName | None, streams_max: int = streams_per_task_default) -> None:
         self._scope = scope
-        self._fixed = None if stream is None else (scope, stream)
+        self._fixed = stream
         self._streams_max = streams_max
         self._parsed: dict[str, StreamName] = {}
         self._seen: set[StreamName] = set()

@@ -13,9 +13,10 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed, Unavailable
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_spark.destinations import Destinations, StreamName
+from pravega_spark.destinations import Destinations
 from pravega_spark.framing import Int64s, event_lengths, events_of, index_events
 from pravega_spark.gateway import StreamGateway
+from pravega_spark.options import StreamName
 from pravega_spark.routing import RowRouter
 from pravega_spark.rows import SinkColumns
 from pravega_spark.segment_writers import SegmentWriters, Tally

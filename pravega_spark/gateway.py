@@ -15,6 +15,7 @@ from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE, arm_from_env
 from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
 from pravega_streams.controller.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
 from pravega_streams.event.block_writer import Piece
+from pravega_streams.segment.event_index import Advance, EventCount
 from pravega_streams.segment.segment_client import SegmentInfo
 
 Cut = Mapping[int, int]
@@ -43,6 +44,20 @@ class RangeSource(Protocol):
     def read_into(self, target: memoryview) -> int: ...
 
     def close(self) -> None: ...
+
+
+class Boundaries(Protocol):
+    """What is known of the event boundaries of one segment, as they were when asked for; ``EventIndex`` says more."""
+
+    def offset_at_or_after(self, offset: int) -> int: ...
+
+    def offset_at_time(self, time_ms: int) -> int: ...
+
+    def offset_before_time(self, time_ms: int) -> int: ...
+
+    def events_between(self, start: int, end: int) -> EventCount: ...
+
+    def advance(self, start: int, events_max: int) -> Advance: ...
 
 
 class StreamGateway(Protocol):
@@ -76,6 +91,10 @@ class StreamGateway(Protocol):
 
     def seal_stream(self, scope: str, stream: str) -> None: ...
 
+    def delete_stream(self, scope: str, stream: str) -> None:
+        """A sealed one."""
+        ...
+
     def head_cut(self, scope: str, stream: str) -> dict[int, int]:
         """The first position that is still there."""
         ...
@@ -102,6 +121,10 @@ class StreamGateway(Protocol):
 
     def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
         """The smallest known event boundary at or after ``offset``; ``UnsupportedOperation`` where none is known."""
+        ...
+
+    def boundaries(self, scope: str, stream: str, segment_id: int) -> Boundaries:
+        """``UnsupportedOperation`` where the store keeps no index of them (Pravega before 0.14)."""
         ...
 
     def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction: ...

@@ -10,13 +10,15 @@ import itertools
 import json
 import sqlite3
 import threading
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from pravega_common.errors import NoSuchSegment, SegmentSealed, SegmentTruncated
+from pravega_common.event_index import IndexRecord
 from pravega_common.invariants import check
 from pravega_common.names import is_transaction_segment, parse_segment_name, segment_id, segment_name, segment_number
 from pravega_spark.gateway import Cut
@@ -33,6 +35,7 @@ from pravega_streams.controller.transaction_sets import (
     TransactionSet,
 )
 from pravega_streams.event.block_writer import Piece
+from pravega_streams.segment.event_index import Advance, EventCount
 from pravega_streams.segment.segment_client import SegmentInfo
 
 renewal_ms: Final = 60_000
@@ -43,9 +46,10 @@ CREATE TABLE scopes (name TEXT PRIMARY KEY);
 CREATE TABLE streams (scope TEXT, name TEXT, epoch INT, sealed INT, PRIMARY KEY (scope, name));
 CREATE TABLE epochs (stream TEXT, epoch INT, segment_id INT, low REAL, high REAL);
 CREATE TABLE segments (name TEXT PRIMARY KEY, stream TEXT, segment_id INT, low REAL, high REAL, sealed INT, start INT);
-CREATE TABLE blocks (segment TEXT, start INT, data BLOB, events INT, PRIMARY KEY (segment, start));
+CREATE TABLE blocks (segment TEXT, start INT, data BLOB, events INT, time_ms INT, PRIMARY KEY (segment, start));
 CREATE TABLE transactions (id TEXT PRIMARY KEY, stream TEXT, epoch INT, state TEXT, sink TEXT, batch INT);
 CREATE TABLE sinks (sink TEXT PRIMARY KEY, last_batch INT, runs TEXT);
+CREATE TABLE deleted (stream TEXT PRIMARY KEY, next_number INT);
 CREATE TABLE sets (sink TEXT, batch INT, record TEXT, PRIMARY KEY (sink, batch));
 """
 
@@ -53,7 +57,8 @@ CREATE TABLE sets (sink TEXT, batch INT, record TEXT, PRIMARY KEY (sink, batch))
 class InMemoryGateway:
     """See ``StreamGateway``. Two of them over one directory are two clients of one store."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self.now_ms = now_ms
         self._path = Path(directory) / "streams.sqlite"
         self._local = threading.local()
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -103,7 +108,8 @@ class InMemoryGateway:
             store.execute("INSERT INTO streams VALUES (?, ?, 0, 0)", (scope, stream))
             count = configuration.scaling.segments_min
             ranges = [(index / count, (index + 1) / count) for index in range(count)]
-            _begin_epoch(store, scope, stream, 0, [], list(enumerate(ranges)))
+            row = store.execute("SELECT next_number FROM deleted WHERE stream = ?", (f"{scope}/{stream}",)).fetchone()
+            _begin_epoch(store, scope, stream, 0, [], list(enumerate(ranges, row[0] if row else 0)))
             return True
 
     def stream_exists(self, scope: str, stream: str) -> bool:
@@ -143,6 +149,19 @@ class InMemoryGateway:
         with self._change() as store:
             store.execute("UPDATE streams SET sealed = 1 WHERE scope = ? AND name = ?", (scope, stream))
             store.execute("UPDATE segments SET sealed = 1 WHERE stream = ?", (f"{scope}/{stream}",))
+
+    def delete_stream(self, scope: str, stream: str) -> None:
+        """One that is created anew gets other segment numbers, as in Pravega."""
+        name = f"{scope}/{stream}"
+        with self._change() as store:
+            store.execute("DELETE FROM streams WHERE scope = ? AND name = ?", (scope, stream))
+            query = "SELECT MAX(segment_id & 4294967295) FROM segments WHERE stream = ?"
+            last = store.execute(query, (name,)).fetchone()[0]
+            store.execute("INSERT OR REPLACE INTO deleted VALUES (?, ?)", (name, last + 1))
+            for (segment,) in store.execute("SELECT name FROM segments WHERE stream = ?", (name,)).fetchall():
+                store.execute("DELETE FROM blocks WHERE segment = ?", (segment,))
+            store.execute("DELETE FROM segments WHERE stream = ?", (name,))
+            store.execute("DELETE FROM epochs WHERE stream = ?", (name,))
 
     # Positions
 
@@ -219,6 +238,14 @@ class InMemoryGateway:
             found = store.execute(query, (name, offset)).fetchone()[0]
             return _present(store, name).length if found is None else found
 
+    def boundaries(self, scope: str, stream: str, segment_id: int) -> InMemoryBoundaries:
+        """Every block is in the index."""
+        name = segment_name(scope, stream, segment_id)
+        with self._change() as store:
+            info = _present(store, name)
+            query = "SELECT start + LENGTH(data), events, time_ms FROM blocks WHERE segment = ? ORDER BY start"
+            return InMemoryBoundaries(info, store.execute(query, (name,)).fetchall())
+
     # Transactions
 
     def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
@@ -288,7 +315,7 @@ class InMemoryGateway:
                     detail = f"transaction {member.transaction_id} is not open"
                     return SetDecision(CommitStatus.REFUSED, detail, recorded)
             for member in sorted(members, key=lambda item: item.partition):
-                _merge(store, member)
+                _merge(store, member, self.now_ms())
             store.execute("UPDATE sinks SET last_batch = ? WHERE sink = ?", (batch_id, _key(sink)))
             store.execute("INSERT INTO sets VALUES (?, ?, ?)", (_key(sink), batch_id, _record(asked)))
             query = "SELECT id FROM transactions WHERE sink = ? AND batch <= ? AND state = 'open'"
@@ -321,7 +348,7 @@ class InMemoryGateway:
                 if info.is_sealed:
                     raise SegmentSealed(segment)
                 start = info.length
-            store.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", (segment, start, data, events))
+            store.execute("INSERT INTO blocks VALUES (?, ?, ?, ?, ?)", (segment, start, data, events, self.now_ms()))
 
     def read(self, segment: str, start: int, bytes_max: int) -> bytes:
         """From the block that has ``start``; at most to that block's end."""
@@ -383,6 +410,42 @@ class InMemoryRange:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class InMemoryBoundaries:
+    """Like ``EventIndex``."""
+
+    def __init__(self, info: SegmentInfo, blocks: list[tuple[int, int, int]]) -> None:
+        """``blocks``: end, events and time of each."""
+        self._info = info
+        counts = itertools.accumulate(events for _, events, _ in blocks)
+        self._records = [IndexRecord(end, count, at) for (end, _, at), count in zip(blocks, counts, strict=True)]
+
+    def offset_at_or_after(self, offset: int) -> int:
+        return min((item.length for item in self._records if item.length >= offset), default=self._info.length)
+
+    def offset_at_time(self, time_ms: int) -> int:
+        found = min((item.length for item in self._records if item.time_ms >= time_ms), default=self._info.length)
+        return max(found, self._info.start_offset)
+
+    def offset_before_time(self, time_ms: int) -> int:
+        found = max((item.length for item in self._records if item.time_ms < time_ms), default=0)
+        return max(found, self._info.start_offset)
+
+    def events_between(self, start: int, end: int) -> EventCount:
+        first, last = self._before(start), self._before(end)
+        return EventCount(last.events - first.events, first.is_exact and last.is_exact)
+
+    def advance(self, start: int, events_max: int) -> Advance:
+        before = self._before(start)
+        behind = [item for item in self._records if item.length > start]
+        fitting = [item for item in behind if item.event_count - before.events <= events_max]
+        found = (fitting[-1:] or behind[:1])[0] if behind else IndexRecord(start, before.events, 0)
+        return Advance(found.length, found.event_count - before.events, before.is_exact)
+
+    def _before(self, offset: int) -> EventCount:
+        below = [item for item in self._records if item.length <= offset] or [IndexRecord(0, 0, 0)]
+        return EventCount(below[-1].event_count, below[-1].length == offset)
 
 
 def segment_id_of(epoch: int, item: SegmentRange) -> int:
@@ -457,7 +520,7 @@ def _abort(store: sqlite3.Connection, transaction_id: uuid.UUID) -> bool:
     return True
 
 
-def _merge(store: sqlite3.Connection, member: SetMember) -> None:
+def _merge(store: sqlite3.Connection, member: SetMember, now_ms: int) -> None:
     """Move the transaction's blocks behind those of the open segments, by number."""
     query = "SELECT DISTINCT segment FROM blocks WHERE segment LIKE ?"
     sources = store.execute(query, (f"%#transaction.{member.transaction_id.hex}",)).fetchall()
@@ -466,7 +529,8 @@ def _merge(store: sqlite3.Connection, member: SetMember) -> None:
     for (source,) in sources:
         target = by_number[segment_number(parse_segment_name(source).segment_id)]
         start = _length(store, target)
-        store.execute("UPDATE blocks SET segment = ?, start = start + ? WHERE segment = ?", (target, start, source))
+        query = "UPDATE blocks SET segment = ?, start = start + ?, time_ms = ? WHERE segment = ?"
+        store.execute(query, (target, start, now_ms, source))
     store.execute("UPDATE transactions SET state = 'committed' WHERE id = ?", (member.transaction_id.hex,))
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import difflib
 import enum
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pravega_common.errors import ConfigurationError, InvalidArgument
@@ -97,11 +99,41 @@ def _limit(parse: Callable[[str], Limit]) -> Callable[[str], Limit]:
     return checked
 
 
+def _time(text: str) -> int:
+    """Milliseconds since 1970."""
+    word = text.strip()
+    if word.isdecimal():
+        return int(word)
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError as error:
+        raise ValueError("must be a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970") from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Texts separated by commas, or a JSON list of texts as ``load([…])`` gives them."""
+    items: Any = text.split(",")
+    if text.strip().startswith("["):
+        try:
+            items = json.loads(text)
+        except ValueError as error:
+            raise ValueError("must be a JSON list, or names separated by commas") from error
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise ValueError("must be a list of texts")
+    names = tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
+    if not names:
+        raise ValueError("must not be empty")
+    return names
+
+
 transaction_timeout_ms_min: Final = 10_000
 transaction_timeout_ms_max: Final = 600_000
 """What a controller accepts as a lease (controller reference 10)."""
 streams_per_task_default: Final = 64
 """Streams that the rows of one task may go to: each costs a transaction, and memory for blocks of every segment."""
+StreamName = tuple[str, str]
+"""Scope and stream."""
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"
 
 OPTIONS: Final = (
@@ -110,12 +142,13 @@ OPTIONS: Final = (
     Option(
         "stream",
         Use.ALL,
-        _text,
+        _listed,
         None,
-        "the stream; a source takes several, separated by commas; a sink may do without it when a column 'stream' says "
-        "where each row goes (the option goes before the column)",
+        "the stream, in option scope or as scope/stream; a source takes several (a,b or a JSON list); a sink may do "
+        "without it when a column 'stream' says where each row goes (the option goes before the column)",
         "required",
     ),
+    Option("streams", Use.READ, _listed, None, "the same as stream", "none"),
     Option(
         "start_stream_cut",
         Use.READ,
@@ -133,11 +166,36 @@ OPTIONS: Final = (
         "latest; unbounded in streaming",
     ),
     Option(
+        "start_time",
+        Use.READ,
+        _time,
+        None,
+        "where to start instead of a stream cut: no event written at this time or later is missed (ISO-8601, UTC "
+        "unless it names a zone, or milliseconds since 1970); a checkpoint goes before it",
+        "none",
+    ),
+    Option(
+        "end_time",
+        Use.READ,
+        _time,
+        None,
+        "where to stop instead of a stream cut: every event written before this time is read",
+        "none",
+    ),
+    Option(
         "approx_bytes_per_trigger",
         Use.STREAM_READ,
         _integer(1),
         None,
         "about how many bytes a micro-batch reads, shared among segments in proportion to their backlog",
+        "no limit",
+    ),
+    Option(
+        "max_events_per_trigger",
+        Use.STREAM_READ,
+        _integer(1),
+        None,
+        "how many events a micro-batch reads, shared among segments in proportion to their backlog, at least one each",
         "no limit",
     ),
     Option(
@@ -277,6 +335,15 @@ OPTIONS: Final = (
     ),
     Option("job_id", Use.BATCH_WRITE, _text, None, "makes this one batch write idempotent under this name", "none"),
     Option("path", Use.ALL, _text, None, "scope/stream, as in load('scope/stream')", "none"),
+    Option("paths", Use.READ, _listed, None, "as in load(['scope/a', 'scope/b'])", "none"),
+    Option(
+        "push_filters",
+        Use.BATCH_READ,
+        _boolean,
+        False,
+        "read only what filters on segment_id, stream, scope and offset leave; needs Spark's "
+        "spark.sql.python.filterPushdown.enabled=true",
+    ),
     Option("checkpointlocation", Use.ALL, _text, None, "Spark's; not used here", "none"),
     Option("queryname", Use.ALL, _text, None, "Spark's; not used here", "none"),
 )
@@ -306,8 +373,8 @@ class Options:
         self._given: set[str] = set()
         for name, text in given.items():
             self._take(name, text)
-        self._take_path()
-        self.scope, self.streams = self._names()
+        self.streams = self._names()
+        self.scope = self._scope()
         self._check_together()
 
     def __getitem__(self, name: str) -> Any:
@@ -319,12 +386,12 @@ class Options:
     @property
     def stream(self) -> str | None:
         """The one stream that a sink writes to; None when its rows say it."""
-        return self.streams[0] if self.streams else None
+        return self.streams[0][1] if self.streams else None
 
     @property
     def destination(self) -> str:
         """What a sink writes to, as a part of its name: ``scope/stream``, or ``scope/*`` when its rows say it."""
-        return f"{self.scope}/{self.stream or '*'}"
+        return "/".join(self.streams[0]) if self.streams else f"{self.scope}/*"
 
     def _take(self, name: str, text: str) -> None:
         option = _BY_NAME.get(_plain(name))
@@ -340,33 +407,48 @@ class Options:
             raise ConfigurationError(f"option '{option.name}' is '{text}', but {error}") from error
         self._given.add(option.name)
 
-    def _take_path(self) -> None:
-        path = self["path"]
-        if path is None:
-            return
-        if self.is_given("scope") or self.is_given("stream"):
-            raise ConfigurationError(f"the path '{path}' and the options scope and stream say the same; give only one")
-        try:
-            self._values["scope"], self._values["stream"] = split_scoped_name(path)
-        except InvalidArgument as error:
-            raise ConfigurationError(f"the path {error}") from error
+    def _names(self) -> tuple[StreamName, ...]:
+        """Of all streams, each once, from whichever option names them."""
+        given = [name for name in ("path", "paths", "stream", "streams") if self.is_given(name)]
+        if len(given) > 1:
+            listed = " and ".join(f"'{name}'" for name in given)
+            raise ConfigurationError(f"the options {listed} say the same; give only one")
+        if not given:
+            return ()
+        name = given[0]
+        items = (self[name],) if name == "path" else self[name]
+        if name in ("path", "paths") and self.is_given("scope"):
+            raise ConfigurationError(
+                f"the {name} '{', '.join(items)}' and the option scope say the same; give only one"
+            )
+        streams = tuple(dict.fromkeys(self._named(item, name) for item in items))
+        if len(streams) > 1 and self.use & Use.WRITE:
+            raise ConfigurationError(f"option '{name}' names {len(streams)} streams, but a sink writes to one")
+        return streams
 
-    def _names(self) -> tuple[str, tuple[str, ...]]:
-        scope, stream = self["scope"], self["stream"]
+    def _named(self, item: str, option: str) -> StreamName:
+        try:
+            if "/" in item or option in ("path", "paths"):
+                return split_scoped_name(item)
+            if self["scope"] is None:
+                raise missing_option("scope")
+            validate_stream_name(item)
+        except InvalidArgument as error:
+            raise ConfigurationError(f"the {option} {error}" if option == "path" else str(error)) from error
+        return self["scope"], item
+
+    def _scope(self) -> str:
+        """Where the sink has its record; ``ConfigurationError`` when no scope or no stream is named."""
+        scope: str | None = self["scope"] or (self.streams[0][0] if self.streams else None)
         if scope is None:
             raise missing_option("scope")
-        if stream is None and self["metadata"] != "Streams" and not self.use & Use.WRITE:
+        if not self.streams and self["metadata"] != "Streams" and not self.use & Use.WRITE:
             raise missing_option("stream")
-        streams = tuple(dict.fromkeys(item.strip() for item in (stream or "").split(",") if item.strip()))
         try:
             validate_scope_name(scope)
-            for item in streams:
-                validate_stream_name(item)
         except InvalidArgument as error:
             raise ConfigurationError(str(error)) from error
-        if len(streams) > 1 and self.use & Use.WRITE:
-            raise ConfigurationError(f"option 'stream' names {len(streams)} streams, but a sink writes to one")
-        return scope, streams
+        return scope
 
     def _check_together(self) -> None:
         self._exclude(
@@ -392,6 +474,10 @@ class Options:
             for name in ("min_partitions", "max_partition_bytes"):
                 if self.is_given(name):
                     raise ConfigurationError(f"option '{name}' splits segments, which needs order=none")
+        self._exclude("start_stream_cut", "start_time", "both say where to start")
+        self._exclude("end_stream_cut", "end_time", "both say where to stop")
+        if self.is_given("start_time") and self.is_given("end_time") and self["end_time"] <= self["start_time"]:
+            raise ConfigurationError("option 'end_time' must be later than option 'start_time'")
         start = self["start_stream_cut"]
         if self.use is Use.BATCH_READ and start is not None and start.is_latest:
             raise ConfigurationError("option 'start_stream_cut' is 'latest', which only a streaming read can start at")

@@ -14,10 +14,11 @@ from pravega_common.errors import Fenced, NoSuchSegment, PravegaError, SegmentSe
 from pravega_common.names import transaction_segment_name
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.commit_protocol import BatchIdentity, TaskMessage
-from pravega_spark.destinations import Destinations, Part, StreamName
+from pravega_spark.destinations import Destinations, Part
 from pravega_spark.framing import event_lengths
 from pravega_spark.gateway import StreamGateway
 from pravega_spark.lease_keeper import LeaseKeeper
+from pravega_spark.options import StreamName
 from pravega_spark.routing import RowRouter
 from pravega_spark.rows import SinkColumns
 from pravega_spark.segment_writers import SegmentWriters, Tally

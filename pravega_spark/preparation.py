@@ -19,8 +19,8 @@ def prepared_gateway(options: Options) -> StreamGateway:
     is planned anew for every micro-batch.
     """
     gateway = gateway_for(options["controller"])
-    for stream in options.streams:
-        prepared_stream(gateway, options, options.scope, stream)
+    for scope, stream in options.streams:
+        prepared_stream(gateway, options, scope, stream)
     if not options.streams:
         _once(options, options.scope, "", lambda: _prepare_scope(gateway, options, options.scope))
     return gateway

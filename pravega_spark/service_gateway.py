@@ -12,6 +12,7 @@ from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
 from pravega_streams.controller.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
 from pravega_streams.event.block_writer import BlockWriters
+from pravega_streams.segment.event_index import EventIndex
 from pravega_streams.segment.segment_client import SegmentInfo
 from pravega_streams.sync import StreamClient
 
@@ -53,6 +54,9 @@ class ServiceGateway:
     def seal_stream(self, scope: str, stream: str) -> None:
         self._controller.seal_stream(scope, stream)
 
+    def delete_stream(self, scope: str, stream: str) -> None:
+        self._controller.delete_stream(scope, stream)
+
     def head_cut(self, scope: str, stream: str) -> dict[int, int]:
         return self._client.head_cut(scope, stream)
 
@@ -76,6 +80,9 @@ class ServiceGateway:
 
     def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
         return self._segments.locate_offset(segment_name(scope, stream, segment_id), offset)
+
+    def boundaries(self, scope: str, stream: str, segment_id: int) -> EventIndex:
+        return EventIndex.of(self._segments, segment_name(scope, stream, segment_id))
 
     def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
         return self._controller.create_transaction(scope, stream, lease_ms)

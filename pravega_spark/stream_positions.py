@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Final
 
 from pravega_common.errors import DataCorruption, InvalidArgument, NoSuchSegment, SegmentTruncated, UnsupportedOperation
-from pravega_common.names import segment_epoch
-from pravega_spark.gateway import Cut, StreamGateway
+from pravega_common.names import segment_epoch, segment_name
+from pravega_spark.event_walk import Walked, walk
+from pravega_spark.gateway import Boundaries, Cut, StreamGateway
 from pravega_spark.range_planner import Span
 from pravega_streams.controller.model import SegmentRange, Successor
+from pravega_streams.errors import NotFound, StreamNotFound
+from pravega_streams.segment.event_index import Advance
 from pravega_streams.segment.segment_client import SegmentInfo
+
+located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024)
+"""How far before an offset a boundary is asked for, until one is found that is not behind it."""
+events_max: Final = 2**62
+walk_bytes_max: Final = 1024 * 1024
+"""Stepped over event by event at once; a stretch between two boundaries of an index is much shorter."""
 
 _log = logging.getLogger(__name__)
 
@@ -78,8 +88,13 @@ class StreamPositions:
     def _present(
         self, cut: Cut, known: Mapping[int, SegmentInfo] | None = None
     ) -> tuple[dict[int, int], dict[int, SegmentInfo]]:
-        """The cut without what is gone, which is an error or skipped."""
-        moved, infos, gone = dict(cut), {}, set()
+        """The cut without what is gone, which is an error or skipped.
+
+        A deleted stream that may be missed has nothing to read, until it is created anew: then from its head on.
+        """
+        moved: dict[int, int] = dict(cut)
+        infos: dict[int, SegmentInfo] = {}
+        gone: set[int] = set()
         for item, offset in cut.items():
             try:
                 info = (known or {}).get(item) or self._gateway.segment_info(self.scope, self.stream, item)
@@ -87,29 +102,41 @@ class StreamPositions:
                 self._lost(item, offset, None)
                 gone.add(item)
                 continue
-            if info.start_offset > offset:
+            if info.start_offset > offset or info.length < offset:
+                # Shorter than it was: another segment, of a stream that was created anew.
                 self._lost(item, offset, info.start_offset)
                 moved[item] = info.start_offset
             infos[item] = info
-        return (moved, infos) if not gone else self._present(self._around(moved, gone), infos)
+        if not gone:
+            return moved, infos
+        try:
+            return self._present(self._around(moved, gone), infos)
+        except StreamNotFound:
+            _log.warning("stream %s/%s is deleted: nothing is read until it is created anew", self.scope, self.stream)
+            return dict(cut), {item: SegmentInfo("", offset, offset, False) for item, offset in cut.items()}
 
     def _around(self, cut: Cut, gone: set[int]) -> dict[int, int]:
-        """The cut with its deleted segments replaced by what the head of the stream has for their keys."""
-        lost = [self._range(item) for item in gone]
+        """The cut with its deleted segments replaced by what the head of the stream has for their keys.
+
+        The head itself when the stream does not know the segments: it was created anew.
+        """
+        head = self._gateway.head_cut(self.scope, self.stream)
+        ranges = {item: self._range(item) for item in {*cut, *head}}
+        if not all(ranges.values()):
+            return head
+        lost = [ranges[item] for item in gone]
         made = {item: offset for item, offset in cut.items() if item not in gone}
-        for item, offset in self._gateway.head_cut(self.scope, self.stream).items():
-            if item not in made and any(_overlap(self._range(item), other) for other in lost):
+        for item, offset in head.items():
+            if item not in made and any(_overlap(ranges[item], other) for other in lost):
                 made[item] = offset
         return made
 
-    def _range(self, segment_id: int) -> SegmentRange:
-        segments = self._gateway.epoch_segments(self.scope, self.stream, segment_epoch(segment_id))
-        for item in segments:
-            if item.segment_id == segment_id:
-                return item
-        raise InvalidArgument(
-            f"stream {self.scope}/{self.stream} never had a segment {segment_id}; was it created anew?"
-        )
+    def _range(self, segment_id: int) -> SegmentRange | None:
+        try:
+            segments = self._gateway.epoch_segments(self.scope, self.stream, segment_epoch(segment_id))
+        except (InvalidArgument, NotFound):
+            return None
+        return next((item for item in segments if item.segment_id == segment_id), None)
 
     def _lost(self, segment_id: int, wanted: int, available: int | None) -> None:
         error = data_loss(self.scope, self.stream, segment_id, wanted, available)
@@ -151,10 +178,120 @@ class StreamPositions:
         except SegmentTruncated as error:
             return min(end, error.start_offset)
 
+    def boundary_before(self, segment_id: int, offset: int, start: int) -> int:
+        """A known event boundary at or before ``offset``, at least ``start``, which is one."""
+        for slack_bytes in located_slack_bytes:
+            located = (
+                start if offset - slack_bytes <= start else self.locate(segment_id, offset - slack_bytes, offset + 1)
+            )
+            if located <= offset:
+                return max(start, located)
+        return start
+
+    # By events and by time
+
+    def events_between(self, segment_id: int, start: int, end: int) -> int | None:
+        """About how many events lie between two positions; None where the store keeps no index or none any more."""
+        if start >= end:
+            return 0
+        try:
+            boundaries = self._boundaries(segment_id)
+            return None if boundaries is None else boundaries.events_between(start, end).events
+        except (NoSuchSegment, SegmentTruncated):
+            return None
+
+    def count_events(self, segment_id: int, start: int, end: int) -> int | None:
+        """The same, but exact unless the index is far behind the segment, and at least one if there are any bytes.
+
+        What lies between ``start``, ``end`` and the boundaries that the index knows is counted event by event.
+        """
+        if start >= end:
+            return 0
+        boundaries = self._boundaries(segment_id)
+        if boundaries is None:
+            return None
+        try:
+            first = self._walk(segment_id, start, min(end, boundaries.offset_at_or_after(start)), events_max)
+            counted = boundaries.events_between(first.offset, end)
+            if counted.is_exact:
+                return first.events + counted.events
+            ahead = boundaries.advance(first.offset, max(0, counted.events))
+            known = ahead if ahead.is_exact and ahead.offset <= end else Advance(first.offset, 0, is_exact=True)
+            last = self._walk(segment_id, known.offset, end, events_max)
+        except SegmentTruncated:
+            return max(1, boundaries.events_between(start, end).events)
+        if last.offset < end:
+            return max(1, first.events + counted.events)
+        return first.events + known.events + last.events
+
+    def after_events(self, segment_id: int, offset: int, end: int, events_max: int) -> int:
+        """The end of so many events behind ``offset``, at most ``end``; ``end`` where the store keeps no index.
+
+        Exact unless the index is far behind the segment, then less. The index leads to the boundary below, and the
+        rest is stepped over event by event: at most two stretches of the index, each about 64 KiB.
+        """
+        boundaries = self._boundaries(segment_id)
+        if boundaries is None:
+            return end
+        try:
+            known = min(end, boundaries.offset_at_or_after(offset))
+            at = self._walk(segment_id, offset, known, events_max)
+            left = events_max - at.events
+            if at.offset < known or left == 0:
+                return at.offset
+            ahead = boundaries.advance(known, left)
+            if ahead.is_exact and ahead.events <= left and ahead.offset <= end:
+                known, left = ahead.offset, left - ahead.events
+            rest = self._walk(segment_id, known, end, left)
+        except SegmentTruncated as error:
+            return min(end, error.start_offset)
+        return rest.offset
+
+    def cut_at_time(self, time_ms: int, *, as_end: bool) -> dict[int, int]:
+        """From the head on over scaling, as far as events were written before a time.
+
+        As a start nothing that was written at the time or later lies before it, as an end everything from before does:
+        in between lies at most a stretch of the index in each segment. ``UnsupportedOperation`` without an index.
+        """
+        cut, infos = self.advanced(self._gateway.head_cut(self.scope, self.stream))
+        while True:
+            taken = {item: max(offset, self._offset_at_time(item, time_ms, as_end)) for item, offset in cut.items()}
+            moved, infos = self.advanced(taken, {} if taken != cut else infos)
+            if moved.keys() == cut.keys():
+                return moved
+            cut = moved
+
+    def _offset_at_time(self, segment_id: int, time_ms: int, as_end: bool) -> int:
+        boundaries = self._boundaries(segment_id)
+        if boundaries is None:
+            raise UnsupportedOperation(
+                f"start_time and end_time need to know when events were written, and the store of {self.scope}/"
+                f"{self.stream} keeps no index of that (Pravega does from version 0.14 on); use start_stream_cut and "
+                "end_stream_cut"
+            )
+        return boundaries.offset_at_time(time_ms) if as_end else boundaries.offset_before_time(time_ms)
+
+    def _boundaries(self, segment_id: int) -> Boundaries | None:
+        try:
+            return self._gateway.boundaries(self.scope, self.stream, segment_id)
+        except UnsupportedOperation:
+            return None
+
+    def _walk(self, segment_id: int, start: int, end: int, events_max: int) -> Walked:
+        if start >= end or events_max <= 0:
+            return Walked(start, 0)
+        source = self._gateway.open_range(segment_name(self.scope, self.stream, segment_id), start, end)
+        try:
+            return walk(source, events_max, walk_bytes_max)
+        finally:
+            source.close()
+
 
 def _all_done(successors: list[Successor], ended: set[int]) -> bool:
     return bool(successors) and all(set(item.predecessors) <= ended for item in successors)
 
 
-def _overlap(first: SegmentRange, second: SegmentRange) -> bool:
+def _overlap(first: SegmentRange | None, second: SegmentRange | None) -> bool:
+    if first is None or second is None:
+        return False
     return first.key_low < second.key_high and second.key_low < first.key_high

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -11,6 +13,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
+    ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -25,6 +28,12 @@ from pravega_spark.stream_positions import Bound, StreamPositions
 from pravega_streams.segment.segment_client import SegmentInfo
 
 _Infos = dict[str, dict[int, SegmentInfo]]
+_BySegment = dict[tuple[str, int], int]
+
+index_delay_max_ms: Final = 5_000
+"""How long after an event its time may be unknown to the index of its store, and how far two clocks may differ."""
+
+_log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -42,6 +51,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end: dict[str, Bound] = {}
         self._target: dict[str, Bound] = {}
         self._reported: dict[str, Any] | None = None
+        self._is_end_settled = False
+        self._is_told = False
 
     # Where to start
 
@@ -57,9 +68,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._streams:
             gateway = prepared_gateway(self._options)
             fails = self._options["fail_on_data_loss"]
-            for stream in self._options.streams:
-                positions = StreamPositions(gateway, self._options.scope, stream, fail_on_data_loss=fails)
-                self._streams[scoped_name(self._options.scope, stream)] = positions
+            for scope, stream in self._options.streams:
+                positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=fails)
+                self._streams[scoped_name(scope, stream)] = positions
             limit = self._options["end_stream_cut"]
             if limit is not None and limit.keyword is None:
                 for name, positions in self._streams.items():
@@ -67,6 +78,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._streams
 
     def _first_cut(self, name: str) -> dict[int, int]:
+        if self._options["start_time"] is not None:
+            return self._opened()[name].cut_at_time(self._options["start_time"], as_end=False)
         limit = self._options["start_stream_cut"]
         if limit is None or limit.is_latest:
             return self._tail(name)
@@ -86,14 +99,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = {name: positions.bound(self._tail(name)) for name, positions in self._opened().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self._options["approx_bytes_per_trigger"]
-        return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
+        """Spark takes only one, and none of two kinds; ``latestOffset`` applies all that are configured."""
+        if self._options["approx_bytes_per_trigger"] is not None:
+            return ReadMaxBytes(self._options["approx_bytes_per_trigger"])
+        if self._options["max_events_per_trigger"] is not None:
+            return ReadMaxRows(self._options["max_events_per_trigger"])
+        return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; ``start`` itself when there is nothing to read."""
+        self._look_at_the_clock()
         begin = self._begin(SourceOffset.from_json(start).position)
         moved, infos = self._advanced(begin, {})
-        ends = self._ends(moved, infos, None if isinstance(limit, ReadAllAvailable) else self._byte_limit())
+        ends = self._ends(moved, infos, limited=not isinstance(limit, ReadAllAvailable))
         available = {
             name: {item: self._end_of(name, item, moved[name][item], infos) for item in moved[name]} for name in moved
         }
@@ -105,9 +123,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ended = {name: items for name, items in left.items() if items}
         return SourceOffset(position, begin, ended).to_json()
 
-    def _byte_limit(self) -> int | None:
-        limit: int | None = self._options["approx_bytes_per_trigger"]
-        return limit
+    def _look_at_the_clock(self) -> None:
+        """Bind the source to ``end_time`` once that has come: what was written before is before it.
+
+        For a moment after it the index of the store may not know the last events; then the bound is looked up anew.
+        """
+        time_ms = self._options["end_time"]
+        now_ms = time.time_ns() // 1_000_000
+        if time_ms is None or now_ms < time_ms or self._is_end_settled:
+            return
+        for name, positions in self._opened().items():
+            self._end[name] = positions.bound(positions.cut_at_time(time_ms, as_end=True))
+        self._is_end_settled = now_ms >= time_ms + index_delay_max_ms
 
     def _begin(self, start: Position) -> Position:
         """``start`` without streams that are no longer read, and with those that came, from their head."""
@@ -134,25 +161,70 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 length = bounds[name].end_of(segment_id, offset, length)
         return length
 
-    def _ends(self, position: Position, infos: _Infos, byte_limit: int | None) -> Position:
-        """Where the batch that starts at ``position`` ends in each segment."""
+    def _ends(self, position: Position, infos: _Infos, *, limited: bool) -> Position:
+        """Where the batch that starts at ``position`` ends in each segment: at the nearest of all limits."""
         backlogs = {
             (name, item): self._end_of(name, item, offset, infos) - offset
             for name, cut in position.items()
             for item, offset in cut.items()
         }
-        shares = backlogs if byte_limit is None else share(byte_limit, backlogs)
-        ends: Position = {name: dict(cut) for name, cut in position.items()}
-        for (name, item), backlog in backlogs.items():
-            offset, wanted = position[name][item], shares[name, item]
-            if wanted < backlog:
-                ends[name][item] = self._opened()[name].locate(item, offset + wanted, offset + backlog)
-            else:
-                ends[name][item] = offset + backlog
+        ends: Position = {
+            name: {item: offset + backlogs[name, item] for item, offset in cut.items()}
+            for name, cut in position.items()
+        }
+        if limited:
+            self._limit_bytes(position, backlogs, ends)
+            self._limit_events(position, ends, backlogs)
         return ends
 
+    def _limit_bytes(self, position: Position, backlogs: _BySegment, ends: Position) -> None:
+        limit = self._options["approx_bytes_per_trigger"]
+        if limit is None:
+            return
+        for (name, item), wanted in share(limit, backlogs).items():
+            offset, end = position[name][item], ends[name][item]
+            if wanted < end - offset:
+                ends[name][item] = self._opened()[name].locate(item, offset + wanted, end)
+
+    def _limit_events(self, position: Position, ends: Position, backlogs: _BySegment) -> None:
+        limit = self._options["max_events_per_trigger"]
+        if limit is None:
+            return
+        counts = {}
+        for (name, item), backlog in backlogs.items():
+            start = position[name][item]
+            counted = self._opened()[name].count_events(item, start, start + backlog)
+            if counted is None:
+                self._tell_unlimited(name)
+                return
+            counts[name, item] = counted
+        if sum(counts.values()) <= limit:
+            return
+        for (name, item), wanted in share(limit, counts).items():
+            if wanted:
+                positions, start = self._opened()[name], position[name][item]
+                ends[name][item] = positions.after_events(item, start, ends[name][item], wanted)
+
+    def _tell_unlimited(self, name: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            _log.warning(
+                "max_events_per_trigger has no effect: the store of %s keeps no index of event boundaries (Pravega "
+                "does from version 0.14 on); use approx_bytes_per_trigger",
+                name,
+            )
+
     def _report(self, ends: Position, available: Position) -> None:
-        self._reported = {**SourceOffset(available).to_json(), "lag_bytes": lag_bytes(ends, available)}
+        """With how much is left behind the batch; events only where the store keeps an index."""
+        reported = {**SourceOffset(available).to_json(), "lag_bytes": lag_bytes(ends, available)}
+        events = [
+            self._opened()[name].events_between(item, ends[name][item], end)
+            for name, cut in available.items()
+            for item, end in cut.items()
+        ]
+        if None not in events:
+            reported["lag_events"] = sum(count or 0 for count in events)
+        self._reported = reported
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """What was there at the last look: Spark asks right after ``latestOffset``."""

@@ -26,7 +26,9 @@ def write_rows(
 ) -> WriterCommitMessage:
     """Exactly once under ``identity``, or at least once; streams that only the rows name are made as they appear."""
     gateway = gateway_for(options["controller"])
-    destinations = Destinations(options.scope, options.stream, options["max_streams_per_task"])
+    destinations = Destinations(
+        options.scope, options.streams[0] if options.streams else None, options["max_streams_per_task"]
+    )
 
     def prepare(scope: str, stream: str) -> None:
         prepared_stream(gateway, options, scope, stream)

@@ -20,7 +20,7 @@ def options(use: Use = Use.STREAM_READ, /, **given: str) -> Options:
 def test_defaults() -> None:
     made = options()
     assert (made["controller"], made["exactly_once"], made["fail_on_data_loss"]) == ("tcp://localhost:9090", True, True)
-    assert (made.scope, made.streams, made["order"]) == ("s", ("t",), "key")
+    assert (made.scope, made.streams, made["order"]) == ("s", (("s", "t"),), "key")
 
 
 @pytest.mark.parametrize("name", ["approx_bytes_per_trigger", "approxBytesPerTrigger", "APPROXBYTESPERTRIGGER"])
@@ -55,11 +55,19 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"job_id": "j", "exactly_once": "false"}, "needs exactly_once=true"),
         ({"stream": "a,b"}, "names 2 streams, but a sink writes to one"),
         ({"scope": "a/b"}, "may only contain"),
+        ({"start_time": "yesterday"}, "is 'yesterday', but must be a time such as 2026-01-31T12:00:00Z"),
+        ({"start_time": "5", "start_stream_cut": CUT}, "exclude each other: both say where to start"),
+        ({"start_time": "5", "end_time": "5"}, "'end_time' must be later"),
+        ({"max_streams_per_task": "0"}, "at least 1"),
         ({"path": "x/y"}, "say the same; give only one"),
     ],
 )
 def test_one_sentence_for_what_is_wrong(given: dict[str, str], message: str) -> None:
-    use = Use.BATCH_READ if any("stream_cut" in name for name in given) or "order" in given else Use.BATCH_WRITE
+    use = (
+        Use.BATCH_READ
+        if any("stream_cut" in name or name.endswith("_time") for name in given) or "order" in given
+        else Use.BATCH_WRITE
+    )
     use = Use.STREAM_READ if "order" in given else use
     with pytest.raises(ConfigurationError, match=message) as caught:
         options(use, **given)
@@ -93,12 +101,36 @@ def test_missing_names(given: dict[str, str], missing: str) -> None:
 def test_path() -> None:
     made = Options({"path": "s/t"}, Use.STREAM_READ)
     assert (made.scope, made.stream) == ("s", "t")
+    assert Options({"paths": '["s/a", "r/b"]'}, Use.STREAM_READ).streams == (("s", "a"), ("r", "b"))
     with pytest.raises(ConfigurationError, match="not of the form scope/stream"):
         Options({"path": "only"}, Use.STREAM_READ)
 
 
 def test_several_streams() -> None:
-    assert options(stream="a, b,a").streams == ("a", "b")
+    for given in ({"stream": "a, b,a"}, {"streams": '["a", "b"]'}, {"stream": "s/a,b"}):
+        assert Options({"scope": "s", **given}, Use.BATCH_READ).streams == (("s", "a"), ("s", "b"))
+    assert Options({"stream": "r/a"}, Use.STREAM_WRITE).destination == "r/a"
+    with pytest.raises(ConfigurationError, match="'stream' and 'streams' say the same"):
+        Options({"scope": "s", "stream": "a", "streams": "b"}, Use.BATCH_READ)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("0", 0),
+        ("1769860800000", 1769860800000),
+        ("2026-01-31T12:00:00Z", 1769860800000),
+        ("2026-01-31 12:00", 1769860800000),
+        ("2026-01-31T13:00:00.250+01:00", 1769860800250),
+    ],
+)
+def test_times(text: str, time_ms: int) -> None:
+    assert options(start_time=text)["start_time"] == time_ms
+
+
+def test_every_option_that_spark_adds_is_accepted() -> None:
+    made = options(Use.STREAM_WRITE, checkpointlocation="/x", queryname="q")
+    assert made.stream == "t"
 
 
 def test_cut_as_a_limit() -> None:

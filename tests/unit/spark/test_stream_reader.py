@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
-from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
 from pravega_common.stream_cut import StreamCut
+from pravega_spark.batch_reader import BatchReader
 from pravega_spark.options import Options, Use
 from pravega_spark.partition_reader import SpanPartition
 from pravega_spark.preparation import forget_prepared
@@ -251,6 +253,79 @@ class TestLimits:
         assert reported is not None
         assert (reported["streams"], reported["lag_bytes"]) == ({"s/t": {"0": 72}}, 54)
 
+    def test_events_in_proportion_and_no_segment_starves(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 90))
+        streams.append("t", 1, numbered(90, 100))
+        query = Query(reader(streams, max_events_per_trigger="10"))
+        limit = query.source.getDefaultReadLimit()
+        assert isinstance(limit, ReadMaxRows) and limit.max_rows == 10
+        assert query.step() == [numbered(0, 9), numbered(90, 91)]
+        reported = query.source.reportLatestOffset()
+        assert reported is not None and (reported["lag_events"], reported["lag_bytes"]) == (90, 90 * 18)
+        assert sorted(query.all()) == numbered(9, 90) + numbered(91, 100)
+
+    def test_event_limits_end_inside_blocks_of_many_events(self, streams: TwinStreams) -> None:
+        """The index knows only the ends of blocks."""
+        streams.create("t")
+        for first in range(0, 60, 20):
+            data = b"".join(struct.pack(">ii", 0, len(event)) + event for event in numbered(first, first + 20))
+            streams.gateway.append("s/t/0.#epoch.0", data, 20)
+        query = Query(reader(streams, max_events_per_trigger="7"))
+        steps = []
+        while (step := query.step()) is not None:
+            steps.append([event for partition in step for event in partition])
+        assert [len(step) for step in steps] == [7] * 8 + [4]
+        assert [event for step in steps for event in step] == numbered(0, 60)
+
+    @pytest.mark.parametrize(("size", "events", "count"), [("54", "5", 3), ("540", "5", 5)])
+    def test_the_nearest_of_two_limits(self, streams: TwinStreams, size: str, events: str, count: int) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 40))
+        query = Query(reader(streams, approx_bytes_per_trigger=size, max_events_per_trigger=events))
+        assert isinstance(query.source.getDefaultReadLimit(), ReadMaxBytes)
+        assert query.step() == [numbered(0, count)]
+        query.limit = ReadAllAvailable()
+        assert query.step() == [numbered(count, 40)]
+
+    @pytest.mark.parametrize("limits", [{"max_events_per_trigger": "3"}, {"approx_bytes_per_trigger": "40"}])
+    def test_order_over_scaling_with_limits(self, streams: TwinStreams, limits: dict[str, str]) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 10))
+        low, high = streams.scale("t", [0], [(0.0, 0.5), (0.5, 1.0)])
+        streams.append("t", low, numbered(10, 20))
+        streams.append("t", high, numbered(20, 25))
+        (merged,) = streams.scale("t", [low, high], [(0.0, 1.0)])
+        streams.append("t", merged, numbered(25, 40))
+        query = Query(reader(streams, **limits))
+        query.source.prepareForTriggerAvailableNow()
+        streams.append("t", merged, numbered(40, 50))
+        events = query.all()
+        assert sorted(events) == numbered(0, 40)
+        assert events[:10] == numbered(0, 10)
+        assert events[25:] == numbered(25, 40)
+        assert [event for event in events if event in numbered(10, 20)] == numbered(10, 20)
+
+    def test_without_an_index_events_are_not_limited(
+        self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def unknown(*_: object) -> None:
+            raise UnsupportedOperation("no index")
+
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 10))
+        monkeypatch.setattr(streams.gateway, "boundaries", unknown)
+        query = Query(reader(streams, max_events_per_trigger="3"))
+        assert query.step() == [numbered(0, 10)]
+        assert "max_events_per_trigger has no effect" in caplog.text
+        streams.append("t", 0, numbered(10, 20))
+        query = Query(reader(streams, approx_bytes_per_trigger="1"))
+        query.step()
+        reported = query.source.reportLatestOffset()
+        assert reported is not None and "lag_events" not in reported
+        with pytest.raises(UnsupportedOperation, match=r"keeps no index of that .* use start_stream_cut"):
+            timed(streams, start_time="5").initialOffset()
+
     def test_splitting_with_order_none(self, streams: TwinStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 8))
@@ -302,6 +377,115 @@ class TestLoss:
             query.step()
         query.restart(reader(streams, fail_on_data_loss="false"))
         assert query.all() == numbered(5, 6)
+
+    def test_deleted_and_created_anew(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams))
+        assert query.all() == numbered(0, 4)
+        going_on = Query(reader(streams, fail_on_data_loss="false"))
+        going_on.log = list(query.log)
+        streams.gateway.seal_stream("s", "t")
+        streams.gateway.delete_stream("s", "t")
+        with pytest.raises(DataCorruption, match=r"data of stream s/t was lost .* segment 0 .* the segment is deleted"):
+            query.step()
+        assert going_on.step() is None
+        streams.create("t", 3)
+        streams.append("t", 3, numbered(4, 8))
+        with pytest.raises(DataCorruption, match="the segment is deleted"):
+            query.step()
+        assert going_on.all() == numbered(4, 8)
+
+    def test_created_anew_with_the_same_segments(self, streams: TwinStreams) -> None:
+        """Where numbers begin again, as on a store that was set up afresh."""
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        start = {"version": 1, "streams": {"s/t": {"0": 5000}}}
+        with pytest.raises(DataCorruption, match="segment 0 from offset 5000, the first offset available is 0"):
+            reader(streams).latestOffset(start, ReadAllAvailable())
+        query = Query(reader(streams, fail_on_data_loss="false"))
+        query.log = [json.dumps(start)]
+        assert query.step() is not None
+
+
+class TestTime:
+    def filled(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """Five events a second, over a scale: at 1 s and 2 s into one segment, at 3 s and 4 s into two others."""
+        clock = {"now": 0}
+        monkeypatch.setattr(streams.gateway, "now_ms", lambda: clock["now"])
+        streams.create("t")
+        segments = [0]
+        for second in range(1, 5):
+            clock["now"] = second * 1000
+            if second == 3:
+                segments = streams.scale("t", [0], [(0.0, 0.5), (0.5, 1.0)])
+            for segment in segments:
+                streams.append("t", segment, numbered(second * 10, second * 10 + 5))
+        return segments
+
+    def of(self, *seconds: int) -> list[bytes]:
+        return sorted(
+            event for second in seconds for event in numbered(second * 10, second * 10 + 5) * (1 + (second > 2))
+        )
+
+    def test_start(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.filled(streams, monkeypatch)
+        for start, seconds in (
+            ("500", (1, 2, 3, 4)),
+            ("2000", (2, 3, 4)),
+            ("2500", (3, 4)),
+            ("4000", (4,)),
+            ("9000", ()),
+        ):
+            assert sorted(Query(timed(streams, start_time=start)).all()) == self.of(*seconds), start
+
+    def test_end_in_the_past(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It takes all from before the time, and the block in which the time lies."""
+        self.filled(streams, monkeypatch)
+        for end, more in (("1500", [b"event-0020"]), ("2500", [b"event-0030"] * 2), ("3900", [b"event-0040"] * 2)):
+            got = sorted(Query(timed(streams, start_time="0", end_time=end)).all())
+            assert got == sorted(self.of(*range(1, int(end) // 1000 + 1)) + more), end
+
+    def test_batch(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.filled(streams, monkeypatch)
+        given = {
+            "controller": streams.controller,
+            "scope": "s",
+            "stream": "t",
+            "start_time": "2000",
+            "end_time": "3000",
+        }
+        source = BatchReader(Options(given, Use.BATCH_READ), SCHEMA)
+        rows = [
+            row
+            for partition in source.partitions()
+            for batch in source.read(partition)
+            for row in batch.column(0).to_pylist()
+        ]
+        assert sorted(rows) == sorted(self.of(2) + [b"event-0030"] * 2)
+
+    def test_end_in_the_future(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = {"now": 1_000_000}
+        monkeypatch.setattr("pravega_spark.stream_reader.time.time_ns", lambda: clock["now"] * 1_000_000)
+        monkeypatch.setattr(streams.gateway, "now_ms", lambda: clock["now"])
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        query = Query(timed(streams, start_time="0", end_time="1002000"))
+        assert query.all() == numbered(0, 2)
+        clock["now"] += 1000
+        streams.append("t", 0, numbered(2, 4))
+        assert query.all() == numbered(2, 4)
+        clock["now"] += 2000
+        streams.append("t", 0, numbered(4, 9))
+        assert query.all() == numbered(4, 5)
+        clock["now"] += 10_000
+        streams.append("t", 0, numbered(9, 12))
+        assert query.all() == []
+
+
+def timed(streams: TwinStreams, **given: str) -> StreamReader:
+    options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
+    return StreamReader(Options(options, Use.STREAM_READ), SCHEMA)
 
 
 class TestDamage:

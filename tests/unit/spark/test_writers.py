@@ -49,7 +49,7 @@ def options(**given: str) -> Options:
 
 def writer(streams: TwinStreams, identity: BatchIdentity = IDENTITY, partition: int = 0) -> PartitionWriter:
     return PartitionWriter(
-        streams.gateway, identity, Destinations("s", "t"), COLUMNS, partition=partition, lease_ms=30_000
+        streams.gateway, identity, Destinations("s", ("s", "t")), COLUMNS, partition=partition, lease_ms=30_000
     )
 
 
