@@ -3,8 +3,10 @@
 A failpoint costs one dictionary look-up while nothing is armed. Arm from a test with ``arm``, or in a child
 process with ``PRAVEGA_FAILPOINTS="name=action,name=action"``, actions: ``kill`` (SIGKILL to the own process),
 ``kill:N`` (at the N-th hit), ``stop`` and ``stop:N`` (SIGSTOP, so that a test can look around and kill more than this
-process), ``error``, ``error:N``, ``delay:SECONDS``. Names are listed in ``KNOWN``: the list of
-names is the list of crash tests.
+process), ``error``, ``error:N``, ``delay:SECONDS``, and ``take:PATH``: a drill decides at every hit anew, by files
+``PATH.1``, ``PATH.2``, … whose content is ``pass``, ``kill``, ``stop`` or ``error``. Each hit takes the first one that
+is left, whatever process it is in, and renames it to ``PATH.N.taken.PID``; without one nothing happens. Names are
+listed in ``KNOWN``: the list of names is the list of crash tests.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from pravega_common.errors import FailedError
 from pravega_common.invariants import check
@@ -79,16 +82,43 @@ def _on_hit(hit: int, action: Callable[[], None]) -> Callable[[], None]:
     return run
 
 
+def _take(path: Path, name: str) -> Callable[[], None]:
+    def run() -> None:
+        waiting = [file for file in path.parent.glob(f"{path.name}.*") if ".taken." not in file.name]
+        for file in sorted(waiting, key=lambda item: int(item.name.rpartition(".")[2])):
+            taken = file.with_name(f"{file.name}.taken.{os.getpid()}")
+            try:
+                file.rename(taken)
+            except FileNotFoundError:
+                continue
+            _obey(taken.read_text(), name)
+            return
+
+    return run
+
+
+def _obey(action: str, name: str) -> None:
+    check(action in ("pass", "kill", "stop", "error"), "unknown failpoint action", name=name, action=action)
+    if action == "kill":
+        _kill()
+    elif action == "stop":
+        _stop()
+    elif action == "error":
+        _raise(name)
+
+
 def arm_from_environment(text: str | None = None) -> None:
     """Arm what the environment variable names; called once by every service's main."""
     text = os.environ.get(ENVIRONMENT_VARIABLE, "") if text is None else text
     for item in filter(None, text.split(",")):
         name, _, spec = item.partition("=")
         kind, _, argument = spec.partition(":")
-        check(kind in ("kill", "stop", "error", "delay"), "unknown failpoint action", name=name, action=spec)
+        check(kind in ("kill", "stop", "error", "delay", "take"), "unknown failpoint action", name=name, action=spec)
         if kind == "delay":
             delay_s = float(argument)
             arm(name, lambda delay_s=delay_s: time.sleep(delay_s))  # type: ignore[misc]
+        elif kind == "take":
+            arm(name, _take(Path(argument), name))
         elif kind in ("kill", "stop"):
             arm(name, _on_hit(int(argument or 1), _kill if kind == "kill" else _stop))
         else:

@@ -1,75 +1,50 @@
-"""The driver killed with all its processes at every step of a batch, and started again from its checkpoint."""
+"""The most important points of the sink's crash matrix, once each; ``scripts/drill sink`` runs all of them often."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from pravega_spark.batch_commit import AFTER_DECISION, BEFORE_DECISION, BEFORE_RETURN
-from pravega_spark.direct_writer import DIRECT_ROWS_DURABLE
-from pravega_spark.partition_writer import (
-    ROWS_DURABLE,
-    ROWS_WRITTEN,
-    TRANSACTION_BEGUN,
-    TRANSACTION_REGISTERED,
-)
-from tests.spark.driver_process import DriverProcess
-from tests.spark.streams import Streams
+from tests.drills.sink.bench import Bench
+from tests.drills.sink.matrix import POINTS
+from tests.drills.sink.run_matrix import run_point
 
-POINTS = [
-    TRANSACTION_BEGUN,
-    TRANSACTION_REGISTERED,
-    ROWS_WRITTEN,
-    ROWS_DURABLE,
-    BEFORE_DECISION,
-    AFTER_DECISION,
-    BEFORE_RETURN,
+EXACTLY_ONCE = [
+    "task-durable",
+    "commit-before",
+    "commit-decided",
+    "commit-readable",
+    "controller-commit-recorded",
+    "replay-repartitioned",
+    "replay-differs-fail",
+    "empty-batch",
+    "retry-upstream",
+    "zombie-driver",
+    "checkpoint-restored",
+    "foreach-one-stream",
 ]
 
 
-def prepared(streams: Streams, **sink: str) -> dict[str, Any]:
-    streams.create("from", 2)
-    streams.create("to", 2)
-    for first in range(0, 400, 100):
-        streams.fill("from", first, first + 100)
-    return {
-        "controller": streams.controller,
-        "scope": streams.scope,
-        "source": "from",
-        "target": "to",
-        "checkpoint": str(streams.folder / "checkpoint"),
-        "bytes": "2000",
-        "sink": sink,
-    }
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("drill")).running() as running:
+        yield running
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", POINTS)
-def test_killed_at(streams: Streams, point: str) -> None:
-    """Lost 0, duplicated 0, and per key in order."""
-    given = prepared(streams)
-    log = streams.folder / "driver.log"
-    driver = DriverProcess(given, log, f"{point}=stop")
-    try:
-        driver.wait_stopped_inside()
-    finally:
-        driver.kill()
-    DriverProcess(given, log).finish()
-    assert streams.numbers("to") == list(range(400))
+@pytest.mark.parametrize("name", EXACTLY_ONCE)
+def test_nothing_lost_nothing_twice(bench: Bench, name: str) -> None:
+    counted, _, failure = run_point(bench, POINTS[name], seed=0)
+    assert not failure, failure
+    assert counted.exact, counted
 
 
 @pytest.mark.slow
-def test_at_least_once_shows_what_the_harness_can_see(streams: Streams) -> None:
-    """The same kill without transactions repeats rows: the comparison above would have seen it."""
-    given = prepared(streams, exactly_once="false")
-    log = streams.folder / "driver.log"
-    driver = DriverProcess(given, log, f"{DIRECT_ROWS_DURABLE}=stop")
-    try:
-        driver.wait_stopped_inside()
-    finally:
-        driver.kill()
-    DriverProcess(given, log).finish()
-    numbers = streams.numbers("to")
-    assert set(numbers) == set(range(400))
-    assert len(numbers) > 400
+def test_rows_that_come_twice_are_seen(bench: Bench) -> None:
+    """The same without transactions: nothing is lost, and the comparison above would have seen the rest."""
+    bench.exactly_once = False
+    counted, _, failure = run_point(bench, POINTS["task-durable"], seed=0)
+    assert not failure, failure
+    assert counted.duplicated > 0
+    assert counted.lost == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +101,19 @@ def test_failpoints_do_nothing_until_they_are_armed() -> None:
         failpoints.failpoint("test.point")
     finally:
         failpoints.disarm_all()
+
+
+def test_failpoints_of_other_processes_are_armed_hit_by_hit(tmp_path: Path) -> None:
+    failpoints.arm_from_environment(f"test.point=take:{tmp_path / 'test.point'}")
+    try:
+        failpoints.failpoint("test.point")
+        (tmp_path / "test.point.1").write_text("pass")
+        (tmp_path / "test.point.2").write_text("error")
+        failpoints.failpoint("test.point")
+        with pytest.raises(failpoints.FailpointError):
+            failpoints.failpoint("test.point")
+        failpoints.failpoint("test.point")
+    finally:
+        failpoints.disarm_all()
+    pid = os.getpid()
+    assert sorted(file.name for file in tmp_path.iterdir()) == [f"test.point.{hit}.taken.{pid}" for hit in (1, 2)]

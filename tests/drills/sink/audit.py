@@ -1,0 +1,74 @@
+"""What is in a stream after a run, held against what should be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pravega_spark.partition_reader import read_span
+from pravega_spark.range_planner import Span
+from pravega_spark.service_gateway import ServiceGateway
+
+keys = 10
+_schema = pa.schema([("event", pa.string())])
+
+
+@dataclass(frozen=True)
+class Tally:
+    """``out_of_order``: events that stand behind a greater one of their key, repetitions left out."""
+
+    events: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    out_of_order: int = 0
+    phantom: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.events + other.events,
+            self.lost + other.lost,
+            self.duplicated + other.duplicated,
+            self.out_of_order + other.out_of_order,
+            self.phantom + other.phantom,
+        )
+
+    @property
+    def exact(self) -> bool:
+        return not (self.lost or self.duplicated or self.out_of_order or self.phantom)
+
+
+def numbers_in(gateway: ServiceGateway, controller: str, scope: str, stream: str) -> list[int]:
+    """All events, segment by segment, in their order within each: a key lives in one segment here."""
+    tail = gateway.tail_cut(scope, stream)
+    found: list[int] = []
+    for segment_id, end in sorted(tail.items()):
+        if not end:
+            continue
+        for batch in read_span(Span(scope, stream, segment_id, 0, end), _schema, controller, fail_on_data_loss=True):
+            found += [int(text) for text in batch.column(0).to_pylist()]
+    return found
+
+
+def tally(found: Sequence[int], expected: Sequence[int]) -> Tally:
+    """``expected`` may hold a number more than once."""
+    wanted, present = Counter(expected), Counter(found)
+    last: dict[int, int] = {}
+    seen: set[int] = set()
+    out_of_order = 0
+    for number in found:
+        if number in seen:
+            continue
+        seen.add(number)
+        key = number % keys
+        out_of_order += last.get(key, -1) > number
+        last[key] = max(last.get(key, -1), number)
+    return Tally(
+        events=len(found),
+        lost=(wanted - present).total(),
+        duplicated=sum(count - wanted[number] for number, count in present.items() if 0 < wanted[number] < count),
+        out_of_order=out_of_order,
+        phantom=sum(count for number, count in present.items() if not wanted[number]),
+    )

@@ -1,0 +1,27 @@
+"""What a driver of the drill is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One streaming query from files of numbers into one stream, or, by ``foreachBatch``, into two.
+
+    ``where`` keeps some rows; ``repartition`` shuffles them by key into so many tasks; ``hooked`` puts the failpoints
+    of ``hooks`` before the sink; ``spread`` sends rows to both ``targets`` by the column ``stream``. Two ``targets``
+    that are the same stream get one half of the rows each.
+    """
+
+    name: str
+    controller: str
+    scope: str
+    source: str
+    targets: tuple[str, ...]
+    checkpoint: str
+    sink: dict[str, str] = field(default_factory=dict)
+    where: str = ""
+    repartition: int = 0
+    hooked: bool = False
+    spread: bool = False

@@ -1,0 +1,67 @@
+"""``scripts/drill sink``: the crash matrix of the sink, whole."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.drills.sink.bench import Bench
+from tests.drills.sink.matrix import POINTS
+from tests.drills.sink.report import Report
+from tests.drills.sink.run_matrix import Row, run_matrix
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/drill", description=__doc__)
+    parser.add_argument("drill", choices=["sink"])
+    parser.add_argument("--runs", type=int, default=1, help="runs of each point (default 1)")
+    parser.add_argument("--points", default="", help="only these, separated by commas")
+    parser.add_argument(
+        "--at-least-once", action="store_true", help="with exactly_once=false: rows must come twice somewhere"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the result there, after every run")
+    parser.add_argument("--list", action="store_true", help="print the points and stop")
+    args = parser.parse_args(arguments)
+    unknown = [name for name in filter(None, args.points.split(",")) if name not in POINTS]
+    if unknown:
+        parser.error(f"no point '{unknown[0]}'; there are: {', '.join(POINTS)}")
+    if args.runs < 1:
+        parser.error(f"--runs {args.runs}: must be at least 1")
+    return args
+
+
+def main() -> int:
+    args = parse(sys.argv[1:])
+    if args.list:
+        for point in POINTS.values():
+            print(f"{point.name:<24} {point.what}")
+        return 0
+    points = [POINTS[name] for name in args.points.split(",")] if args.points else list(POINTS.values())
+    report = Report(args.json)
+    with (
+        tempfile.TemporaryDirectory(prefix="pravega-spark-drill-") as folder,
+        Bench(Path(folder), exactly_once=not args.at_least_once).running() as bench,
+    ):
+        rows = run_matrix(bench, points, args.runs, report.tell)
+    title = "Sink crash matrix, at least once" if args.at_least_once else "Sink crash matrix, exactly once"
+    report.table(rows, title)
+    return verdict(rows, report, at_least_once=args.at_least_once)
+
+
+def verdict(rows: list[Row], report: Report, *, at_least_once: bool) -> int:
+    """0 if all is as promised; without transactions, the drill must also have seen rows twice."""
+    repeated = sum(row.tally.duplicated for row in rows)
+    if not all(row.good for row in rows):
+        report.console.print("[bold red]not as promised")
+        return 1
+    if at_least_once and not repeated:
+        report.console.print("[bold red]no row came twice: the drill would not see one")
+        return 1
+    report.console.print("[bold green]as promised")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Progress while the drill runs, and the table at its end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.drills.sink.run_matrix import Row
+
+
+class Report:
+    def __init__(self, json_file: Path | None) -> None:
+        self.console = Console()
+        self._json_file = json_file
+        self._started_s = time.monotonic()
+        self._earlier: list[Row] = []
+        self._last: dict[str, int] = {}
+
+    def tell(self, rows: list[Row], done: int, total: int) -> None:
+        """One line a run, with the time that is left; the file is written each time."""
+        row = max(rows, key=lambda item: (item.runs > self._last.get(item.point, 0), 0))
+        self._last = {item.point: item.runs for item in rows}
+        each_s = (time.monotonic() - self._started_s) / done
+        left_min = each_s * (total - done) / 60
+        state = "ok" if row.good else "[bold red]BAD[/]"
+        mean_s = row.seconds / row.runs
+        self.console.print(
+            f"{done}/{total} {row.point:<28} {state}  {mean_s:5.1f} s a run, {left_min:.0f} min left",
+            highlight=False,
+        )
+        for failure in row.failures[-1:] if not row.good else []:
+            self.console.print(failure, markup=False, highlight=False)
+        self._keep([*self._earlier, *rows])
+
+    def next_mode(self, rows: list[Row]) -> None:
+        self._earlier += rows
+        self._last = {}
+        self._started_s = time.monotonic()
+
+    def _keep(self, rows: Sequence[Row]) -> None:
+        if self._json_file is not None:
+            self._json_file.write_text(json.dumps([row.as_json() for row in rows], indent=1))
+
+    def table(self, rows: Sequence[Row], title: str) -> None:
+        table = Table(title=title)
+        table.add_column("point", no_wrap=True)
+        table.add_column("what happens")
+        for name in ("runs", "lost", "duplicated", "out of order", "not as told", "s a run"):
+            table.add_column(name, justify="right")
+        for row in rows:
+            counted = row.tally
+            mean_s = f"{row.seconds / max(row.runs, 1):.1f}"
+            numbers = (
+                row.runs,
+                counted.lost,
+                counted.duplicated,
+                counted.out_of_order,
+                len(row.failures) + counted.phantom,
+            )
+            table.add_row(row.point, row.what, *map(str, numbers), mean_s, style="" if row.good else "bold red")
+        self.console.print(table)
