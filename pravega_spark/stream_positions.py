@@ -12,7 +12,7 @@ from pravega_spark.event_walk import Walked, walk
 from pravega_spark.gateway import Boundaries, Cut, StreamGateway
 from pravega_spark.range_planner import Span
 from pravega_streams.controller.model import SegmentRange, Successor
-from pravega_streams.errors import NotFound, StreamNotFound
+from pravega_streams.errors import NotFound
 from pravega_streams.segment.event_index import Advance
 from pravega_streams.segment.segment_client import SegmentInfo
 
@@ -111,7 +111,7 @@ class StreamPositions:
             return moved, infos
         try:
             return self._present(self._around(moved, gone), infos)
-        except StreamNotFound:
+        except NotFound:
             _log.warning("stream %s/%s is deleted: nothing is read until it is created anew", self.scope, self.stream)
             return dict(cut), {item: SegmentInfo("", offset, offset, False) for item, offset in cut.items()}
 
