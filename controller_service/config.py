@@ -55,6 +55,10 @@ class TransactionsSection(_Section):
     sink_keep_ms: Milliseconds = 7_776_000_000
 
 
+class RetentionSection(_Section):
+    period_ms: Milliseconds = 1_800_000
+
+
 class ControllerConfig(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_prefix="PRAVEGA_CONTROLLER_", env_nested_delimiter="__"
@@ -63,6 +67,7 @@ class ControllerConfig(BaseSettings):
     controller: ControllerSection = ControllerSection()
     cluster: ClusterSection = ClusterSection()
     transactions: TransactionsSection = TransactionsSection()
+    retention: RetentionSection = RetentionSection()
 
     @classmethod
     def settings_customise_sources(

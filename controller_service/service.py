@@ -14,6 +14,8 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from controller_service.buckets.retention_job import RetentionJob
+from controller_service.buckets.stream_retention import StreamRetention
 from controller_service.cluster.assignment_leader import AssignmentLeader
 from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.cluster.membership import Membership
@@ -82,8 +84,8 @@ class Backends:
 
 
 class Controller(Service):
-    """Order of the start: membership, election and assignment, stores ready, tables, queue, transactions, gRPC. REST
-    opens first, so that health can be asked from the beginning. Nothing waits for what comes after it."""
+    """Order of the start: membership, election and assignment, stores, tables, queue, transactions, retention, gRPC.
+    REST opens first, so that health can be asked from the beginning. Nothing waits for what comes after it."""
 
     def __init__(self, config: ControllerConfig, backends: Backends) -> None:
         super().__init__("controller")
@@ -115,6 +117,7 @@ class Controller(Service):
             kept_ms=config.transactions.sink_keep_ms,
         )
         self.parts = self._make_parts()
+        self.retention = self._make_retention()
         self.grpc = GrpcServer(config.controller.listen, self._grpc_services())
         self.rest = RestServer(config.controller.rest, self.health, self.parts) if config.controller.rest else None
         self._started: list[Service] = []
@@ -137,6 +140,13 @@ class Controller(Service):
         )
         return ApiParts(store, workflows, tables, groups, self.marks, self.backends.hosts, self._new_id)
 
+    def _make_retention(self) -> RetentionJob:
+        period_ms, truncate = self.config.retention.period_ms, self.parts.workflows.truncate
+        retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, self._new_id)
+        return RetentionJob(
+            self.store, retention.apply, self.member_id, self.membership.live_ids, self.backends.clock, period_ms
+        )
+
     def _grpc_services(self) -> list[Callable[[Any], None]]:
         api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)
         services: list[Callable[[Any], None]] = [lambda server: add_ControllerServiceServicer_to_server(api, server)]
@@ -155,7 +165,7 @@ class Controller(Service):
             await self._start(service)
         await self._stores_ready()
         await self._create_system_tables()
-        for service in (self.queue, self.transactions, self.sets, self.grpc):
+        for service in (self.queue, self.transactions, self.sets, self.retention, self.grpc):
             await self._start(service)
         await self._publish_port()
         self.health.all_added()

@@ -225,14 +225,23 @@ class TruncationRecord:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReference:
+    """A stream cut taken at the tail; the cut itself is under ``retention_cut_key(recorded_ms)``."""
+
     recorded_ms: int
     size_till: int
-    cut: dict[int, int] = field(default_factory=dict)
+    """Bytes written to the stream up to the cut, since it was created."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionCutRecord:
+    """Never changes once written. Apart from the set, which would outgrow a table's values with many segments."""
+
+    cut: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionSetRecord:
-    """Stream cuts at the tail, oldest first."""
+    """Oldest first."""
 
     references: tuple[RetentionReference, ...] = ()
 
@@ -290,3 +299,7 @@ def is_epoch_key(key: Key[Any]) -> bool:
 
 def sealed_segment_key(identifier: int) -> Key[SealedSegmentRecord]:
     return Key(f"sealed/{identifier}", SealedSegmentRecord)
+
+
+def retention_cut_key(recorded_ms: int) -> Key[RetentionCutRecord]:
+    return Key(f"retentionCut/{recorded_ms}", RetentionCutRecord)

@@ -105,7 +105,7 @@ class TruncateStream:
         to_delete = set(before)
         if old_record.updating:
             to_delete |= set(old_record.to_delete)
-        size = old_record.size_till + await _bytes_between(context, old, placed, tuple(before))
+        size = old_record.size_till + await bytes_between(context, old, placed, tuple(before))
         context.stage(TRUNCATION, TruncationRecord(cut, tuple(sorted(to_delete)), size, True))
 
 
@@ -118,7 +118,7 @@ async def place_in(context: StreamContext, cut: Mapping[int, int]) -> PlacedCut:
     return place(cut, await context.epochs(low, high))
 
 
-async def _bytes_between(context: StreamContext, old: PlacedCut | None, new: PlacedCut, before: tuple[int, ...]) -> int:
+async def bytes_between(context: StreamContext, old: PlacedCut | None, new: PlacedCut, before: tuple[int, ...]) -> int:
     """Bytes from one cut to a later one: the rest of the segments in between, and the new offsets."""
     passed = dict(old.cut) if old is not None else {}
     sizes = await context.sealed(before)

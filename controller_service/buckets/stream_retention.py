@@ -1,0 +1,209 @@
+"""Retention of one stream: record the tail, decide, truncate, forget what lies before the head."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from controller_service.errors import NotFound, WaitTimedOut
+from controller_service.policies.retention import (
+    Bound,
+    BoundFacts,
+    Relation,
+    candidates,
+    compare,
+    decide,
+    lower_bound,
+)
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.records import (
+    RETENTION_SET,
+    SUBSCRIBERS,
+    TRUNCATION,
+    RetentionCutRecord,
+    RetentionPolicy,
+    RetentionReference,
+    RetentionSetRecord,
+    RetentionType,
+    StreamState,
+    SubscribersRecord,
+    retention_cut_key,
+)
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid, segments_before
+from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.truncate_stream import TruncateStream, bytes_between, place_in
+from pravega_common.errors import NoSuchSegment
+from pravega_common.runtime.failpoints import failpoint, register
+
+references_max: Final = 4_096
+"""Of one stream, to keep the record well below the largest value of a table: 85 days at 30 min each."""
+
+RECORDED = register("controller.retention_recorded")
+TRUNCATED = register("controller.retention_truncated")
+FORGOTTEN = register("controller.retention_forgotten")
+
+_IDLE: Final = (StreamState.CREATING, StreamState.SEALING, StreamState.SEALED)
+
+
+class StreamRetention:
+    def __init__(
+        self,
+        store: StreamStore,
+        access: SegmentAccess,
+        truncate: TruncateStream,
+        period_ms: int,
+        new_id: Callable[[], str],
+    ) -> None:
+        """``period_ms``: least time between two cuts of a stream. ``new_id`` gives ids that are never given twice."""
+        self._store = store
+        self._access = access
+        self._truncate = truncate
+        self._period_ms = period_ms
+        self._new_id = new_id
+        self._log = structlog.get_logger(service="retention")
+
+    async def apply(self, scope: str, stream: str) -> None:
+        """Do what is due. Idempotent; ``NoSuchStream``, and whatever the store and the segments' calls raise."""
+        context = await self._store.open(scope, stream)
+        policy = (await context.configuration()).configuration.retention
+        if policy is None or policy.retention_type is RetentionType.NONE or await context.state() in _IDLE:
+            return
+        await self._store.update(scope, stream, self._record_tail, RETENTION_SET)
+        failpoint(RECORDED)
+        context = await self._store.open(scope, stream, RETENTION_SET, SUBSCRIBERS, TRUNCATION)
+        cut = await self._where(context, policy)
+        if cut is not None:
+            await self._truncate_at(context, cut)
+        failpoint(TRUNCATED)
+        await self._forget(scope, stream)
+
+    # ---- the set of cuts ---------------------------------------------------------------------------------------------
+
+    async def _record_tail(self, context: StreamContext) -> None:
+        """Stage a reference to the tail of now, unless the last one is younger than the period."""
+        references = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
+        now_ms = self._store.clock.wall_ms()
+        if references and now_ms - references[-1].recorded_ms < self._period_ms:
+            return
+        epoch = await context.current_epoch()
+        names = epoch.names(context.scope, context.stream)
+        infos = await asyncio.gather(*(self._access.info(name) for name in names))
+        cut = {identifier: info.length for identifier, info in zip(epoch.segment_ids, infos, strict=True)}
+        size = await _size_till(context, references[-1] if references else None, await place_in(context, cut))
+        await context.put(retention_cut_key(now_ms), RetentionCutRecord(cut))
+        context.stage(RETENTION_SET, RetentionSetRecord((*references, RetentionReference(now_ms, size))))
+
+    async def _forget(self, scope: str, stream: str) -> None:
+        """Drop the references that lie before the head, and some if there are too many."""
+        dropped: set[int] = set()
+
+        async def change(context: StreamContext) -> None:
+            nonlocal dropped
+            references = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
+            head = (await context.truncation()).cut
+            first = 0
+            if head:
+                first = max(0, await _newest_not_after(context, references, await place_in(context, head)))
+            kept = thinned(references[first:])
+            if len(kept) < len(references):
+                dropped = {reference.recorded_ms for reference in set(references) - set(kept)}
+                context.stage(RETENTION_SET, RetentionSetRecord(tuple(kept)))
+
+        context = await self._store.update(scope, stream, change, RETENTION_SET, TRUNCATION)
+        failpoint(FORGOTTEN)
+        # What was dropped by an attempt that came to nothing may be on the set that stands.
+        standing = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
+        for recorded_ms in dropped.difference(reference.recorded_ms for reference in standing):
+            try:
+                await self._store.tables.remove(context.metadata_table, retention_cut_key(recorded_ms).name)
+            except NoSuchSegment:
+                # The stream was deleted, and its cuts with it.
+                return
+
+    # ---- truncation --------------------------------------------------------------------------------------------------
+
+    async def _where(self, context: StreamContext, policy: RetentionPolicy) -> dict[int, int] | None:
+        """The cut to truncate at, or None."""
+        references = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
+        found = candidates(policy, references, self._store.clock.wall_ms())
+        bound = await self._lower_bound(context)
+        if bound is None:
+            target = decide(policy, found, None)
+        elif not is_valid(bound):
+            self._log.warning("subscribers' cuts contradict each other", stream=context.name, bound=bound.cut)
+            return None
+        else:
+            newest = await _newest_not_after(context, references, bound)
+            before = references[newest] if newest >= 0 else None
+            retained = 0
+            if policy.retention_type is RetentionType.SIZE:
+                retained = references[-1].size_till - await _size_till(context, before, bound)
+            relation = beyond = Relation.BEFORE
+            if found.minimum is not None:
+                relation = compare(await _cut_of(context, found.minimum[1]), bound)
+            if found.beyond is not None:
+                beyond = compare(bound, await _cut_of(context, found.beyond[1]))
+            target = decide(policy, found, BoundFacts(retained, relation, beyond, before))
+        if target is None:
+            return None
+        if isinstance(target, Bound):
+            return None if bound is None else bound.cut
+        return (await _cut_of(context, target)).cut
+
+    @staticmethod
+    async def _lower_bound(context: StreamContext) -> PlacedCut | None:
+        """None while no subscriber has released anything."""
+        subscribers = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers.values()
+        cuts = [await place_in(context, subscriber.cut) for subscriber in subscribers if subscriber.cut]
+        return await place_in(context, lower_bound(cuts)) if cuts else None
+
+    async def _truncate_at(self, context: StreamContext, cut: dict[int, int]) -> None:
+        """A cut that the head has reached already is passed over."""
+        head = (await context.truncation()).cut
+        if head == cut:
+            return
+        if head and not is_at_or_after(await place_in(context, cut), await place_in(context, head)):
+            return
+        self._log.info("retention truncates", stream=context.name, segments=len(cut))
+        try:
+            await self._truncate.truncate(f"retention-{self._new_id()}", context.scope, context.stream, cut)
+        except WaitTimedOut as error:
+            self._log.info("truncation continues", stream=context.name, error=str(error))
+
+
+def thinned(references: Sequence[RetentionReference]) -> list[RetentionReference]:
+    """Every second one, the oldest and the newest among them, if there are more than ``references_max``."""
+    if len(references) <= references_max:
+        return list(references)
+    return [*references[:-1:2], references[-1]]
+
+
+async def _cut_of(context: StreamContext, reference: RetentionReference) -> PlacedCut:
+    record = await context.read(retention_cut_key(reference.recorded_ms))
+    if record is None:
+        raise NotFound(f"stream {context.name}: the cut of {reference.recorded_ms} was forgotten meanwhile")
+    return await place_in(context, record.cut)
+
+
+async def _newest_not_after(context: StreamContext, references: Sequence[RetentionReference], cut: PlacedCut) -> int:
+    """Index of the newest reference that no part of ``cut`` lies before, or -1: by bisection, as tails only grow."""
+    low, high = -1, len(references) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if compare(cut, await _cut_of(context, references[middle])) is Relation.EQUAL_OR_AFTER:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+async def _size_till(context: StreamContext, before: RetentionReference | None, cut: PlacedCut) -> int:
+    """Bytes of the stream up to ``cut``, counted from a reference that is not after it, or from the start."""
+    base = None if before is None else await _cut_of(context, before)
+    epochs = await context.epochs(0 if base is None else base.first_epoch, cut.last_epoch)
+    passed = segments_before(cut, epochs, base)
+    return (0 if before is None else before.size_till) + await bytes_between(context, base, cut, tuple(passed))

@@ -1,0 +1,192 @@
+"""Where retention truncates a stream (controller-api.md 3.11): pure functions.
+
+A *reference* is a stream cut that was taken at the tail, with the time of that and the stream's bytes up to it. Its
+*value* is its age in milliseconds (TIME) or the bytes written since (SIZE). References are given oldest first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from controller_service.store.records import RetentionPolicy, RetentionReference, RetentionType, SegmentRecord
+from controller_service.store.stream_cuts import PlacedCut
+
+unlimited: Final = (1 << 63) - 1
+
+Range = tuple[float, float]
+Value = tuple[int, RetentionReference]
+
+
+class Relation(enum.Enum):
+    BEFORE = "before"
+    EQUAL_OR_AFTER = "equal or after"
+    OVERLAPS = "overlaps"
+    """Ahead in one part of the key space, behind in another."""
+
+
+class Bound(enum.Enum):
+    """Truncate where the slowest subscriber is, segment by segment."""
+
+    SUBSCRIBERS = "subscribers"
+
+
+Target = RetentionReference | Bound | None
+"""Where to truncate; None: nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The references that matter for a policy, each with its value."""
+
+    minimum: Value | None
+    """The youngest that keeps at least the policy's minimum."""
+    maximum: Value | None
+    """The oldest that keeps no more than the maximum and no less than the minimum; else ``minimum``."""
+    beyond: Value | None
+    """The youngest that keeps the maximum or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFacts:
+    """How the lower bound of the subscribers lies."""
+
+    retained: int
+    """Bytes from the bound to the newest reference, below 0 if the bound is later. Matters for SIZE only."""
+    minimum: Relation
+    """``Candidates.minimum`` against the bound; anything if there is none."""
+    beyond: Relation
+    """The bound against ``Candidates.beyond``; anything if there is none."""
+    newest_before: RetentionReference | None
+    """The newest reference that no part of the bound lies before."""
+
+
+def compare(first: PlacedCut, second: PlacedCut) -> Relation:
+    """``first`` against ``second``: by offset where both have the same segment, by id where others share keys.
+
+    A segment not reached yet (offset below 0) stands only for the keys in which its own cut has reached nothing else.
+    """
+    less = greater = False
+    others = _regions(second)
+    for identifier, ranges in _regions(first).items():
+        for other_id, other_ranges in others.items():
+            if identifier == other_id:
+                one, two = first.cut[identifier], second.cut[other_id]
+            elif any(low < high2 and high > low2 for low, high in ranges for low2, high2 in other_ranges):
+                one, two = identifier, other_id
+            else:
+                continue
+            less, greater = less or one < two, greater or one > two
+    if less and greater:
+        return Relation.OVERLAPS
+    return Relation.BEFORE if less else Relation.EQUAL_OR_AFTER
+
+
+def _regions(placed: PlacedCut) -> dict[int, list[Range]]:
+    """The keys that each segment of a cut stands for."""
+    reached = sorted(
+        (segment.key_start, segment.key_end)
+        for identifier, segment in placed.segments.items()
+        if placed.cut[identifier] >= 0
+    )
+    return {
+        identifier: [(segment.key_start, segment.key_end)]
+        if placed.cut[identifier] >= 0
+        else _uncovered(reached, segment)
+        for identifier, segment in placed.segments.items()
+    }
+
+
+def _uncovered(ranges: Sequence[Range], segment: SegmentRecord) -> list[Range]:
+    """The parts of a segment's keys that are in none of ``ranges``, which are sorted."""
+    found = []
+    edge = segment.key_start
+    for low, high in [*ranges, (segment.key_end, segment.key_end)]:
+        if low > edge and edge < segment.key_end:
+            found.append((edge, min(low, segment.key_end)))
+        edge = max(edge, high)
+    return found
+
+
+def lower_bound(cuts: Iterable[PlacedCut]) -> dict[int, int]:
+    """The cut that no part of any of ``cuts`` lies before; empty if there are none.
+
+    Per segment the smallest offset. An older segment goes before newer ones of the same keys: they are left out, or
+    count as not reached (-1) where they have keys that nothing older covers.
+    """
+    offsets: dict[int, int] = {}
+    segments: dict[int, SegmentRecord] = {}
+    for placed in cuts:
+        segments.update(placed.segments)
+        for identifier, offset in placed.cut.items():
+            offsets[identifier] = min(offset, offsets.get(identifier, offset))
+    bound: dict[int, int] = {}
+    for identifier in sorted(offsets):
+        segment = segments[identifier]
+        older = [segments[other] for other in bound if segments[other].overlaps(segment)]
+        if not older:
+            bound[identifier] = offsets[identifier]
+        elif _uncovered(sorted((other.key_start, other.key_end) for other in older), segment):
+            bound[identifier] = -1
+    return bound
+
+
+def limits(policy: RetentionPolicy) -> tuple[int, int]:
+    """Minimum and maximum. A maximum that was never set arrives as 0 and means that there is none."""
+    return policy.minimum, policy.maximum or unlimited
+
+
+def candidates(policy: RetentionPolicy, references: Sequence[RetentionReference], now_ms: int) -> Candidates:
+    """``references`` oldest first, ``now_ms`` in milliseconds since 1970."""
+    if not references:
+        return Candidates(None, None, None)
+    least, most = limits(policy)
+    newest = references[-1]
+    is_time = policy.retention_type is RetentionType.TIME
+    values = [
+        (now_ms - reference.recorded_ms if is_time else newest.size_till - reference.size_till, reference)
+        for reference in references
+    ]
+    enough = [value for value in values if value[0] >= least]
+    minimum = enough[-1] if enough else None
+    within = [value for value in enough if value[0] <= most]
+    beyond = [value for value in values if value[0] >= most]
+    return Candidates(minimum, within[0] if within else minimum, beyond[-1] if beyond else None)
+
+
+def decide(policy: RetentionPolicy, found: Candidates, bound: BoundFacts | None) -> Target:
+    """Where to truncate; ``bound`` is None without subscribers, and while none of them has released anything."""
+    if bound is None:
+        return _reference(found.minimum)
+    if policy.retention_type is RetentionType.SIZE:
+        return _by_size(policy, found, bound)
+    return _by_time(found, bound)
+
+
+def _by_size(policy: RetentionPolicy, found: Candidates, bound: BoundFacts) -> Target:
+    least, most = limits(policy)
+    if bound.retained < least:
+        if found.minimum is None:
+            return None
+        return found.minimum[1] if bound.minimum is Relation.BEFORE else bound.newest_before
+    if bound.retained >= most and found.maximum is not None and found.maximum[0] < bound.retained:
+        return found.maximum[1]
+    return Bound.SUBSCRIBERS
+
+
+def _by_time(found: Candidates, bound: BoundFacts) -> Target:
+    if found.minimum is None:
+        return None
+    if bound.minimum is Relation.BEFORE:
+        return found.minimum[1]
+    if bound.minimum is Relation.OVERLAPS:
+        return bound.newest_before
+    if found.beyond is None or bound.beyond is Relation.EQUAL_OR_AFTER:
+        return Bound.SUBSCRIBERS
+    return _reference(found.maximum) if bound.beyond is Relation.BEFORE else found.beyond[1]
+
+
+def _reference(value: Value | None) -> RetentionReference | None:
+    return None if value is None else value[1]

@@ -1,0 +1,335 @@
+"""Retention on a controller in memory: cuts at the tail, truncation, subscribers, and whose streams are whose."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+
+from controller_service.buckets.retention_job import RetentionJob
+from controller_service.buckets.spread import bucket_count, bucket_of, buckets_of
+from controller_service.buckets.stream_retention import FORGOTTEN, RECORDED, TRUNCATED, references_max, thinned
+from controller_service.service import Controller
+from controller_service.store.records import (
+    RETENTION_SET,
+    SUBSCRIBERS,
+    TRUNCATION,
+    RetentionPolicy,
+    RetentionReference,
+    RetentionType,
+    ScaleType,
+    ScalingPolicy,
+    StreamConfiguration,
+    StreamState,
+    SubscriberRecord,
+    SubscribersRecord,
+    retention_cut_key,
+)
+from controller_service.store.stream_context import StreamContext
+from pravega_common.errors import Unavailable
+from pravega_common.names import segment_name
+from pravega_common.runtime.clock import ManualClock, SystemClock
+from pravega_common.runtime.failpoints import arm, disarm_all
+from tests.support.controller_in_memory import ControllerParts
+
+S, T = "scope", "stream"
+S0, S1 = 0, 1
+MINUTE_MS = 60_000
+PERIOD_MS = 30 * MINUTE_MS
+TIME, SIZE = RetentionType.TIME, RetentionType.SIZE
+
+
+class ShiftedClock(SystemClock):
+    """Waits as long as asked, but its time of day is the test's."""
+
+    now_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+class Crash(BaseException):
+    """Ends a run, as far as a test can."""
+
+
+class World:
+    def __init__(self, controller: Controller, parts: ControllerParts, clock: ShiftedClock) -> None:
+        self.controller, self.parts, self.clock = controller, parts, clock
+        self.workflows = controller.parts.workflows
+
+    async def create(self, retention: RetentionPolicy | None, segments: int = 2) -> None:
+        policy = ScalingPolicy(ScaleType.FIXED, 0, 0, segments)
+        await self.workflows.create.create(S, T, StreamConfiguration(policy, retention))
+
+    def write(self, identifier: int, length: int) -> None:
+        self.parts.access.append(segment_name(S, T, identifier), length)
+
+    async def run(self, minutes: int = 0) -> None:
+        """A run of the job, so long after the last."""
+        self.clock.now_ms += minutes * MINUTE_MS
+        await self.controller.retention.run_once()
+
+    async def context(self) -> StreamContext:
+        return await self.controller.store.open(S, T, TRUNCATION, RETENTION_SET)
+
+    async def head(self) -> dict[int, int]:
+        return (await (await self.context()).truncation()).cut
+
+    async def references(self) -> list[tuple[int, int]]:
+        """Minutes ago and size of each."""
+        record = await (await self.context()).read(RETENTION_SET)
+        references = () if record is None else record.references
+        return [((self.clock.now_ms - item.recorded_ms) // MINUTE_MS, item.size_till) for item in references]
+
+    async def cut_records(self) -> int:
+        page = await self.parts.tables.scan((await self.context()).metadata_table, count_max=10_000)
+        return sum(1 for name, _ in page.entries if name.startswith("retentionCut/"))
+
+    async def subscribe(self, **cuts: dict[int, int]) -> None:
+        async def change(context: StreamContext) -> None:
+            records = {name: SubscriberRecord(name, "id", 0, cut) for name, cut in cuts.items()}
+            await context.put(SUBSCRIBERS, SubscribersRecord(records))
+
+        await self.controller.store.update(S, T, change)
+
+    async def scale(self, to_seal: list[int], ranges: list[tuple[float, float]], epoch: int) -> None:
+        await self.workflows.scale.start(S, T, to_seal, ranges, 1)
+        for _ in range(500):
+            context = await self.controller.store.open(S, T)
+            if (await context.current_epoch()).epoch == epoch and await context.state() is StreamState.ACTIVE:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("the scale does not end")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    clock = ShiftedClock()
+    parts = ControllerParts(clock=clock)
+    controller = parts.controller()
+    await controller.start()
+    await controller.store.create_scope(S)
+    yield World(controller, parts, clock)
+    await controller.stop()
+
+
+async def test_a_stream_without_policy_is_left_alone(world: World) -> None:
+    await world.create(None)
+    world.write(S0, 10)
+    await world.run()
+    assert await world.references() == []
+
+
+async def test_a_cut_is_taken_at_the_tail_once_per_period(world: World) -> None:
+    await world.create(RetentionPolicy(TIME, 1000 * MINUTE_MS))
+    world.write(S0, 10)
+    await world.run()
+    world.write(S1, 5)
+    await world.run(29)
+    assert await world.references() == [(29, 10)]
+    await world.run(1)
+    assert await world.references() == [(30, 10), (0, 15)]
+    found = await (await world.context()).read(retention_cut_key(world.clock.now_ms))
+    assert found is not None and found.cut == {S0: 10, S1: 5}
+    assert await world.head() == {}
+
+
+async def test_by_time_what_is_old_enough_goes(world: World) -> None:
+    await world.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
+    for length in (10, 20, 30):
+        world.write(S0, length)
+        await world.run(30)
+    assert await world.head() == {S0: 10, S1: 0}
+    await world.run(30)
+    assert await world.head() == {S0: 30, S1: 0}
+    assert await world.references() == [(60, 30), (30, 60), (0, 60)]
+    assert await world.cut_records() == 3
+    assert world.parts.access.segments[segment_name(S, T, S0)].start_offset == 30
+
+
+async def test_by_size_what_is_too_much_goes_also_over_scaling(world: World) -> None:
+    await world.create(RetentionPolicy(SIZE, 100))
+    world.write(S0, 60)
+    await world.run(30)
+    await world.scale([S0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    new, other, _ = (await (await world.context()).current_epoch()).segment_ids
+    world.write(new, 70)
+    await world.run(30)
+    assert await world.references() == [(30, 60), (0, 130)]
+    assert await world.head() == {}
+    world.write(new, 30)
+    await world.run(30)
+    assert await world.head() == {S0: 60, S1: 0}
+    world.write(new, 70)
+    await world.run(30)
+    assert await world.head() == {new: 70, other: 0, S1: 0}
+    assert await world.references() == [(60, 130), (30, 160), (0, 230)]
+    assert segment_name(S, T, S0) not in world.parts.access.segments
+
+
+async def test_by_time_subscribers_hold_on_until_the_maximum(world: World) -> None:
+    await world.create(RetentionPolicy(TIME, 60 * MINUTE_MS, 120 * MINUTE_MS))
+    await world.subscribe(slow={S0: 1, S1: 0}, fast={S0: 12, S1: 0}, silent={})
+    for length in (10, 20, 30):
+        world.write(S0, length)
+        await world.run(30)
+    assert await world.head() == {S0: 1, S1: 0}
+    await world.run(30)
+    assert await world.head() == {S0: 1, S1: 0}
+    # The first cut is as old as the maximum now, and still ahead of the slowest: what is beyond it is given up.
+    await world.run(30)
+    assert await world.head() == {S0: 10, S1: 0}
+    await world.subscribe(slow={S0: 60, S1: 0})
+    await world.run(30)
+    assert await world.head() == {S0: 60, S1: 0}
+
+
+async def test_by_size_subscribers_hold_on_until_the_maximum(world: World) -> None:
+    await world.create(RetentionPolicy(SIZE, 10, 100))
+    await world.subscribe(slow={S0: 4, S1: 0}, other={S0: 30, S1: 0})
+    world.write(S0, 50)
+    await world.run(30)
+    assert await world.head() == {S0: 4, S1: 0}
+    world.write(S0, 54)
+    await world.run(30)
+    assert await world.head() == {S0: 50, S1: 0}
+    # They are ahead of what is to be kept: the minimum decides.
+    await world.subscribe(slow={S0: 104, S1: 0})
+    world.write(S0, 5)
+    await world.run(30)
+    assert await world.head() == {S0: 50, S1: 0}
+    world.write(S0, 5)
+    await world.run(30)
+    assert await world.head() == {S0: 104, S1: 0}
+
+
+async def test_a_cut_behind_the_head_is_passed_over_and_forgotten(world: World) -> None:
+    await world.create(RetentionPolicy(TIME, 30 * MINUTE_MS))
+    world.write(S0, 10)
+    await world.run()
+    world.write(S0, 10)
+    await world.run(20)
+    await world.workflows.truncate.truncate("by-hand", S, T, {S0: 15, S1: 0})
+    await world.run(10)
+    assert await world.head() == {S0: 15, S1: 0}
+    await world.run(30)
+    assert await world.head() == {S0: 20, S1: 0}
+    # Nothing was written since: the newest of equal cuts is enough.
+    assert await world.references() == [(0, 20)]
+    assert await world.cut_records() == 1
+
+
+async def test_a_sealed_stream_keeps_what_it_has(world: World) -> None:
+    await world.create(RetentionPolicy(TIME, 0))
+    world.write(S0, 10)
+    await world.workflows.seal.seal("again", S, T)
+    await world.run(30)
+    assert await world.references() == []
+    assert await world.head() == {}
+
+
+async def test_a_stream_that_fails_does_not_hold_up_others(world: World) -> None:
+    await world.create(RetentionPolicy(TIME, 0))
+    lost = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1), RetentionPolicy(TIME, 0))
+    await world.workflows.create.create(S, "lost", lost)
+    del world.parts.access.segments[segment_name(S, "lost", 0)]
+    world.write(S0, 10)
+    await world.run()
+    assert await world.head() == {S0: 10, S1: 0}
+
+
+@pytest.mark.parametrize("name", [RECORDED, TRUNCATED, FORGOTTEN])
+async def test_the_next_run_completes_one_that_died(world: World, name: str) -> None:
+    def die() -> None:
+        raise Crash(name)
+
+    await world.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
+    for length in (10, 20):
+        world.write(S0, length)
+        await world.run(30)
+    arm(name, die)
+    world.clock.now_ms += 60 * MINUTE_MS
+    with pytest.raises(Crash):
+        await world.controller.retention._apply(S, T)
+    disarm_all()
+    await world.run()
+    assert await world.head() == {S0: 30, S1: 0}
+    assert await world.references() == [(0, 30)]
+
+
+async def test_two_instances_at_once_take_one_cut(world: World) -> None:
+    await world.create(RetentionPolicy(TIME, 30 * MINUTE_MS))
+    world.write(S0, 10)
+    apply = world.controller.retention._apply
+    await asyncio.gather(apply(S, T), apply(S, T))
+    assert await world.references() == [(0, 10)]
+    assert await world.cut_records() == 1
+
+
+def test_too_many_references_are_thinned() -> None:
+    references = [RetentionReference(index, index) for index in range(references_max + 1)]
+    assert thinned(references[1:]) == references[1:]
+    kept = thinned(references)
+    assert kept[0] == references[0] and kept[-1] == references[-1]
+    assert len(kept) == references_max // 2 + 1
+
+
+# ---- spread ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_bucket_has_one_owner_among_the_living() -> None:
+    for live in (["a"], ["c", "a", "b"], [f"m{index}" for index in range(bucket_count + 3)]):
+        shares = {name: buckets_of(name, live) for name in live}
+        owned = Counter(bucket for share in shares.values() for bucket in share)
+        assert owned == dict.fromkeys(range(bucket_count), 1)
+        assert max(map(len, shares.values())) - min(map(len, shares.values())) <= 1
+    assert buckets_of("dead", ["a", "b"]) == frozenset()
+
+
+async def test_the_job_runs_every_period_on_its_part_and_outlives_a_lost_oracle(parts: ControllerParts) -> None:
+    clock = ManualClock()
+    store = parts.controller().store
+    await store.create_system_tables()
+    await store.create_scope(S)
+    names = [f"s{index}" for index in range(30)]
+    for name in names:
+        await store.add_entry(S, name, ())
+    applied: list[str] = []
+    live = {"a", "b"}
+    lost = False
+
+    async def live_ids() -> set[str]:
+        if lost:
+            raise Unavailable("the oracle is away")
+        return live
+
+    async def apply(scope: str, stream: str) -> None:
+        applied.append(stream)
+
+    async def advance(seconds: float) -> None:
+        await clock.advance(seconds)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    job = RetentionJob(store, apply, "a", live_ids, clock, PERIOD_MS)
+    mine = [name for name in names if bucket_of(S, name) in buckets_of("a", live)]
+    assert 0 < len(mine) < len(names)
+    await job.start()
+    await advance(0)
+    await advance(59)
+    assert applied == []
+    await advance(1)
+    assert sorted(applied) == sorted(mine)
+    live = {"a"}
+    await advance(1799)
+    assert len(applied) == len(mine)
+    await advance(1)
+    assert len(applied) == len(mine) + len(names)
+    lost = True
+    await advance(1800)
+    lost = False
+    await advance(60)
+    assert len(applied) == len(mine) + 2 * len(names)
+    await job.stop()
