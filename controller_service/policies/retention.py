@@ -134,8 +134,9 @@ def lower_bound(cuts: Iterable[PlacedCut]) -> dict[int, int]:
 
 
 def limits(policy: RetentionPolicy) -> tuple[int, int]:
-    """Minimum and maximum. A maximum that was never set arrives as 0 and means that there is none."""
-    return policy.minimum, policy.maximum or unlimited
+    """Minimum and maximum. A maximum that was never set arrives as 0 and means that there is none; one below the
+    minimum counts as the minimum, which is kept in any case."""
+    return policy.minimum, max(policy.minimum, policy.maximum or unlimited)
 
 
 def candidates(policy: RetentionPolicy, references: Sequence[RetentionReference], now_ms: int) -> Candidates:

@@ -97,6 +97,7 @@ FOREVER = (1 << 63) - 1
         (RetentionPolicy(TIME, 15, 30), 35, R2, R1, R0),
         (RetentionPolicy(TIME, 15, 15), 35, R2, R2, R2),
         (RetentionPolicy(TIME, 11, 14), 35, R2, R2, R2),  # nothing between the two: the minimum's
+        (RetentionPolicy(TIME, 15, 5), 36, R2, R2, R2),  # a maximum below the minimum counts as the minimum
         (RetentionPolicy(TIME, 15, 0), 35, R2, R0, None),  # 0: no maximum was set
         (RetentionPolicy(TIME, 15, FOREVER), 35, R2, R0, None),
         (RetentionPolicy(TIME, 36, 40), 35, None, None, None),

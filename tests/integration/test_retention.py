@@ -1,0 +1,59 @@
+"""Retention on a running standalone with a short period."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.batch.events import read_events
+from pravega_streams.controller.model import RetentionPolicy, RetentionType, StreamConfiguration
+from pravega_streams.event.event_writer import EventWriter
+from pravega_streams.sync import StreamClient
+
+SCOPE = "s"
+period_ms = 300
+wait_max_s = 30.0
+
+
+def test_old_events_go_and_streams_without_policy_stay(tmp_path: Path) -> None:
+    cluster = StandaloneProcess(tmp_path)
+    cluster.start({"PRAVEGA_CONTROLLER_RETENTION__PERIOD_MS": str(period_ms)})
+    try:
+        with StreamClient(cluster.controller_uri) as client:
+            client.controller.create_scope(SCOPE)
+            by_time = RetentionPolicy(RetentionType.TIME, 3 * period_ms)
+            by_size = RetentionPolicy(RetentionType.SIZE, 1)
+            client.controller.create_stream(SCOPE, "time", StreamConfiguration(retention=by_time))
+            client.controller.create_stream(SCOPE, "size", StreamConfiguration(retention=by_size))
+            client.controller.create_stream(SCOPE, "all")
+            for name in ("time", "size", "all"):
+                _write(client, name, b"old")
+            _wait_for(client, "time", [])
+            # What was written first goes once something that is to be kept comes after it.
+            assert _events(client, "size") == [b"old"]
+            _write(client, "size", b"new")
+            _wait_for(client, "size", [b"new"])
+            assert _events(client, "all") == [b"old"]
+    except BaseException:
+        print(cluster.log_tail())
+        raise
+    finally:
+        cluster.stop()
+
+
+def _write(client: StreamClient, stream: str, event: bytes) -> None:
+    with EventWriter(client, SCOPE, stream) as writer:
+        writer.write(event, "k")
+
+
+def _events(client: StreamClient, stream: str) -> list[bytes]:
+    return [bytes(event.data) for event in read_events(client, SCOPE, stream)]
+
+
+def _wait_for(client: StreamClient, stream: str, expected: list[bytes]) -> None:
+    """Polls: nothing tells a client that its stream was truncated."""
+    deadline_s = time.monotonic() + wait_max_s
+    while (found := _events(client, stream)) != expected:
+        assert time.monotonic() < deadline_s, f"{stream} still has {found}"
+        time.sleep(0.1)
