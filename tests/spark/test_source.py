@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pravega_spark import lag
 from tests.spark.streams import Streams
 
 AVAILABLE_NOW = {"availableNow": True}
@@ -163,3 +164,56 @@ def test_stop_before_anything_was_read(streams: Streams) -> None:
     query = streams.collect(streams.stream("t", start_stream_cut="latest").load(), "stopped")
     query.stop()
     assert query.exception() is None
+
+
+def test_order_over_real_scaling_with_limits(streams: Streams, tmp_path: Path) -> None:
+    """A query with an event limit, while the stream is scaled up and down under it and written to."""
+    streams.create("from")
+    rows = streams.stream("from", max_events_per_trigger=70, approx_bytes_per_trigger=2000).load()
+    keyed = rows.selectExpr("event", "concat('k', cast(cast(event as string) as int) % 10) as routing_key")
+    query = streams.start(keyed, "to", "limited", {"processingTime": "0 seconds"})
+    current = [0]
+    for step, ranges in enumerate([[(0.0, 0.5), (0.5, 1.0)], [(0.0, 0.2), (0.2, 0.6), (0.6, 1.0)], [(0.0, 1.0)]]):
+        streams.write(streams.rows(step * 100, step * 100 + 100).coalesce(1), "from")
+        made = streams.gateway.scale_stream(streams.scope, "from", current, ranges)
+        current = [item.segment_id for item in made]
+    streams.write(streams.rows(300, 400).coalesce(1), "from")
+    query.processAllAvailable()
+    left = lag(query.lastProgress)
+    assert left is not None and (left.bytes, left.events) == (0, 0)
+    assert max(progress["numInputRows"] for progress in query.recentProgress) <= 70
+    query.stop()
+    streams.write(streams.rows(400, 500).coalesce(1), "from")
+    streams.run(keyed, "to", "limited")
+    read = streams.read("to").orderBy("segment_id", "offset").collect()
+    numbers = [int(bytes(row.event)) for row in read]
+    assert sorted(numbers) == list(range(500))
+    for key in range(10):
+        of_key = [number for number in numbers if number % 10 == key]
+        assert of_key == sorted(of_key)
+
+
+def test_streams_as_paths_and_by_time(streams: Streams) -> None:
+    streams.fill("a", 0, 10)
+    streams.fill("b", 10, 20)
+    reader = streams.spark.read.format("pravega").option("controller", streams.controller)
+    both = reader.load([f"{streams.scope}/a", f"{streams.scope}/b"])
+    assert sorted(int(bytes(row.event)) for row in both.collect()) == list(range(20))
+    later = streams.spark.read.format("pravega").option("controller", streams.controller)
+    assert later.option("start_time", "2999-01-01T00:00:00Z").load(f"{streams.scope}/a").count() == 0
+    assert later.option("start_time", "2001-01-01").load(f"{streams.scope}/a").count() == 10
+
+
+def test_filters_that_are_pushed(streams: Streams) -> None:
+    streams.fill("a", 0, 100, default_num_segments=2)
+    reader = streams.read("a", push_filters="true")
+    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        reader.where("segment_id = 1").collect()
+    streams.spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        pushed = streams.read("a", push_filters="true").where("segment_id = 1 and offset >= 140 and stream = 'a'")
+        plain = streams.read("a").where("segment_id = 1 and offset >= 140")
+        assert pushed.rdd.getNumPartitions() == 1
+        assert sorted(pushed.collect()) == sorted(plain.collect())
+    finally:
+        streams.spark.conf.unset("spark.sql.python.filterPushdown.enabled")
