@@ -9,7 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import NoSuchSegment, PravegaError, RejectedError, SegmentSealed, SegmentTruncated
+from pravega_common.errors import (
+    NoSuchSegment,
+    PravegaError,
+    RejectedError,
+    SegmentSealed,
+    SegmentTruncated,
+    UnsupportedOperation,
+)
 from pravega_common.names import segment_name, transaction_segment_name
 from pravega_spark.gateway import StreamGateway
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
@@ -21,6 +28,8 @@ from pravega_streams.controller.transaction_sets import (
     Sink,
 )
 from pravega_streams.errors import ScopeNotFound
+from pravega_streams.segment.event_index import Advance, EventCount
+from tests.support.eventually import eventually
 
 LEASE_MS = 30_000
 
@@ -256,3 +265,40 @@ class StreamGatewayContract:
                 assert isinstance(error, NoSuchSegment | SegmentSealed), error
                 return
         raise AssertionError("the segment of an aborted transaction still takes bytes")
+
+    # Boundaries
+
+    async def test_boundaries_of_blocks(self, gateway: StreamGateway, scope: str) -> None:
+        """Counts between them are exact, and an advance never passes more events than asked for while it can."""
+        self.make(gateway, scope)
+        name = segment_name(scope, "t", 0)
+        ends = [0]
+        for count in (3, 5, 2):
+            ends.append(ends[-1] + self.append(gateway, name, [b"x" * 100_000] * count))
+        try:
+            gateway.boundaries(scope, "t", 0)
+        except UnsupportedOperation:
+            pytest.skip("this store keeps no index")
+        await eventually(lambda: gateway.boundaries(scope, "t", 0).events_between(0, ends[3]) == EventCount(10, True))
+        known = gateway.boundaries(scope, "t", 0)
+        assert known.events_between(ends[1], ends[2]) == EventCount(5, True)
+        assert known.events_between(ends[1], ends[1]) == EventCount(0, True)
+        assert [known.offset_at_or_after(offset) for offset in (1, ends[2], ends[2] + 1)] == ends[1:]
+        assert known.advance(0, 8) == Advance(ends[2], 8, True)
+        assert known.advance(0, 9) == Advance(ends[2], 8, True)
+        assert known.advance(ends[2], 1) == Advance(ends[3], 2, True)
+        assert known.offset_before_time(0) == 0
+        assert known.offset_at_time(2**61) == ends[3]
+        with pytest.raises(NoSuchSegment):
+            gateway.boundaries(scope, "t", 99)
+
+    def test_a_deleted_stream_created_anew_has_other_segments(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope, 2)
+        before = set(gateway.tail_cut(scope, "t"))
+        gateway.seal_stream(scope, "t")
+        gateway.delete_stream(scope, "t")
+        assert not gateway.stream_exists(scope, "t")
+        with pytest.raises(NoSuchSegment):
+            gateway.segment_info(scope, "t", 0)
+        self.make(gateway, scope, 2)
+        assert not before & set(gateway.tail_cut(scope, "t"))
