@@ -38,6 +38,8 @@ _CONTAINER_COUNTERS: Final[dict[str, tuple[str, Callable[[SegmentContainer], flo
     "frames": ("Frames made durable by this owner", lambda one: one.durable_log.frames_total),
     "log_bytes": ("Bytes of frames made durable by this owner", lambda one: one.durable_log.bytes_total),
     "checkpoints": ("Checkpoints made durable by this owner", lambda one: one.durable_log.checkpoints_total),
+    "index_appends": ("Appends to index segments made by this owner", lambda one: one.event_index.appends_total),
+    "index_records": ("Event boundaries indexed by this owner", lambda one: one.event_index.records_total),
 }
 
 
