@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -74,21 +74,16 @@ class Bench:
         names = {"pending_recorded", "members_bound", "commit_recorded", "members_ordered", "order_recorded"}
         names |= {"registration_written", "members_readable", "orphans_aborted"}
         environment = self.controller_points.environment({f"transaction_set.{name}" for name in names})
-        self.services.start(environment)
-        try:
+        with ExitStack() as ends:
+            self.services.start(environment)
+            ends.callback(self.services.stop)
             self.gateway = ServiceGateway(self.controller)
-            self._victim()
-            self.rescuer.begin()
+            ends.callback(self.gateway.close)
+            ends.callback(self._end_spark)
             self._fill()
-            self.rescuer.result()
+            self._driver("victim")
+            self.rescuer.run()
             yield self
-        finally:
-            for driver in self._drivers.values():
-                driver.kill()
-            if self._cluster is not None:
-                self._cluster.stop()
-            self.gateway.close()
-            self.services.stop()
 
     def _fill(self) -> None:
         """Two files a batch, each one task's; Spark takes them in the order of their times."""
@@ -113,9 +108,6 @@ class Bench:
 
     @property
     def victim(self) -> Driver:
-        return self._victim()
-
-    def _victim(self) -> Driver:
         return self._driver("victim")
 
     @property
@@ -132,7 +124,7 @@ class Bench:
     def kill_victim(self) -> None:
         """The next one starts while this one's checkpoint is taken over."""
         self._drivers.pop("victim").kill()
-        self._victim()
+        self._driver("victim")
 
     @property
     def cluster(self) -> SparkCluster:
@@ -157,13 +149,18 @@ class Bench:
 
     def renew_all(self) -> None:
         """After a failed run nobody knows what the drivers still do."""
-        for name in list(self._drivers):
-            self._drivers.pop(name).kill()
-        if self._cluster is not None:
-            self._cluster.stop()
-            self._cluster = None
+        self._end_spark()
         send(self.services.pid("controller"), signal.SIGCONT)
         self.controller_points.disarm()
+
+    def _end_spark(self) -> None:
+        with ExitStack() as ends:
+            if self._cluster is not None:
+                ends.callback(self._cluster.stop)
+            for driver in self._drivers.values():
+                ends.callback(driver.kill)
+            self._cluster = None
+            self._drivers = {}
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from tests.drills.sink.driver import REPOSITORY, DrillFailed
 from tests.drills.sink.processes import command_of, kill_session, parent_of, processes_of_session
 
 spark_home = Path(pyspark.__file__).parent
+scala_version = next(spark_home.glob("jars/spark-core_*.jar")).name.removeprefix("spark-core_").partition("-")[0]
 start_time_max_s = 90.0
 poll_s = 0.1
 hosts = ("127.0.0.2", "127.0.0.3")
@@ -91,6 +92,7 @@ class SparkCluster:
         environment = {
             **os.environ,
             "SPARK_HOME": str(spark_home),
+            "SPARK_SCALA_VERSION": scala_version,  # Else it looks for the folders of a build.
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(REPOSITORY),

@@ -20,10 +20,11 @@ import pravega_spark.partition_writer  # noqa: F401 - these name the failpoints
 import tests.drills.sink.hooks  # noqa: F401
 from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE, KNOWN
 from tests.drills.sink.copy import Copy
-from tests.drills.sink.processes import kill_session, send, signal_session
+from tests.drills.sink.processes import kill_session, signal_session
 
 REPOSITORY = Path(__file__).parents[3]
 start_time_max_s = 120.0
+accept_time_s = 1.0
 answer_time_max_s = 120.0
 hit_time_max_s = 90.0
 poll_s = 0.02
@@ -138,28 +139,24 @@ class Driver:
         self._process.wait()
         self._close()
 
-    def stop(self) -> None:
-        """Let it end by itself, or kill it."""
-        if self._calls is not None:
-            self._calls.close()
-        else:
-            send(self.pid, signal.SIGKILL)
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            pass
-        self.kill()
-
     def tail(self) -> str:
         return self._log.read_text(errors="replace")[-log_tail_chars:]
 
     def _connected(self) -> Connection:
         if self._calls is None:
-            sock = self._listener._listener._socket  # type: ignore[attr-defined]
-            sock.settimeout(start_time_max_s)
-            self._calls = self._listener.accept()
+            self._calls = self._accepted()
             self._calls.recv()
         return self._calls
+
+    def _accepted(self) -> Connection:
+        sock = self._listener._listener._socket  # type: ignore[attr-defined]
+        sock.settimeout(accept_time_s)
+        deadline_s = time.monotonic() + start_time_max_s
+        while True:
+            try:
+                return self._listener.accept()
+            except TimeoutError:
+                self._check(deadline_s, "no hello")
 
     def _answer(self) -> Any:
         calls = self._connected()

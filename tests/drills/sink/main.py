@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -32,7 +33,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return args
 
 
+def end_in_order(number: int, frame: object) -> None:
+    """So that the processes of the drill end with it."""
+    raise KeyboardInterrupt
+
+
 def main() -> int:
+    signal.signal(signal.SIGTERM, end_in_order)
     args = parse(sys.argv[1:])
     if args.list:
         for point in POINTS.values():

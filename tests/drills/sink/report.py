@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,19 +13,18 @@ from rich.table import Table
 
 from tests.drills.sink.run_matrix import Row
 
+plain_width = 140
+"""Characters of a line where the output is no terminal."""
+
 
 class Report:
     def __init__(self, json_file: Path | None) -> None:
-        self.console = Console()
+        self.console = Console() if sys.stdout.isatty() else Console(width=plain_width)
         self._json_file = json_file
         self._started_s = time.monotonic()
-        self._earlier: list[Row] = []
-        self._last: dict[str, int] = {}
 
-    def tell(self, rows: list[Row], done: int, total: int) -> None:
+    def tell(self, rows: list[Row], row: Row, done: int, total: int) -> None:
         """One line a run, with the time that is left; the file is written each time."""
-        row = max(rows, key=lambda item: (item.runs > self._last.get(item.point, 0), 0))
-        self._last = {item.point: item.runs for item in rows}
         each_s = (time.monotonic() - self._started_s) / done
         left_min = each_s * (total - done) / 60
         state = "ok" if row.good else "[bold red]BAD[/]"
@@ -35,12 +35,7 @@ class Report:
         )
         for failure in row.failures[-1:] if not row.good else []:
             self.console.print(failure, markup=False, highlight=False)
-        self._keep([*self._earlier, *rows])
-
-    def next_mode(self, rows: list[Row]) -> None:
-        self._earlier += rows
-        self._last = {}
-        self._started_s = time.monotonic()
+        self._keep(rows)
 
     def _keep(self, rows: Sequence[Row]) -> None:
         if self._json_file is not None:

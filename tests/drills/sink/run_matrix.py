@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any
 
 from tests.drills.sink.audit import Tally
@@ -51,22 +52,24 @@ def run_point(bench: Bench, point: Point, seed: int) -> tuple[Tally, float, str]
 
 
 def run_matrix(
-    bench: Bench, points: Sequence[Point], runs: int, tell: Callable[[list[Row], int, int], None]
+    bench: Bench, points: Sequence[Point], runs: int, tell: Callable[[list[Row], Row, int, int], None]
 ) -> list[Row]:
     """Every point once, then again, so that a drill that is interrupted has seen all.
 
-    ``tell`` gets the rows, the runs done and the runs in all.
+    Interrupted, it returns what was run. ``tell`` gets all rows, the one that changed, the runs done and those in all.
     """
     chosen = [point for point in points if bench.exactly_once or point.at_least_once]
     rows = [Row(point.name, point.what, bench.exactly_once) for point in chosen]
-    for seed in range(runs):
-        for number, point in enumerate(chosen):
+    for seed, (number, point) in product(range(runs), enumerate(chosen)):
+        try:
             counted, seconds, failure = run_point(bench, point, seed)
-            row = rows[number]
-            row.runs += 1
-            row.tally += counted
-            row.seconds += seconds
-            if failure:
-                row.failures.append(failure)
-            tell(rows, seed * len(chosen) + number + 1, runs * len(chosen))
-    return rows
+        except KeyboardInterrupt:
+            break
+        row = rows[number]
+        row.runs += 1
+        row.tally += counted
+        row.seconds += seconds
+        if failure:
+            row.failures.append(failure)
+        tell(rows, row, seed * len(chosen) + number + 1, runs * len(chosen))
+    return [row for row in rows if row.runs]
