@@ -1,0 +1,291 @@
+"""Backfill jobs through SIGKILL and refused steps: every row exactly once, whatever was going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.backfill import export
+from pravega_spark.backfill.definition import ExportJob, JobDiffers, LoadJob
+from pravega_spark.backfill.export import ExportResult, resolver, run_export
+from pravega_spark.backfill.job_folder import JobFolder
+from pravega_spark.backfill.load import Chunks, run_load
+from pravega_spark.commands.checkpoint import committed_position
+from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.batch.events import read_events
+from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
+from pravega_streams.event.event_writer import EventWriter
+from pravega_streams.sync import StreamClient
+from tests.spark.driver_process import REPOSITORY, _descendants
+from tests.spark.streams import Streams
+
+wait_max_s = 240
+poll_s = 0.02
+files, rows_per_file = 8, 2_000
+
+
+class Place:
+    """A scope of the test's own, and what lies in its streams, read without Spark."""
+
+    def __init__(self, controller: str, folder: Path) -> None:
+        self.controller = controller
+        self.folder = folder
+        self.scope = f"scope-{uuid.uuid4().hex[:8]}"
+
+    def events(self, stream: str = "t") -> list[bytes]:
+        with StreamClient(self.controller) as client:
+            return [event.data for event in read_events(client, self.scope, stream)]
+
+    def fill(self, count: int, segments: int = 1, first: int = 0) -> None:
+        with StreamClient(self.controller) as client:
+            client.controller.create_scope(self.scope)
+            client.controller.create_stream(self.scope, "t", StreamConfiguration(ScalingPolicy(segments)))
+            with EventWriter(client, self.scope, "t") as writer:
+                for number in range(first, first + count):
+                    writer.write(f"{number}".encode(), f"k{number % 20}")
+
+    def tail(self) -> dict[int, int]:
+        with StreamClient(self.controller) as client:
+            return client.tail_cut(self.scope, "t")
+
+
+@pytest.fixture
+def place(services: StandaloneProcess, tmp_path: Path) -> Place:
+    return Place(services.controller_uri, tmp_path)
+
+
+# ---- files into a stream ---------------------------------------------------------------------------------------------
+
+
+class Job:
+    """``scripts/backfill.py`` as a process of its own."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self._log = log
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "scripts/backfill.py", *arguments, "--master", "local[2]", "--json"],
+                cwd=REPOSITORY,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def wait_for(self, what: str, seen: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + wait_max_s
+        while not seen():
+            assert self.process.poll() is None, f"the job ended before {what}:\n{self.tail()}"
+            assert time.monotonic() < deadline_s, f"no {what}:\n{self.tail()}"
+            time.sleep(poll_s)
+
+    def kill(self) -> None:
+        """SIGKILL to the driver, its JVM and its Python workers."""
+        for pid in [self.process.pid, *_descendants(self.process.pid)]:
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+
+    def finish(self) -> dict[str, Any]:
+        try:
+            output, _ = self.process.communicate(timeout=wait_max_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        assert self.process.returncode == 0, self.tail()
+        summary: dict[str, Any] = json.loads(output)
+        return summary
+
+    def tail(self) -> str:
+        return self._log.read_text(errors="replace")[-4000:]
+
+
+def write_files(folder: Path) -> list[str]:
+    """Returns the ids that are in them."""
+    folder.mkdir()
+    for number in range(files):
+        identifiers = range(number * rows_per_file, (number + 1) * rows_per_file)
+        table = pa.table({"id": list(identifiers), "name": [f"n{item % 7}" for item in identifiers]})
+        parquet.write_table(table, folder / f"part {number}.parquet")
+    return [str(item) for item in range(files * rows_per_file)]
+
+
+@pytest.mark.slow
+def test_a_load_that_is_killed_goes_on_where_it_was(place: Place) -> None:
+    expected = write_files(place.folder / "in put")
+    checkpoint = place.folder / "jobs" / "j" / "checkpoint"
+    arguments = [
+        *("load", str(place.folder / "in put"), f"{place.scope}/t", "--controller", place.controller),
+        *("--job-id", "j", "--format", "parquet", "--event", "cast(id AS string)", "--key", "name"),
+        *("--chunk-files", "1", "--segments", "2", "--checkpoint", str(place.folder / "jobs")),
+    ]
+
+    def finished() -> int:
+        return len([item for item in (checkpoint / "commits").glob("*") if item.name.isdecimal()])
+
+    def planned() -> int:
+        return len([item for item in (checkpoint / "offsets").glob("*") if item.name.isdecimal()])
+
+    def is_in_the_middle() -> bool:
+        return finished() >= 2 and planned() > finished()
+
+    first = Job(place.folder / "driver.log", *arguments)
+    try:
+        first.wait_for("batch in the middle", is_in_the_middle)
+    finally:
+        first.kill()
+    done = finished()
+    assert 2 <= done < files, "the job was through before it was killed"
+    second = Job(place.folder / "driver.log", *arguments).finish()
+    assert 1 <= second["commits"] <= files - done
+    counts = Counter(event.decode() for event in place.events())
+    assert counts == Counter(expected)
+
+
+def sink_of(place: Place, stream: str = "t") -> dict[str, str]:
+    return {"controller": place.controller, "scope": place.scope, "stream": stream, "default_num_segments": "1"}
+
+
+def test_new_files_are_loaded_and_old_ones_are_not_loaded_again(spark: SparkSession, place: Place) -> None:
+    source = place.folder / "lines"
+    source.mkdir()
+    (source / "a.txt").write_text("one\ntwo\n")
+    job = LoadJob(str(source), "text", f"{place.scope}/t")
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    chunks = Chunks(1 << 20)
+    result = run_load(spark, "j", job, folder, sink_of(place), chunks)
+    assert (result.rows, result.batches) == (2, 1)
+    assert run_load(spark, "j", job, folder, sink_of(place), chunks).rows == 0
+    # Older than what was loaded, as files of a backfill may be.
+    (source / "b.txt").write_text("three\n")
+    os.utime(source / "b.txt", (1_000_000_000, 1_000_000_000))
+    assert run_load(spark, "j", job, folder, sink_of(place), chunks).rows == 1
+    assert place.events() == [b"one", b"two", b"three"]
+    other = LoadJob(str(source), "text", job.target, event="upper(value)")
+    with pytest.raises(JobDiffers, match="begun with event 'none', and is now given 'upper"):
+        run_load(spark, "j", other, folder, sink_of(place), chunks)
+
+
+def test_rows_are_json_by_default_and_keep_the_schema_of_the_first_run(spark: SparkSession, place: Place) -> None:
+    source = place.folder / "table"
+    source.mkdir()
+    (source / "a.csv").write_text("id,name\n1,ü\n2,\n")
+    job = LoadJob(str(source), "csv", f"{place.scope}/t", {"header": "true", "inferSchema": "true"})
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20))
+    (source / "b.csv").write_text("id,name\n3,text\n")
+    run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20))
+    events = [json.loads(event) for event in place.events()]
+    assert events == [{"id": 1, "name": "ü"}, {"id": 2}, {"id": 3, "name": "text"}]
+
+
+def test_a_format_that_is_no_files_is_one_commit_under_the_job(
+    spark: SparkSession, place: Place, streams: Streams
+) -> None:
+    streams.fill("from", 0, 500)
+    given = streams.options("from")
+    job = LoadJob("-", "pravega", f"{place.scope}/t", given, event="event")
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    with StreamClient(place.controller) as client:
+        client.controller.create_scope(place.scope)
+    assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1)).rows == 500
+    run_load(spark, "j", job, folder, sink_of(place), Chunks(1))
+    assert sorted(int(event) for event in place.events()) == list(range(500))
+
+
+# ---- a stream into files ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disarmed() -> Iterator[None]:
+    yield
+    disarm_all()
+
+
+def run(spark: SparkSession, place: Place, job_id: str, job: ExportJob) -> ExportResult:
+    folder = JobFolder(spark, f"{job.target}/{export.RECORD_FOLDER}/{job_id}")
+    source = {"controller": place.controller, "scope": place.scope, "stream": "t"}
+    return run_export(spark, job_id, job, folder, source, resolver(place.controller, job.stream))
+
+
+def numbers_in(target: Path) -> list[int]:
+    return sorted(int(item) for item in parquet.read_table(target).column("event").to_pylist())
+
+
+STEPS = [export.AFTER_PLAN, export.BEFORE_FILES, export.AFTER_FIRST_MOVE, export.BEFORE_DONE]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_export_that_fails_at_any_step_is_written_once(
+    spark: SparkSession, place: Place, step: str, disarmed: None
+) -> None:
+    place.fill(1_000, segments=3)
+    target = place.folder / "out"
+    job = ExportJob(f"{place.scope}/t", str(target), select=("cast(event AS string) AS event", "segment_id"))
+    arm(step, raise_on_hit(step))
+    with pytest.raises(FailpointError):
+        run(spark, place, "one", job)
+    # Its range was decided at the first run: what comes later is not in it.
+    place.fill(300, first=1_000)
+    result = run(spark, place, "one", job)
+    assert (result.rows, result.is_repeated) == (1_000, False)
+    assert numbers_in(target) == list(range(1_000))
+    assert run(spark, place, "one", job).is_repeated
+    assert numbers_in(target) == list(range(1_000))
+    record = target / export.RECORD_FOLDER / "one"
+    assert sorted(item.name for item in record.iterdir() if not item.name.startswith(".")) == [
+        "done.json",
+        "files.json",
+        "plan.json",
+    ]
+
+
+def test_jobs_export_ranges_side_by_side(spark: SparkSession, place: Place) -> None:
+    place.fill(100)
+    middle = StreamCut(place.scope, "t", place.tail()).as_text()
+    place.fill(50, first=100)
+    target = place.folder / "out"
+    text = ("cast(event AS string) AS event",)
+    first = ExportJob(f"{place.scope}/t", str(target), end=middle, select=text)
+    second = ExportJob(f"{place.scope}/t", str(target), start=middle, select=text)
+    assert run(spark, place, "day-1", first).rows == 100
+    assert numbers_in(target) == list(range(100))
+    assert run(spark, place, "day-2", second).rows == 50
+    assert numbers_in(target) == list(range(150))
+    with pytest.raises(JobDiffers, match="job 'day-1' was begun with start 'earliest'"):
+        run(spark, place, "day-1", second)
+    read_by_spark = spark.read.parquet(str(target))
+    assert (read_by_spark.count(), read_by_spark.columns) == (150, ["event"])
+
+
+# ---- retention at a query's position ---------------------------------------------------------------------------------
+
+
+def test_the_position_of_a_real_checkpoint(streams: Streams) -> None:
+    streams.fill("from", 0, 300, default_num_segments=2)
+    finished = streams.gateway.tail_cut(streams.scope, "from")
+    streams.run(streams.stream("from").load().select("event"), "to")
+    found = committed_position(str(streams.folder / "checkpoint"))
+    assert found.position == {f"{streams.scope}/from": finished}
+    streams.gateway.truncate_stream(streams.scope, "from", found.position[f"{streams.scope}/from"])
+    streams.fill("from", 300, 400)
+    streams.run(streams.stream("from").load().select("event"), "to")
+    assert streams.numbers("to") == list(range(400))
