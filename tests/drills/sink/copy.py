@@ -11,7 +11,7 @@ class Copy:
 
     ``where`` keeps some rows; ``repartition`` shuffles them by key into so many tasks; ``hooked`` puts the failpoints
     of ``hooks`` before the sink; ``spread`` sends rows to both ``targets`` by the column ``stream``. Two ``targets``
-    that are the same stream get one half of the rows each.
+    that are the same stream get one half of the keys each.
     """
 
     name: str

@@ -46,9 +46,9 @@ class Failpoints:
         """What a process needs in its environment to obey."""
         return {ENVIRONMENT_VARIABLE: ",".join(f"{name}=take:{self._folder / name}" for name in sorted(names))}
 
-    def arm(self, name: str, action: str, hit: int = 1) -> None:
-        """At its ``hit``-th time from now on, in whatever process."""
-        for number in range(1, hit + 1):
+    def arm(self, name: str, action: str, hit: int = 1, counted: int = 0) -> None:
+        """At its ``hit``-th time from now on, in whatever process; ``taken_by`` knows of the first ``counted`` hits."""
+        for number in range(1, max(hit, counted) + 1):
             file = self._folder / f".{name}.{number}"
             file.write_text(action if number == hit else "pass")
             file.rename(self._folder / f"{name}.{number}")

@@ -42,7 +42,8 @@ def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
         for number, target in enumerate(copy.targets):
             if number:
                 failpoint(BETWEEN_WRITES)
-            part = batch if len(set(copy.targets)) > 1 else batch.where(f"cast(event as int) div 10 % 2 = {number}")
+            half = "cast(event as int) % 10 >= 5" if number else "cast(event as int) % 10 < 5"
+            part = batch if len(set(copy.targets)) > 1 else batch.where(half)
             options = {**store, "stream": target, **copy.sink}
             if copy.sink.get("exactly_once") != "false":
                 options |= {"txn_app_id": f"{copy.name}-{number}", "txn_version": str(batch_id)}

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pravega_spark.batch_commit import BEFORE_DECISION
 from pravega_spark.partition_writer import ROWS_DURABLE, ROWS_WRITTEN, TRANSACTION_BEGUN, TRANSACTION_REGISTERED
 from tests.drills.sink.bench import Bench, Run
+from tests.drills.sink.driver import DrillFailed
 from tests.drills.sink.driver_points import commit_hits, task_hits
 from tests.drills.sink.hooks import AMID_ROWS
 from tests.drills.sink.points import point
 from tests.drills.sink.processes import send
 
 lease_ms = 10_000
-lease_time_max_s = 45.0
+lease_time_s = lease_ms / 1000 + 3
 
 
 @point("retry-failed", "task fails after it wrote its rows, and is retried", at_least_once=True)
@@ -42,12 +43,14 @@ def retry_killed(bench: Bench, run: Run) -> None:
 def lease_expired(bench: Bench, run: Run) -> None:
     run.copy = replace(run.copy, sink={**run.copy.sink, "transaction_timeout_ms": str(lease_ms)})
     hit = run.random.randint(1, task_hits)
-    bench.rescuer.failpoints.arm(TRANSACTION_BEGUN, "stop", hit)
+    bench.rescuer.failpoints.arm(TRANSACTION_BEGUN, "stop", hit, counted=task_hits + 1)
     bench.rescuer.begin(run.copy)
     pid = bench.rescuer.wait_hit(TRANSACTION_BEGUN, hit)
-    bench.pause(lease_ms / 1000 + 2)
+    bench.pause(lease_time_s)
     send(pid, signal.SIGCONT)
     bench.expect_success(bench.rescuer.result())
+    if not bench.rescuer.failpoints.taken_by(TRANSACTION_BEGUN, task_hits + 1):
+        raise DrillFailed(f"the lease had not ended after {lease_time_s} s: the task did not run again")
 
 
 @point("zombie-driver", "driver frozen, another takes over, the first goes on", at_least_once=True)
