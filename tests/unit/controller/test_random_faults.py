@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
 import pytest
@@ -25,8 +25,11 @@ ATTEMPTS = 60
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
+def quiet() -> Iterator[None]:
+    """The faults would fill the report; others' tests look at what is logged."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    yield
+    structlog.reset_defaults()
 
 
 async def insist(call: Callable[[], Awaitable[object]]) -> None:
