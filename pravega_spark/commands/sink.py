@@ -17,6 +17,7 @@ from pravega_spark.commands.common import (
     print_table,
 )
 from pravega_spark.commands.durations import text_of_time
+from pravega_spark.detected_sets import DetectedSets
 from pravega_streams.controller.transaction_sets import SinkRecord, TransactionSet
 from pravega_streams.errors import NotFound
 from pravega_streams.sync import StreamClient
@@ -32,7 +33,7 @@ def add_to(application: typer.Typer) -> None:
 def list_sinks(controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonOption = False) -> None:
     """List all sinks with their last committed batch."""
     with connected(controller) as client:
-        records = sorted(client.sets.list_sinks(), key=lambda item: item.touched_ms, reverse=True)
+        records = sorted(DetectedSets(client).list_sinks(), key=lambda item: item.touched_ms, reverse=True)
     if as_json:
         print_json([_record_json(item) for item in records])
         return
@@ -64,7 +65,9 @@ def show(
     with connected(controller) as client:
         record = _find(client, query, into)
         wanted = record.last_committed_batch_id if batch < 0 else batch
-        decided = record.last_set if wanted == record.last_set.batch_id else client.sets.get(record.sink, wanted)[0]
+        decided = (
+            record.last_set if wanted == record.last_set.batch_id else DetectedSets(client).get(record.sink, wanted)[0]
+        )
     if as_json:
         print_json({**_record_json(record), "batch": _set_json(decided, wanted)})
     else:
@@ -72,7 +75,7 @@ def show(
 
 
 def _find(client: StreamClient, query: str, into: str) -> SinkRecord:
-    records = list(client.sets.list_sinks())
+    records = list(DetectedSets(client).list_sinks())
     found = [
         item for item in records if item.sink.query_id.startswith(query) and (not into or item.sink.destination == into)
     ]
