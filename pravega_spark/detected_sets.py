@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from pravega_common.errors import UnsupportedOperation
 from pravega_spark.plain_ledger import table_segment
 from pravega_spark.plain_sets import PlainSets
-from pravega_streams.controller.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
+from pravega_streams.controller.transaction_sets import (
+    Registration,
+    SetDecision,
+    SetMember,
+    Sink,
+    SinkRecord,
+    TransactionSet,
+)
 from pravega_streams.sync import StreamClient
 from pravega_streams.table.blocking_table import BlockingTable
 
@@ -58,6 +65,16 @@ class DetectedSets:
     def get(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
         return self._either(lambda: self._extension.get(sink, batch_id), lambda plain: plain.get(sink, batch_id))
 
+    def list_sinks(self) -> Iterator[SinkRecord]:
+        """Of all scopes."""
+        try:
+            yield from self._extension.list_sinks()
+            return
+        except UnsupportedOperation:
+            scopes = list(self._client.controller.list_scopes())
+        for scope in scopes:
+            yield from self._plain_sets().list_sinks(scope)
+
     def close(self) -> None:
         if self._plain is not None:
             self._plain.close()
@@ -66,10 +83,15 @@ class DetectedSets:
         if self._plain is None:
             try:
                 return extension()
-            except UnsupportedOperation:
-                segments = self._client.segments
-                self._plain = PlainSets(self._client.controller, lambda segment: BlockingTable(segments, segment))
-        return record(self._plain)
+            except UnsupportedOperation as error:
+                _log.info("no extension: %s", error)
+        return record(self._plain_sets())
+
+    def _plain_sets(self) -> PlainSets:
+        if self._plain is None:
+            segments = self._client.segments
+            self._plain = PlainSets(self._client.controller, lambda segment: BlockingTable(segments, segment))
+        return self._plain
 
     def _tell(self, sink: Sink) -> None:
         """Once per query: Spark commits all batches of a query in one process. Its tasks, in many, say nothing."""

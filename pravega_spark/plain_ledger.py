@@ -33,9 +33,9 @@ class BatchUnresolved(RejectedError):
 
 
 @dataclass(frozen=True, slots=True)
-class SinkRecord:
+class LedgerRecord:
     """``runs``: the newest last. ``last_*``: of the last committed batch. ``entry``: the last set written, ``NONE`` at
-    first."""
+    first. ``touched_ms``: when it was written, by the writer's clock; for people only."""
 
     sink: Sink
     runs: tuple[str, ...]
@@ -43,6 +43,7 @@ class SinkRecord:
     last_events: int
     last_bytes: int
     entry: TransactionSet
+    touched_ms: int = 0
 
     @property
     def is_pending(self) -> bool:
@@ -52,16 +53,16 @@ class SinkRecord:
         """Whether another run took this one's place."""
         return run_id in self.runs[:-1]
 
-    def with_run(self, run_id: str) -> SinkRecord:
+    def with_run(self, run_id: str) -> LedgerRecord:
         """The same if the run is entered already."""
         if run_id in self.runs:
             return self
         return replace(self, runs=(*self.runs, run_id)[-runs_kept_max:])
 
-    def with_pending(self, wanted: TransactionSet) -> SinkRecord:
+    def with_pending(self, wanted: TransactionSet) -> LedgerRecord:
         return replace(self.with_run(wanted.run_id), entry=replace(wanted, state=SetState.PENDING))
 
-    def with_outcome(self, state: SetState) -> SinkRecord:
+    def with_outcome(self, state: SetState) -> LedgerRecord:
         """The pending set is committed or refused."""
         entry = replace(self.entry, state=state)
         if state is not SetState.COMMITTED:
@@ -83,8 +84,8 @@ def no_set(batch_id: int) -> TransactionSet:
     return TransactionSet(SetState.NONE, batch_id, "", (), 0, 0)
 
 
-def new_record(sink: Sink) -> SinkRecord:
-    return SinkRecord(sink, (), -1, 0, 0, no_set(-1))
+def new_record(sink: Sink) -> LedgerRecord:
+    return LedgerRecord(sink, (), -1, 0, 0, no_set(-1))
 
 
 # Where it is kept, and its bytes
@@ -103,7 +104,7 @@ def key_of(sink: Sink) -> bytes:
     return key
 
 
-def to_bytes(record: SinkRecord) -> bytes:
+def to_bytes(record: LedgerRecord) -> bytes:
     """JSON. ``InvalidArgument`` for a batch of more transactions than fit, before anything is committed."""
     entry = record.entry
     streams = sorted({(member.scope, member.stream) for member in entry.members})
@@ -112,6 +113,7 @@ def to_bytes(record: SinkRecord) -> bytes:
         "version": record_version,
         "query": record.sink.query_id,
         "destination": record.sink.destination,
+        "touched_ms": record.touched_ms,
         "runs": record.runs,
         "last_batch": record.last_batch_id,
         "last_events": record.last_events,
@@ -136,7 +138,7 @@ def to_bytes(record: SinkRecord) -> bytes:
     return data
 
 
-def from_bytes(data: bytes) -> SinkRecord:
+def from_bytes(data: bytes) -> LedgerRecord:
     """``DataCorruption`` for what is no record, ``InvalidArgument`` for one of a newer version."""
     try:
         value: dict[str, Any] = json.loads(data)
@@ -148,7 +150,7 @@ def from_bytes(data: bytes) -> SinkRecord:
     raise InvalidArgument(f"the record of this sink has version {version}, this connector reads {record_version}")
 
 
-def _parsed(value: dict[str, Any]) -> SinkRecord:
+def _parsed(value: dict[str, Any]) -> LedgerRecord:
     members = []
     for stream, identifier, partition, events, size in value["members"]:
         scope, name = value["streams"][stream]
@@ -156,13 +158,14 @@ def _parsed(value: dict[str, Any]) -> SinkRecord:
     entry = TransactionSet(
         SetState[value["state"]], value["batch"], value["run"], tuple(members), value["events"], value["bytes"]
     )
-    return SinkRecord(
+    return LedgerRecord(
         Sink(value["query"], value["destination"]),
         tuple(value["runs"]),
         int(value["last_batch"]),
         int(value["last_events"]),
         int(value["last_bytes"]),
         entry,
+        int(value["touched_ms"]),
     )
 
 
@@ -182,7 +185,7 @@ class Next(enum.Enum):
     """Make the wanted set the pending one."""
 
 
-def next_of_commit(record: SinkRecord, wanted: TransactionSet) -> Next:
+def next_of_commit(record: LedgerRecord, wanted: TransactionSet) -> Next:
     if record.is_displaced(wanted.run_id):
         return Next.FENCED
     if record.is_pending:

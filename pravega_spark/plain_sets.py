@@ -27,10 +27,10 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.lease_extender import LeaseExtender
 from pravega_spark.plain_ledger import (
     BatchUnresolved,
+    LedgerRecord,
     MemberState,
     Next,
     Roll,
-    SinkRecord,
     from_bytes,
     key_of,
     new_record,
@@ -49,6 +49,7 @@ from pravega_streams.controller.transaction_sets import (
     SetMember,
     SetState,
     Sink,
+    SinkRecord,
     TransactionSet,
 )
 from pravega_streams.errors import NotFound, TransactionFailed
@@ -101,7 +102,7 @@ class RecordTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Versioned:
-    record: SinkRecord
+    record: LedgerRecord
     version: int
 
 
@@ -128,6 +129,7 @@ class PlainSets:
         *,
         monotonic_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         extends_leases: bool = True,
         parallel_calls: int = parallel_calls_max,
     ) -> None:
@@ -135,6 +137,7 @@ class PlainSets:
         self._open_table = open_table
         self._monotonic_s = monotonic_s
         self._sleep = sleep
+        self._now_ms = now_ms
         self._lease_ms = lease_ms
         self._parallel_calls = parallel_calls
         self._lock = threading.Lock()
@@ -214,12 +217,16 @@ class PlainSets:
         return recorded, record.last_batch_id
 
     def list_sinks(self, scope: str) -> list[SinkRecord]:
-        """All records of a scope."""
+        """All that is on record in a scope."""
         table = self._open_table(table_segment(Sink("", scope)))
         try:
-            return [from_bytes(item.value) for item in table.items()]
+            records = [from_bytes(item.value) for item in table.items()]
         except NoSuchSegment:
             return []
+        return [
+            SinkRecord(item.sink, item.last_batch_id, item.runs[-1] if item.runs else "", item.touched_ms, item.entry)
+            for item in records
+        ]
 
     def close(self) -> None:
         if self._extender is not None:
@@ -238,9 +245,10 @@ class PlainSets:
             return _Versioned(new_record(sink), NOT_EXISTS)
         return _Versioned(from_bytes(item.value), item.version)
 
-    def _write(self, found: _Versioned, record: SinkRecord) -> _Versioned | None:
+    def _write(self, found: _Versioned, record: LedgerRecord) -> _Versioned | None:
         """``None`` if the record was changed by somebody meanwhile, or may have been changed by this call."""
         table = self._open_table(table_segment(record.sink))
+        record = replace(record, touched_ms=self._now_ms())
         data = to_bytes(record)
         try:
             return _Versioned(record, table.put(key_of(record.sink), data, found.version))
@@ -437,8 +445,8 @@ class PlainSets:
             except PravegaError as error:
                 _log.info("transaction %s was not aborted, its lease will end it: %s", member.transaction_id, error)
 
-    def _refusal(self, status: RegisterStatus, detail: str, record: SinkRecord) -> Registration:
+    def _refusal(self, status: RegisterStatus, detail: str, record: LedgerRecord) -> Registration:
         return Registration(status, detail, record.last_batch_id, 0)
 
-    def _answer(self, status: CommitStatus, detail: str, record: SinkRecord, batch_id: int) -> SetDecision:
+    def _answer(self, status: CommitStatus, detail: str, record: LedgerRecord, batch_id: int) -> SetDecision:
         return SetDecision(status, detail, record.set_of(batch_id))

@@ -12,7 +12,7 @@ import pytest
 
 from pravega_common.errors import FailedError, Fenced, PravegaError, UnknownOutcome
 from pravega_spark import plain_sets
-from pravega_spark.plain_ledger import BatchUnresolved, Next, SinkRecord
+from pravega_spark.plain_ledger import BatchUnresolved, LedgerRecord, Next
 from pravega_streams.controller.model import TransactionState
 from pravega_streams.controller.transaction_sets import (
     CommitStatus,
@@ -218,7 +218,7 @@ def test_random_histories(part: int) -> None:
 def test_the_check_sees_a_sink_that_keeps_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the record rows are written twice, and the check above says so."""
 
-    def forgetful(record: SinkRecord, wanted: TransactionSet) -> Next:
+    def forgetful(record: LedgerRecord, wanted: TransactionSet) -> Next:
         return Next.COMMITTED_ALREADY if wanted.batch_id < record.last_batch_id else Next.PUT
 
     monkeypatch.setattr(plain_sets, "next_of_commit", once(forgetful))
@@ -231,11 +231,11 @@ def test_the_check_sees_a_sink_that_keeps_no_record(monkeypatch: pytest.MonkeyPa
     assert failed > 0
 
 
-def once(rule: Callable[[SinkRecord, TransactionSet], Next]) -> Callable[[SinkRecord, TransactionSet], Next]:
+def once(rule: Callable[[LedgerRecord, TransactionSet], Next]) -> Callable[[LedgerRecord, TransactionSet], Next]:
     """A rule that lets a commit end after its set was written once."""
     put: set[tuple[str, int]] = set()
 
-    def decide(record: SinkRecord, wanted: TransactionSet) -> Next:
+    def decide(record: LedgerRecord, wanted: TransactionSet) -> Next:
         if (wanted.run_id, wanted.batch_id) in put and record.last_batch_id >= wanted.batch_id:
             return Next.COMMITTED_ALREADY
         put.add((wanted.run_id, wanted.batch_id))

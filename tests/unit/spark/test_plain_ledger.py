@@ -10,10 +10,10 @@ import pytest
 
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_spark.plain_ledger import (
+    LedgerRecord,
     MemberState,
     Next,
     Roll,
-    SinkRecord,
     from_bytes,
     key_of,
     new_record,
@@ -39,13 +39,14 @@ def wanted(batch_id: int = 0, run: str = "a", events: int = 21, count: int = 2) 
     return TransactionSet(SetState.PENDING, batch_id, run, members, events, 201)
 
 
-def committed(batch_id: int = 0, run: str = "a") -> SinkRecord:
+def committed(batch_id: int = 0, run: str = "a") -> LedgerRecord:
     return new_record(SINK).with_pending(wanted(batch_id, run)).with_outcome(SetState.COMMITTED)
 
 
 def test_bytes_come_back() -> None:
     two_streams = replace(wanted(), members=(member(0), member(1, "other"), member(2)))
-    for record in (new_record(SINK), committed(), committed(4).with_run("b").with_pending(two_streams)):
+    written = replace(committed(4).with_run("b").with_pending(two_streams), touched_ms=1_700_000_000_000)
+    for record in (new_record(SINK), committed(), written):
         assert from_bytes(to_bytes(record)) == record
 
 
@@ -114,7 +115,7 @@ def test_the_newest_run_displaces() -> None:
         (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(2, events=1), Next.DIFFERS),
     ],
 )
-def test_what_a_commit_does(record: SinkRecord, asked: TransactionSet, follows: Next) -> None:
+def test_what_a_commit_does(record: LedgerRecord, asked: TransactionSet, follows: Next) -> None:
     assert next_of_commit(record, asked) is follows
 
 

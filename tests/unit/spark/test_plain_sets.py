@@ -266,7 +266,8 @@ def test_sinks_are_listed(store: PlainPravega) -> None:
     assert sets.list_sinks("scope") == []
     commit(sets, "a", begun(store, sets, "a"))
     (record,) = sets.list_sinks("scope")
-    assert (record.sink, record.last_batch_id, record.last_events) == (SINK, 0, 3)
+    assert (record.sink, record.last_committed_batch_id, record.run_id) == (SINK, 0, "a")
+    assert (record.last_set.state, record.last_set.events) == (SetState.COMMITTED, 3)
 
 
 def test_leases_are_extended_until_a_transaction_ends(store: PlainPravega) -> None:
