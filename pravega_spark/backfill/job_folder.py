@@ -20,9 +20,10 @@ class JobFolder:
         context: Any = spark.sparkContext
         self._jvm: Any = context._jvm
         self.path = folder.rstrip("/")
+        self._configuration: Any = context._jsc.hadoopConfiguration()
         try:
             root = self._path(self.path)
-            self._files: Any = root.getFileSystem(context._jsc.hadoopConfiguration())
+            self._files: Any = root.getFileSystem(self._configuration)
             self._files.mkdirs(root)
         except Exception as error:  # Py4J's, of any of Java's classes.
             raise ConfigurationError(
@@ -65,6 +66,15 @@ class JobFolder:
     def exists(self, path: str) -> bool:
         """``path`` is absolute, as are the ones below."""
         return bool(self._files.exists(self._path(path)))
+
+    def is_file(self, path: str) -> bool:
+        """On whatever file system that path is; a pattern is none."""
+        try:
+            found = self._path(path)
+            files = found.getFileSystem(self._configuration)
+            return bool(files.exists(found) and files.getFileStatus(found).isFile())
+        except Exception as error:  # Py4J's, of any of Java's classes.
+            raise ConfigurationError(f"'{path}' cannot be looked at: {_first_line(error)}") from error
 
     def files(self, path: str) -> list[tuple[str, int]]:
         """Names and sizes of the files of a folder that do not begin with a dot or an underscore, sorted."""

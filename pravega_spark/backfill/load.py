@@ -94,7 +94,7 @@ def _load_files(
     else:
         reader = reader.option("maxFilesPerTrigger", chunks.files)
     query = (
-        _events(reader.load(job.source), job)
+        _events(reader.load(_streamed_path(folder, job.source)), job)
         .writeStream.format("pravega")
         .options(**sink)
         .option("checkpointLocation", checkpoint)
@@ -110,6 +110,11 @@ def _load_files(
         query.stop()
     watch.note()
     return LoadResult(watch.rows, watch.batches)
+
+
+def _streamed_path(folder: JobFolder, source: str) -> str:
+    """Spark streams from folders and from patterns; a pattern that only a single file fits stands for that file."""
+    return f"{source[:-1]}[{source[-1]}]" if folder.is_file(source) else source
 
 
 class _QueryWatch:

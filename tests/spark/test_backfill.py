@@ -197,6 +197,17 @@ def test_rows_are_json_by_default_and_keep_the_schema_of_the_first_run(spark: Sp
     assert events == [{"id": 1, "name": "ü"}, {"id": 2}, {"id": 3, "name": "text"}]
 
 
+@pytest.mark.parametrize("path", ["only one.txt", "only*.txt", "*.t[wx]t"])
+def test_a_single_file_and_patterns(spark: SparkSession, place: Place, path: str) -> None:
+    (place.folder / "only one.txt").write_text("one\ntwo\n")
+    (place.folder / "other.csv").write_text("other\n")
+    job = LoadJob(str(place.folder / path), "text", f"{place.scope}/t")
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20)).rows == 2
+    assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20)).rows == 0
+    assert place.events() == [b"one", b"two"]
+
+
 def test_a_format_that_is_no_files_is_one_commit_under_the_job(
     spark: SparkSession, place: Place, streams: Streams
 ) -> None:
