@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import os
 import socket
@@ -53,6 +52,11 @@ class StandaloneOptions:
     def store_ports(self) -> list[int]:
         return [self.segment_store_port + index for index in range(self.segment_stores)]
 
+    @property
+    def ports(self) -> list[int]:
+        """All that the options name."""
+        return [self.controller_port, self.rest_port, *self.store_ports]
+
     def validate(self) -> None:
         """``ConfigurationError`` naming the first option that cannot work, and what to do."""
         _in_range("--segment-stores", self.segment_stores, 1, segment_stores_max)
@@ -90,12 +94,3 @@ def _check_free(host: str, option: str, port: int) -> None:
                 f"port {port} on {host} cannot be used ({error.strerror}): stop what listens there, or choose another"
                 f" with {option}"
             ) from error
-
-
-def free_ports(host: str, count: int) -> list[int]:
-    """Different ports that were free a moment ago, for the servers that nobody addresses by number."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((host, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from pravega_common.errors import Unavailable
-from pravega_spark.standalone.options import free_ports
+from pravega_common.runtime.ports import free_ports
 
 start_time_max_s: Final = 90.0
 stop_time_max_s: Final = 60.0
@@ -32,8 +32,9 @@ class StandaloneProcess:
         self.ready_file = folder / "ready.json"
         self.log_file = folder / "standalone.log"
         names = ("controller_port", "rest_port", "segment_store_port")
-        ports = free_ports("127.0.0.1", len(names))
-        self.options: dict[str, object] = {**dict(zip(names, ports, strict=True)), **options}
+        # The stores take the ports from the last one on.
+        ports = free_ports("127.0.0.1", len(names) - 1 + int(str(options.get("segment_stores", 1))))
+        self.options: dict[str, object] = {**dict(zip(names, ports, strict=False)), **options}
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> StandaloneProcess:

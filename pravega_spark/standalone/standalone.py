@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 from rich.console import Console
 
+from pravega_common.runtime.ports import free_ports
 from pravega_spark.standalone.data_folder import DataFolder
-from pravega_spark.standalone.options import StandaloneOptions, Tier2, free_ports
+from pravega_spark.standalone.options import StandaloneOptions, Tier2
 from pravega_spark.standalone.ready_file import write_ready_file
 from pravega_spark.standalone.servers import minio_bucket, minio_credentials, minio_spec, redis_spec
 from pravega_spark.standalone.services import controller_spec, segment_store_spec
@@ -60,7 +61,7 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
 def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[ChildSpec], dict[str, Any]]:
     """The children in starting order, and the addresses of the servers brought along."""
     host, logs, conf = options.host, folder.folder("logs"), folder.folder("conf")
-    redis_port, minio_port = free_ports(host, 2)
+    redis_port, minio_port = free_ports(host, 2, besides=options.ports)
     redis_url = f"redis://{host}:{redis_port}/0"
     specs = [redis_spec(folder.folder("redis"), logs / "redis.log", host, redis_port)]
     servers = {"redis": f"{host}:{redis_port}"}

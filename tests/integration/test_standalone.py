@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pravega_spark.standalone.options import free_ports
+from pravega_common.runtime.ports import free_ports
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.event.event_writer import EventWriter

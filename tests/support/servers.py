@@ -1,7 +1,7 @@
 """Private real servers for tests: a redis-server and a MinIO on free ports, each in a folder of its own.
 
-A server is stopped by its process id when its context or fixture ends. Ports are found by binding port 0 first; a
-server that loses the race for its port is started again on another one.
+A server is stopped by its process id when its context or fixture ends; one that loses the race for its port is started
+again on another one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pravega_common.runtime.ports import free_ports
 from pravega_spark.standalone.binaries import find_minio, find_redis
 
 start_timeout_s: Final = 20.0
@@ -33,9 +34,7 @@ safe_redis_settings: Final = {
 
 def free_port() -> int:
     """A TCP port of the loopback interface that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports("127.0.0.1", 1)[0]
 
 
 class _Server:

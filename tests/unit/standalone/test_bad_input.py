@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.runtime.ports import free_ports
 from pravega_spark.standalone import binaries
 from pravega_spark.standalone.data_folder import DataFolder
-from pravega_spark.standalone.options import StandaloneOptions, Tier2, free_ports
+from pravega_spark.standalone.options import StandaloneOptions, Tier2
 
 LAYOUT = {"containers": 4, "tier2": "dir"}
 
