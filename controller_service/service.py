@@ -174,7 +174,7 @@ class Controller(Service):
     async def _start(self, service: Service) -> None:
         self.health.add(service)
         self._started.append(service)
-        service.on_failure(self.fail)
+        self.own(service)
         await service.start()
 
     async def on_stop(self) -> None:

@@ -99,15 +99,17 @@ class SegmentStoreProcess(Service):
     async def on_start(self) -> None:
         parts, config = self._parts, self._config
         if self._status_page is not None:
+            self.own(self._status_page)
             await self._status_page.start()
         group = PersistenceGroup("group-0", config.tier1.servers)
         await parts.cpo.put_persistence_cluster(PersistenceCluster(config.cluster.name, (group,)))
         await parts.chunks.start()
         if self._disk_cache is not None:
+            self.own(self._disk_cache)
             await self._disk_cache.start()
         await check_container_count(parts.cpo, parts.chunks, config.store.containers, self._incarnation)
+        self.own(self.wire)
         await self.wire.start()
-        self.wire.on_failure(self.fail)
         host, port = self.published
         manager_config = ManagerConfig(
             store_id=self.store_id,
@@ -118,7 +120,7 @@ class SegmentStoreProcess(Service):
             stale_read_max_ms=config.cluster.stale_read_max_ms,
         )
         self._manager = ContainerManager(manager_config, parts.cpo, self.registry, self._make_container, parts.clock)
-        self._manager.on_failure(self.fail)
+        self.own(self._manager)
         await self._manager.start()
         self.log.info("segment store is up", store=self.store_id, published=f"{host}:{port}")
 

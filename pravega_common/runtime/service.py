@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -24,12 +24,23 @@ class ServiceState(enum.Enum):
     FAILED = "failed"
 
 
+class Part(Protocol):
+    """What a service can own: another service, or whatever passes on the failures of the services inside it."""
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        """Call this when the part failed by itself; at once if it has already."""
+        ...
+
+
 class Service:
     """Start, run, stop, with ownership of every task made on the way.
 
     Subclasses override ``on_start`` and ``on_stop`` and make tasks only with ``spawn``. A task that ends with an
     error moves the service to ``FAILED``: its other tasks are cancelled, ``on_stop`` runs, ``wait_stopped`` raises
     the error and the callbacks given to ``on_failure`` are told. ``stop`` may be called in every state and twice.
+
+    A service that starts another one calls ``own`` first: a part that fails takes its owner down, up to whoever can
+    do something about it. Nothing goes on beside a part that is dead.
     """
 
     def __init__(self, name: str) -> None:
@@ -40,6 +51,7 @@ class Service:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopped = asyncio.Event()
         self._failure_callbacks: list[Callable[[BaseException], None]] = []
+        self._start_task: asyncio.Task[None] | None = None
         self._stop_task: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
@@ -53,14 +65,21 @@ class Service:
         return self.state is ServiceState.RUNNING
 
     async def start(self) -> None:
+        """Raises what made the start fail, also when that was a task or a part."""
         check(self.state is ServiceState.NEW, "service started twice", name=self.name, state=self.state)
         self.state = ServiceState.STARTING
+        # On a task of its own, so that a failure meanwhile can end it and nothing else.
+        self._start_task = asyncio.get_running_loop().create_task(self.on_start(), name=f"{self.name}/start")
         try:
-            await self.on_start()
+            await self._start_task
         except BaseException as error:
-            self.failure = error
+            if self.state is not ServiceState.STARTING:  # stopped meanwhile
+                await self._stopped.wait()
+                raise
+            self.failure = self.failure or error
+        if self.failure is not None:
             await self._shut_down(ServiceState.FAILED)
-            raise
+            raise self.failure
         if self.state is ServiceState.STARTING:
             self.state = ServiceState.RUNNING
 
@@ -69,7 +88,7 @@ class Service:
             self.state = ServiceState.STOPPED
             self._stopped.set()
             return
-        if self._stop_task is None and self.state in (ServiceState.STARTING, ServiceState.RUNNING):
+        if self.failure is None and self.state in (ServiceState.STARTING, ServiceState.RUNNING):
             await self._shut_down(ServiceState.STOPPED)
             return
         await self._stopped.wait()
@@ -81,7 +100,15 @@ class Service:
             raise self.failure
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
-        self._failure_callbacks.append(callback)
+        """As ``Part.on_failure``; the callback comes after the shutdown."""
+        if self.state is ServiceState.FAILED and self.failure is not None:
+            callback(self.failure)
+        else:
+            self._failure_callbacks.append(callback)
+
+    def own(self, part: Part) -> None:
+        """From now on the failure of the part is the failure of this service. Called before the part is started."""
+        part.on_failure(self.fail)
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a coroutine as a task of this service."""
@@ -91,11 +118,16 @@ class Service:
         return task
 
     def fail(self, error: BaseException) -> None:
-        """Move to ``FAILED`` from inside; returns at once, the shutdown runs on its own task."""
+        """Move to ``FAILED`` from inside; returns at once, the shutdown runs on its own task, or at the end of
+        ``start``, which is cut short."""
         if self.state not in (ServiceState.STARTING, ServiceState.RUNNING) or self.failure is not None:
             return
         self.failure = error
         self.log.error("service failed", error=repr(error))
+        if self.state is ServiceState.STARTING:
+            if self._start_task is not None and self._start_task is not asyncio.current_task():
+                self._start_task.cancel()
+            return
         self._stop_task = asyncio.get_running_loop().create_task(
             self._shut_down(ServiceState.FAILED), name=f"{self.name}/fail"
         )

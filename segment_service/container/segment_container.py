@@ -93,6 +93,7 @@ class SegmentContainer(Service):
         self._config = config or ContainerConfig()
         self._clock = clock
         self._storage = storage
+        self.own(self._storage)
         self._writer_factory = writer_factory
         self._writer: Service | None = None
         self._back_pressure = back_pressure
@@ -100,7 +101,7 @@ class SegmentContainer(Service):
         self.read_index = read_index_factory(self.metadata, storage, self.spawn)
         state = MemoryState(self.metadata, MemoryLog(), self.read_index, self.pending)
         self.durable_log = DurableLog(log, state, clock, self._config.checkpoints)
-        self.durable_log.on_failure(self.fail)
+        self.own(self.durable_log)
         self.source = ContainerDataSource(self.metadata, self.durable_log, self.read_index, self.pending)
         self._locator = BoundaryLocator(self.metadata, self.read)
         self.event_index = EventIndexer(self, self.metadata, self._locator, clock, self.log)
@@ -150,8 +151,8 @@ class SegmentContainer(Service):
                 self.log.warning("Tier 2 does not answer, trying again", error=repr(error))
                 await self._clock.sleep(self._config.storage_retry_s)
         writer = self._writer_factory(self.source, self._storage)
-        writer.on_failure(self.fail)
         self._writer = writer
+        self.own(writer)
         await writer.start()
 
     async def create_segment(self, segment: str, attributes: Sequence[AttributeUpdate] = ()) -> None:

@@ -38,6 +38,7 @@ class DurableLog(Service):
     def __init__(self, log: DurableDataLog, state: MemoryState, clock: Clock, policy: CheckpointPolicy) -> None:
         super().__init__(f"durable-log-{log.container_id}")
         self._log = log
+        self.own(log)
         self._state = state
         self._clock = clock
         self._policy = policy

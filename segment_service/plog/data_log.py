@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -73,6 +73,11 @@ class DurableDataLog(Protocol):
 
         The new truncation point is durable before anything is deleted. Space is freed in whole plogs.
         """
+        ...
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        """Call this when the log is over by itself (fenced, not healed in time, damaged, broken inside), also while
+        nobody appends. The failed appends may be told before or after."""
         ...
 
     async def close(self) -> None:

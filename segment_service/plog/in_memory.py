@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -133,6 +133,7 @@ class InMemoryDataLog:
         self._read_done = False
         self._pending: deque[tuple[bytes, asyncio.Future[LogAddress]]] = deque()
         self._scheduled: asyncio.Handle | None = None
+        self._failure_callbacks: list[Callable[[BaseException], None]] = []
 
     @property
     def container_id(self) -> int:
@@ -185,7 +186,11 @@ class InMemoryDataLog:
         log.truncated_at = up_to
         log.entries = [entry for entry in log.entries if entry.address.plog_number >= up_to.plog_number]
 
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        self._failure_callbacks.append(callback)
+
     async def close(self) -> None:
+        self._failure_callbacks.clear()
         self._end(UnknownOutcome(f"container {self._container_id}: log closed before the append was acknowledged"))
         self._error = Unavailable(f"container {self._container_id}: the log is closed")
 
@@ -248,3 +253,5 @@ class InMemoryDataLog:
             if not future.done():
                 future.set_exception(self._error)
                 future.exception()  # marks it retrieved: an abandoned append is not worth a warning
+        for callback in self._failure_callbacks:
+            callback(self._error)

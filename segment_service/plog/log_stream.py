@@ -114,8 +114,9 @@ class LogStream(Service):
         self.spawn(self._control(), "control")
 
     async def on_stop(self) -> None:
-        self._end(UnknownOutcome(f"container {self._container_id}: log closed before the append was acknowledged"))
-        self._error = Unavailable(f"container {self._container_id}: the log is closed")
+        if self._error is None:
+            self._end(UnknownOutcome(f"container {self._container_id}: log closed before the append was acknowledged"))
+            self._error = Unavailable(f"container {self._container_id}: the log is closed")
 
     @property
     def acked_last(self) -> LogAddress | None:
@@ -239,6 +240,7 @@ class LogStream(Service):
         except PravegaError as error:
             self.log.error("the log is over", error=str(error))
             self._end(error)
+            self.fail(error)
 
     async def _heal(self) -> None:
         """Hand the plog over; more and more slowly, and not for ever, while appends make no progress."""

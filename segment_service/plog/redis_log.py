@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from pravega_common.cluster.cpo import ControlPlaneOracle
@@ -56,6 +56,7 @@ class RedisDataLog:
         self._recovered = StreamRecord()
         self._read_done = False
         self._closed = False
+        self._failure_callbacks: list[Callable[[BaseException], None]] = []
 
     @property
     def container_id(self) -> int:
@@ -73,6 +74,8 @@ class RedisDataLog:
         client = self._client = PersistenceClient(cluster, self._settings, self._cpo)
         try:
             self._stream = await self._take_over(client)
+            for callback in self._failure_callbacks:
+                self._stream.on_failure(callback)
             await self._stream.start()
         except PlogMissing as error:
             if self._manager is not None:
@@ -110,6 +113,11 @@ class RedisDataLog:
 
     async def truncate(self, up_to: LogAddress) -> None:
         await self._required_stream().truncate(up_to)
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        self._failure_callbacks.append(callback)
+        if self._stream is not None:
+            self._stream.on_failure(callback)
 
     async def close(self) -> None:
         self._closed = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from pravega_common.errors import (
     BadOffset,
@@ -19,6 +19,7 @@ from pravega_common.errors import (
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.service import Service
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestName
 from segment_service.storage.chunk_storage import Buffer, ChunkStorage
 from segment_service.storage.compaction import Compactor
@@ -57,6 +58,7 @@ class RollingStorage:
         self._manifests = ManifestStore(chunks, self.layout, self.garbage)
         self.compactor = Compactor(container_id, chunks, self.layout, self._manifests, self.garbage)
         self.sweeper = OrphanSweeper(container_id, chunks, self.layout, self._manifests, self.garbage, clock)
+        self._services: tuple[Service, ...] = (self.garbage, self.compactor, self.sweeper)
         self._chunks = chunks
         self._background = background
         self._barrier: Barrier | None = None
@@ -68,13 +70,17 @@ class RollingStorage:
         await self._manifests.open(epoch)
         self._barrier = barrier  # only now: a start that found Tier 2 away may be repeated
         if self._background:
-            for service in (self.garbage, self.compactor, self.sweeper):
+            for service in self._services:
                 await service.start()
 
     async def close(self) -> None:
         self._closed = True
-        for service in (self.sweeper, self.compactor, self.garbage):
+        for service in reversed(self._services):
             await service.stop()
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        for service in self._services:
+            service.on_failure(callback)
 
     async def state(self, segment_id: int) -> StorageState | None:
         async with self._changing(segment_id):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -62,6 +62,9 @@ class InstantLog:
         return future
 
     async def truncate(self, up_to: LogAddress) -> None:
+        pass
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         pass
 
     async def close(self) -> None:

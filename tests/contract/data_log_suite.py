@@ -88,6 +88,20 @@ class DataLogSuite:
         await new.append([b"of the new owner"])
         assert await payloads(await make_log(1)) == [b"acked", b"of the new owner"]
 
+    async def test_a_log_that_is_over_tells_its_owner_and_one_that_was_closed_does_not(self, make_log: MakeLog) -> None:
+        old = await make_log(1)
+        heard: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        old.on_failure(lambda error: heard.done() or heard.set_result(error))
+        new = await make_log(1)
+        unexpected: list[BaseException] = []
+        new.on_failure(unexpected.append)
+        with pytest.raises(Fenced):
+            await old.append([b"zombie"])
+        assert isinstance(await asyncio.wait_for(heard, 10), Fenced)
+        await new.append([b"of the new owner"])
+        await new.close()
+        assert not unexpected
+
     async def test_a_zombie_cannot_truncate(self, make_log: MakeLog) -> None:
         old = await make_log(1)
         addresses = [await old.append([b"%d" % number]) for number in range(3)]

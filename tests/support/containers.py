@@ -53,6 +53,8 @@ class ContainerKit:
         self.back_pressure = StoreBackPressure(unflushed_bytes_max)
         self.config = ContainerConfig(checkpoints=checkpoints or CheckpointPolicy(), storage_retry_s=0.01)
         self.writer_factory: WriterFactory = IdleWriter
+        self.background = False
+        """Whether Tier 2 collects garbage, compacts and sweeps by itself."""
 
     def write_to_tier2(self, config: WriterConfig | None = None) -> None:
         """Let the containers opened from now on have a real storage writer."""
@@ -66,7 +68,7 @@ class ContainerKit:
         cache = CacheManager(InMemoryCacheStorage(self.cache_bytes))
         return SegmentContainer(
             self.make_log(container_id),
-            RollingStorage(self.chunks, container_id, self.clock, background=False),
+            RollingStorage(self.chunks, container_id, self.clock, background=self.background),
             lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, cache, spawn),
             self.writer_factory,
             self.back_pressure,

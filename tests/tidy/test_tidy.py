@@ -157,6 +157,50 @@ def test_services_take_time_and_tasks_from_their_owner() -> None:
     assert not wrong
 
 
+STARTS_NO_SERVICE = {
+    "segment_service/service.py: parts.chunks": "a client of Tier 2; its calls fail, it does not",
+    "segment_service/storage/faulty.py: self._inner": "a client of Tier 2",
+    "segment_service/status_page.py: web.TCPSite(self._runner, self.host, self.port)": "aiohttp's own server",
+    "controller_service/grpc_api/streams_api.py: self.parts.workflows.scale": "a workflow",
+    "controller_service/grpc_api/server.py: self._server": "gRPC's own server",
+    "controller_service/rest_api/server.py: site": "aiohttp's own server",
+    "controller_service/transactions/set_service.py: self._sinks": "a table, created if it is missing",
+    "controller_service/transactions/lifecycle.py: self._ids": "a table, created if it is missing",
+    "controller_service/transactions/lifecycle.py: self.records": "a table, created if it is missing",
+}
+
+
+def starts(scope: ast.ClassDef) -> Iterator[str]:
+    """What the methods of a class start, and wait for."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Await):
+            for call in ast.walk(node.value):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "start":
+                    yield ast.unparse(call.func.value)
+
+
+def told_of(scope: ast.ClassDef) -> Iterator[str]:
+    """Whose failure a class asks to be told of."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "on_failure":
+                yield ast.unparse(node.func.value)
+            elif node.func.attr == "own" and node.args:
+                yield ast.unparse(node.args[0])
+
+
+def test_whoever_starts_a_service_is_told_of_its_failure() -> None:
+    wrong = {
+        f"{relative(path)}: {name}"
+        for path in sources()
+        if relative(path).startswith(("segment_service/", "controller_service/"))
+        for scope in ast.walk(tree_of(path))
+        if isinstance(scope, ast.ClassDef)
+        for name in set(starts(scope)) - set(told_of(scope))
+    }
+    assert wrong == STARTS_NO_SERVICE.keys()
+
+
 def test_no_error_is_swallowed() -> None:
     wrong = {
         f"{relative(path)}:{node.lineno}"

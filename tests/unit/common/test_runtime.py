@@ -91,6 +91,68 @@ async def test_a_failed_start_releases_what_it_took() -> None:
     assert worker.state is ServiceState.FAILED
 
 
+class Owner(Service):
+    """Owns a worker; its start takes until it is let go."""
+
+    def __init__(self, part: Worker) -> None:
+        super().__init__("owner")
+        self.part = part
+        self.start_ends = asyncio.Event()
+        self.released = 0
+
+    async def on_start(self) -> None:
+        self.own(self.part)
+        await self.part.start()
+        await self.start_ends.wait()
+
+    async def on_stop(self) -> None:
+        self.released += 1
+        await self.part.stop()
+
+
+async def test_a_part_that_dies_takes_its_owner_down() -> None:
+    owner = Owner(Worker())
+    owner.start_ends.set()
+    await owner.start()
+    owner.part.go.set()
+    with pytest.raises(FailedError, match="the work broke"):
+        await owner.wait_stopped()
+    assert (owner.state, owner.released) == (ServiceState.FAILED, 1)
+
+
+async def test_a_part_that_dies_ends_the_start_of_its_owner() -> None:
+    owner = Owner(Worker())
+    owner.part.go.set()
+    with pytest.raises(FailedError, match="the work broke"):
+        await asyncio.wait_for(owner.start(), 5)
+    assert (owner.state, owner.released) == (ServiceState.FAILED, 1)
+
+
+async def test_a_part_that_does_not_start_is_released_once_with_its_owner() -> None:
+    class Broken(Worker):
+        async def on_start(self) -> None:
+            raise FailedError("no start")
+
+    owner = Owner(Broken())
+    heard: list[BaseException] = []
+    owner.on_failure(heard.append)
+    with pytest.raises(FailedError, match="no start"):
+        await owner.start()
+    assert (owner.released, owner.part.released) == (1, 1)
+    assert [str(error) for error in heard] == ["no start"]
+
+
+async def test_whoever_asks_late_is_told_of_a_failure_at_once() -> None:
+    worker = Worker()
+    await worker.start()
+    worker.fail(FailedError("over"))
+    with pytest.raises(FailedError):
+        await worker.wait_stopped()
+    heard: list[BaseException] = []
+    worker.on_failure(heard.append)
+    assert [str(error) for error in heard] == ["over"]
+
+
 def test_failpoints_do_nothing_until_they_are_armed() -> None:
     failpoints.failpoint("test.point")
     failpoints.arm_from_environment("test.point=error:2")

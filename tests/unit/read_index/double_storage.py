@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pravega_common.errors import BadOffset, NoSuchSegment, SegmentTruncated
 from segment_service.contracts.segment_store import Buffer
@@ -60,6 +60,9 @@ class StorageDouble:
         if offset + length > len(data):
             raise BadOffset(f"#{segment_id}", len(data), offset + length)
         return bytes(data[offset : offset + length])
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        """Nothing works in the background."""
 
     async def close(self) -> None:
         """Nothing to close."""
