@@ -57,7 +57,7 @@ def commit_batch(
     summary = combine(messages, batch_id)
     identity = summary.identity
     _advise(summary)
-    failpoint(BEFORE_DECISION)
+    failpoint(BEFORE_DECISION, identity.sink.destination)
     decision = gateway.commit_transaction_set(
         identity.sink,
         identity.run_id,
@@ -67,7 +67,7 @@ def commit_batch(
         summary.size_bytes,
         on_unresolved=options["on_unresolved_batch"],
     )
-    failpoint(AFTER_DECISION)
+    failpoint(AFTER_DECISION, identity.sink.destination)
     consequence = consequence_of(decision, summary, options["on_replay_mismatch"])
     for member in consequence.aborts:
         abort_quietly(gateway, member)
@@ -78,7 +78,7 @@ def commit_batch(
     if consequence.waits and options["read_after_write_consistency"]:
         poll_s = options["transaction_status_poll_interval_ms"] / 1000
         _wait_until_readable(gateway, identity, poll_s, sleep, monotonic_s)
-    failpoint(BEFORE_RETURN)
+    failpoint(BEFORE_RETURN, identity.sink.destination)
 
 
 def _advise(summary: BatchSummary) -> None:

@@ -27,10 +27,12 @@ class Part:
 class Destinations:
     """One per task. ``stream`` is None when the rows say it themselves, as ``stream`` (in ``scope``) or
     ``scope/stream``.
+
+    ``scope``: where streams are that are named without one.
     """
 
     def __init__(self, scope: str, stream: StreamName | None, streams_max: int = streams_per_task_default) -> None:
-        self._scope = scope
+        self.scope = scope if stream is None else stream[0]
         self._fixed = stream
         self._streams_max = streams_max
         self._parsed: dict[str, StreamName] = {}
@@ -81,4 +83,4 @@ class Destinations:
             validate_stream_name(text)
         except InvalidArgument as error:
             raise InvalidArgument(f"column 'stream' holds '{text}', which is no stream: {error}") from error
-        return self._scope, text
+        return self.scope, text

@@ -73,7 +73,7 @@ class DirectWriter:
                     self.add(batch, lengths)
                     tally.add(lengths)
             self.flush()
-            failpoint(DIRECT_ROWS_DURABLE)
+            failpoint(DIRECT_ROWS_DURABLE, self._scope)
         finally:
             self.close()
         return DirectMessage(tally.events, tally.size_bytes)
@@ -172,7 +172,7 @@ class DirectTask:
                     tally.add(lengths)
             for writer in self._writers.values():
                 writer.flush()
-            failpoint(DIRECT_ROWS_DURABLE)
+            failpoint(DIRECT_ROWS_DURABLE, self._destinations.scope)
         finally:
             for writer in self._writers.values():
                 writer.close()

@@ -102,9 +102,9 @@ class PartitionWriter:
                     for part in self._destinations.split(batch, self._columns, lengths):
                         self._write(part)
                     tally.add(lengths)
-            failpoint(ROWS_WRITTEN)
+            failpoint(ROWS_WRITTEN, self._identity.sink.destination)
             self._guarded_flush()
-            failpoint(ROWS_DURABLE)
+            failpoint(ROWS_DURABLE, self._identity.sink.destination)
         except BaseException:
             self._give_up()
             raise
@@ -154,7 +154,7 @@ class PartitionWriter:
         if self._prepare is not None:
             self._prepare(*name)
         made = self._gateway.create_transaction(*name, self._lease_ms)
-        failpoint(TRANSACTION_BEGUN)
+        failpoint(TRANSACTION_BEGUN, self._identity.sink.destination)
         member = SetMember(*name, made.transaction_id, self._partition)
         router = RowRouter(made.segments, random.getrandbits(16))
         writers = SegmentWriters(
@@ -162,7 +162,7 @@ class PartitionWriter:
         )
         self._transactions[name] = _Transaction(member, writers)
         answer = self._register([member])
-        failpoint(TRANSACTION_REGISTERED)
+        failpoint(TRANSACTION_REGISTERED, self._identity.sink.destination)
         if answer.status is not RegisterStatus.REGISTERED:
             self._refused(answer)
             return

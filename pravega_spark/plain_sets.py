@@ -279,12 +279,12 @@ class PlainSets:
             if state is not MemberState.OPEN:
                 return f"transaction {identifier} is {state.name.lower()}"
         record = found.record.with_pending(wanted)
-        failpoint(BEFORE_RECORD)
+        failpoint(BEFORE_RECORD, record.sink.destination)
         if not wanted.members:
             self._write(found, record.with_outcome(SetState.COMMITTED))
             return ""
         made = self._write(found, record)
-        failpoint(AFTER_RECORD)
+        failpoint(AFTER_RECORD, record.sink.destination)
         if made is not None:
             self._settled(made, states)
         return ""
@@ -306,9 +306,9 @@ class PlainSets:
                 case Roll.ABORT:
                     states = self._abort_open(entry.members, states)
                 case Roll.COMMITTED:
-                    failpoint(AFTER_COMMITS)
+                    failpoint(AFTER_COMMITS, found.record.sink.destination)
                     marked = self._mark(found, SetState.COMMITTED)
-                    failpoint(AFTER_MARK)
+                    failpoint(AFTER_MARK, found.record.sink.destination)
                     return marked
                 case Roll.ABORTED:
                     return self._mark(found, SetState.REFUSED)
@@ -333,7 +333,7 @@ class PlainSets:
             except TransactionFailed:
                 return None
             of[member.transaction_id] = MemberState.COMMITTED
-            failpoint(AFTER_ONE_COMMIT)
+            failpoint(AFTER_ONE_COMMIT, member.scope)
         return replace(states, of=of)
 
     def _abort_open(self, members: Sequence[SetMember], states: _States) -> _States | None:

@@ -103,6 +103,12 @@ def sink_key(query_id: str, destination: str) -> str:
     return f"{len(query_id)}:{query_id}:{destination}"
 
 
+def destination_of(key: str) -> str:
+    """The second part of a sink's name."""
+    length, _, rest = key.partition(":")
+    return rest[int(length) + 1 :]
+
+
 def reference(record: SinkRecord, sequence: int) -> SetReference:
     return SetReference(sink_key(record.query_id, record.destination), sequence)
 

@@ -25,6 +25,7 @@ from controller_service.transactions.commit_set import (
     SinkRecord,
     Step,
     Verdict,
+    destination_of,
     sink_key,
 )
 from controller_service.transactions.completions import Expectation
@@ -35,7 +36,7 @@ from controller_service.transactions.set_store import FoundSink, Registered, Sin
 from controller_service.transactions.validation import check_batch, check_commit, check_sink
 from pravega_common.errors import FailedError, PravegaError, Throttled, UnknownOutcome, VersionConflict
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.failpoints import failpoint_async, register
 from pravega_common.runtime.service import Service
 
 undecided_grace_ms: Final = 600_000
@@ -138,7 +139,7 @@ class SetService(Service):
             if taken.verdict is not Verdict.REGISTERED:
                 return await self._registration_refused(taken, members)
             problem = await self._write_registrations(key, run_id, batch_id, members)
-            failpoint(REGISTRATION_WRITTEN)
+            await failpoint_async(REGISTRATION_WRITTEN, destination_of(key))
             fresh = await self._sinks.read(key)
             if fresh is None:
                 continue
@@ -222,7 +223,7 @@ class SetService(Service):
                 return self._committed(key, _required(taken.set))
             if taken.verdict is not Verdict.BIND:
                 return self._answer(key, taken)
-            failpoint(PENDING_RECORDED)
+            await failpoint_async(PENDING_RECORDED, destination_of(key))
             pending = _required(taken.set)
             tried[pending.sequence] = pending
             decided = await self._bind_and_decide(key, FoundSink(taken.record, version), pending)
@@ -234,18 +235,18 @@ class SetService(Service):
         """Take a pending set to its end; None when somebody changed the sink's record meanwhile."""
         reference = SetReference(key, pending.sequence)
         problem = await self._members.bind(reference, pending.batch_id, pending.members)
-        failpoint(MEMBERS_BOUND)
+        await failpoint_async(MEMBERS_BOUND, destination_of(key))
         if problem:
             refused = commit_set.step(found.record, commit_set.Refuse(pending.sequence, problem, self._now()))
             if await self._write(key, found, refused.record) is None:
                 return None
-            failpoint(REFUSAL_RECORDED)
+            await failpoint_async(REFUSAL_RECORDED, destination_of(key))
             await self._members.release(reference, pending.members)
             return CommitAnswer(Verdict.REFUSED, problem, pending)
         taken = commit_set.step(found.record, AllBound(pending.sequence, self._now()))
         if await self._write(key, found, taken.record) is None:
             return None
-        failpoint(COMMIT_RECORDED)
+        await failpoint_async(COMMIT_RECORDED, destination_of(key))
         return self._committed(key, _required(taken.set))
 
     async def _release_dead(self, record: SinkRecord, tried: dict[int, SetRecord]) -> None:
@@ -319,7 +320,7 @@ class SetService(Service):
                 if not expectation.all_came.done() and await self._members.unfinished(committed.members):
                     await self._wait(expectation, min(finish_look_first_s * 2**look, finish_look_last_s))
                     continue
-                failpoint(MEMBERS_READABLE)
+                await failpoint_async(MEMBERS_READABLE, destination_of(key))
                 await self._apply(key, commit_set.Advance(committed.sequence, SetState.FINISHED, self._now()))
                 return
         self.log.warning("set is not finished yet", sink=key, batch=committed.batch_id)
@@ -336,12 +337,12 @@ class SetService(Service):
         """Put a committed set's members in order and have them merged."""
         if committed.state is SetState.COMMITTED:
             await self._members.order(SetReference(key, committed.sequence), committed.members)
-            failpoint(MEMBERS_ORDERED)
+            await failpoint_async(MEMBERS_ORDERED, destination_of(key))
             await asyncio.gather(
                 self._members.schedule(committed.members),
                 self._apply(key, commit_set.Advance(committed.sequence, SetState.ORDERED, self._now())),
             )
-            failpoint(ORDER_RECORDED)
+            await failpoint_async(ORDER_RECORDED, destination_of(key))
             return
         await self._members.schedule(committed.members)
 
@@ -359,7 +360,7 @@ class SetService(Service):
             shards = await self._sinks.registrations(key, batch_id)
             registered = [item for shard in shards for item in shard.transactions]
             await self._members.abort([item for item in registered if (item.stream, item.transaction) not in kept])
-        failpoint(ORPHANS_ABORTED)
+        await failpoint_async(ORPHANS_ABORTED, destination_of(key))
         await self._apply(key, BatchesCleared(batches, self._now()))
         await asyncio.gather(*(self._sinks.remove_registrations(key, batch_id) for batch_id in batches))
 

@@ -4,13 +4,16 @@ A failpoint costs one dictionary look-up while nothing is armed. Arm from a test
 process with ``PRAVEGA_FAILPOINTS="name=action,name=action"``, actions: ``kill`` (SIGKILL to the own process),
 ``kill:N`` (at the N-th hit), ``stop`` and ``stop:N`` (SIGSTOP, so that a test can look around and kill more than this
 process), ``error``, ``error:N``, ``delay:SECONDS``, and ``take:PATH``: a drill decides at every hit anew, by files
-``PATH.1``, ``PATH.2``, … whose content is ``pass``, ``kill``, ``stop`` or ``error``. Each hit takes the first one that
-is left, whatever process it is in, and renames it to ``PATH.N.taken.PID``; without one nothing happens. Names are
-listed in ``KNOWN``: the list of names is the list of crash tests.
+``PATH.1``, ``PATH.2``, … whose content is ``pass``, ``kill``, ``stop``, ``error`` or ``hold`` (only the thread or the
+coroutine that came there waits, until the file is gone). Each hit takes the first one that is left, whatever process
+it is in, and renames it to ``PATH.N.taken.PID``; without one nothing happens. Files ``PATH@SCOPE.N`` are for the hits
+of one scope, so that one of many queries can be hurt. Names are listed in ``KNOWN``: the list of names is the list of
+crash tests.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -21,9 +24,12 @@ from pravega_common.errors import FailedError
 from pravega_common.invariants import check
 
 ENVIRONMENT_VARIABLE = "PRAVEGA_FAILPOINTS"
+look_s = 0.02
+"""Between two looks at the file that holds a hit."""
 
 KNOWN: set[str] = set()
-_armed: dict[str, Callable[[], None]] = {}
+_armed: dict[str, Callable[[str], Path | None]] = {}
+"""Each is told whose hit it is, and returns the file that holds the hit, if one does."""
 
 
 class FailpointError(FailedError):
@@ -36,17 +42,34 @@ def register(name: str) -> str:
     return name
 
 
-def failpoint(name: str) -> None:
-    """Do what was armed for this name; nothing by default."""
+def failpoint(name: str, whose: str = "") -> None:
+    """Do what was armed for this name; nothing by default. ``whose``: the ``scope`` or ``scope/stream`` it is about."""
     if _armed:
-        action = _armed.get(name)
-        if action is not None:
-            action()
+        held = _hit(name, whose)
+        while held is not None and held.exists():
+            time.sleep(look_s)
+
+
+async def failpoint_async(name: str, whose: str = "") -> None:
+    """The same in a coroutine: while it is held, others go on."""
+    if _armed:
+        held = _hit(name, whose)
+        while held is not None and held.exists():  # noqa: ASYNC110 - another process takes the file away
+            await asyncio.sleep(look_s)
+
+
+def _hit(name: str, whose: str) -> Path | None:
+    action = _armed.get(name)
+    return None if action is None else action(whose)
 
 
 def arm(name: str, action: Callable[[], None]) -> None:
     """Arm a failpoint of this process with a callable."""
-    _armed[name] = action
+
+    def run(whose: str) -> None:
+        action()
+
+    _armed[name] = run
 
 
 def disarm_all() -> None:
@@ -82,29 +105,34 @@ def _on_hit(hit: int, action: Callable[[], None]) -> Callable[[], None]:
     return run
 
 
-def _take(path: Path, name: str) -> Callable[[], None]:
-    def run() -> None:
-        waiting = [file for file in path.parent.glob(f"{path.name}.*") if ".taken." not in file.name]
-        for file in sorted(waiting, key=lambda item: int(item.name.rpartition(".")[2])):
-            taken = file.with_name(f"{file.name}.taken.{os.getpid()}")
-            try:
-                file.rename(taken)
-            except FileNotFoundError:
-                continue
-            _obey(taken.read_text(), name)
-            return
+def _take(path: Path, name: str) -> Callable[[str], Path | None]:
+    def run(whose: str) -> Path | None:
+        scope = whose.partition("/")[0]
+        for prefix in (f"{path.name}@{scope}", path.name):
+            waiting = [file for file in path.parent.glob(f"{prefix}.*") if ".taken." not in file.name]
+            for file in sorted(waiting, key=lambda item: int(item.name.rpartition(".")[2])):
+                taken = file.with_name(f"{file.name}.taken.{os.getpid()}")
+                try:
+                    file.rename(taken)
+                except FileNotFoundError:
+                    continue
+                return _obey(taken.read_text(), name, taken)
+        return None
 
     return run
 
 
-def _obey(action: str, name: str) -> None:
-    check(action in ("pass", "kill", "stop", "error"), "unknown failpoint action", name=name, action=action)
+def _obey(action: str, name: str, file: Path) -> Path | None:
+    check(action in ("pass", "kill", "stop", "error", "hold"), "unknown failpoint action", name=name, action=action)
+    if action == "hold":
+        return file
     if action == "kill":
         _kill()
     elif action == "stop":
         _stop()
     elif action == "error":
         _raise(name)
+    return None
 
 
 def arm_from_environment(text: str | None = None) -> None:
@@ -118,7 +146,7 @@ def arm_from_environment(text: str | None = None) -> None:
             delay_s = float(argument)
             arm(name, lambda delay_s=delay_s: time.sleep(delay_s))  # type: ignore[misc]
         elif kind == "take":
-            arm(name, _take(Path(argument), name))
+            _armed[name] = _take(Path(argument), name)
         elif kind in ("kill", "stop"):
             arm(name, _on_hit(int(argument or 1), _kill if kind == "kill" else _stop))
         else:

@@ -179,3 +179,39 @@ def test_failpoints_of_other_processes_are_armed_hit_by_hit(tmp_path: Path) -> N
         failpoints.disarm_all()
     pid = os.getpid()
     assert sorted(file.name for file in tmp_path.iterdir()) == [f"test.point.{hit}.taken.{pid}" for hit in (1, 2)]
+
+
+def test_a_hit_can_be_meant_for_one_scope(tmp_path: Path) -> None:
+    failpoints.arm_from_environment(f"test.point=take:{tmp_path / 'test.point'}")
+    try:
+        (tmp_path / "test.point@mine.1").write_text("error")
+        (tmp_path / "test.point.1").write_text("pass")
+        failpoints.failpoint("test.point", "mine2/stream")
+        failpoints.failpoint("test.point", "mine2/stream")
+        with pytest.raises(failpoints.FailpointError):
+            failpoints.failpoint("test.point", "mine/stream")
+        failpoints.failpoint("test.point", "mine")
+    finally:
+        failpoints.disarm_all()
+
+
+async def test_a_held_hit_lets_others_go_on(tmp_path: Path) -> None:
+    failpoints.arm_from_environment(f"test.point=take:{tmp_path / 'test.point'}")
+    try:
+        (tmp_path / "test.point.1").write_text("hold")
+        (tmp_path / "test.point.2").write_text("hold")
+        in_a_coroutine = asyncio.create_task(failpoints.failpoint_async("test.point", "mine"))
+        await asyncio.sleep(0)
+        in_a_thread = asyncio.create_task(asyncio.to_thread(failpoints.failpoint, "test.point"))
+        taken = [tmp_path / f"test.point.{hit}.taken.{os.getpid()}" for hit in (1, 2)]
+        while not all(file.exists() for file in taken):  # noqa: ASYNC110 - a thread makes them
+            await asyncio.sleep(0.01)
+        assert not in_a_coroutine.done()
+        assert not in_a_thread.done()
+        taken[0].unlink()
+        await in_a_coroutine
+        assert not in_a_thread.done()
+        taken[1].unlink()
+        await in_a_thread
+    finally:
+        failpoints.disarm_all()
