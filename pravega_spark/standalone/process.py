@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pravega_common.errors import Unavailable
 from pravega_common.runtime.ports import free_ports
+from pravega_spark.standalone.signals import unblock_signals
 
 start_time_max_s: Final = 90.0
 stop_time_max_s: Final = 60.0
@@ -69,7 +70,11 @@ class StandaloneProcess:
             command += [f"--{name.replace('_', '-')}", str(value)]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                preexec_fn=unblock_signals,
             )
         deadline_s = time.monotonic() + start_time_max_s
         while not self.ready_file.exists():

@@ -15,6 +15,7 @@ from typing import Final
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.service import Service
+from pravega_spark.standalone.signals import unblock_signals
 
 restart_delay_min_s: Final = 0.2
 restart_delay_max_s: Final = 5.0
@@ -59,7 +60,7 @@ class Child:
                 stdout=log,
                 stderr=asyncio.subprocess.STDOUT,
                 env={**os.environ, **self.spec.environment},
-                preexec_fn=_die_with_parent,
+                preexec_fn=_become_child,
                 # A terminal's Ctrl-C goes to the supervisor alone, which stops the children in order.
                 start_new_session=True,
             )
@@ -146,7 +147,9 @@ class Supervisor(Service):
             await self._clock.sleep(ready_poll_s)
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent does, so that a killed standalone leaves nothing behind."""
+def _become_child() -> None:
+    """Take signals, and ask the kernel to end this process when its parent ends, so that a killed standalone leaves
+    nothing behind."""
+    unblock_signals()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
