@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from tests.support.processes import descendants, kill_tree, state_of
 
 REPOSITORY = Path(__file__).parents[2]
 hit_time_max_s = 120.0
@@ -41,18 +42,14 @@ class DriverProcess:
     def wait_stopped_inside(self) -> None:
         """Until one of its processes has stopped itself at a failpoint."""
         deadline_s = time.monotonic() + hit_time_max_s
-        while not any(_state(pid) == "T" for pid in _descendants(self._process.pid)):
+        while not any(state_of(pid) == "T" for pid in descendants(self._process.pid)):
             assert self._process.poll() is None, f"the driver ended before the failpoint:\n{self.tail()}"
             assert time.monotonic() < deadline_s, f"the failpoint was not reached:\n{self.tail()}"
             time.sleep(poll_s)
 
     def kill(self) -> None:
-        """SIGKILL to all its processes: found first, since orphans cannot be found."""
-        for pid in [self._process.pid, *_descendants(self._process.pid)]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        """SIGKILL to all its processes."""
+        kill_tree(self._process.pid)
         self._process.wait()
 
     def finish(self) -> None:
@@ -65,29 +62,3 @@ class DriverProcess:
 
     def tail(self) -> str:
         return self._log.read_text(errors="replace")[-6000:]
-
-
-def _stat(pid: int) -> list[str]:
-    """State, parent and so on of a process; empty if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _state(pid: int) -> str:
-    return (_stat(pid) or [""])[0]
-
-
-def _descendants(root: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and (stat := _stat(int(entry.name))):
-            children.setdefault(int(stat[1]), []).append(int(entry.name))
-    found: list[int] = []
-    waiting = [root]
-    while waiting:
-        next_ones = children.get(waiting.pop(), [])
-        found += next_ones
-        waiting += next_ones
-    return found

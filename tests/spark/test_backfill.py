@@ -31,8 +31,9 @@ from pravega_streams.batch.events import read_events
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.sync import StreamClient
-from tests.spark.driver_process import REPOSITORY, _descendants
+from tests.spark.driver_process import REPOSITORY
 from tests.spark.streams import Streams
+from tests.support.processes import kill_tree
 
 wait_max_s = 240
 poll_s = 0.02
@@ -97,11 +98,7 @@ class Job:
 
     def kill(self) -> None:
         """SIGKILL to the driver, its JVM and its Python workers."""
-        for pid in [self.process.pid, *_descendants(self.process.pid)]:
-            try:
-                os.kill(pid, 9)
-            except ProcessLookupError:
-                continue
+        kill_tree(self.process.pid)
         self.process.wait()
 
     def finish(self) -> dict[str, Any]:
