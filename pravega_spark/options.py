@@ -348,12 +348,35 @@ OPTIONS: Final = (
     Option("queryname", Use.ALL, _text, None, "Spark's; not used here", "none"),
 )
 
+_OF_A_CATALOG_TABLE: Final = frozenset(
+    {
+        "provider",
+        "owner",
+        "location",
+        "is_managed_location",
+        "external",
+        "table_type",
+        "comment",
+        "collation",
+        "transient_lastddltime",
+        "serialization.format",
+    }
+)
+"""What Spark's own catalog puts among the properties of a table, in lower case; the jar takes them off
+(``TableOptions.java``). Beside them each option of CREATE TABLE comes a second time, under ``option.NAME``."""
+
 _WORDS_FOR_USE: Final = {
     Use.BATCH_READ: "a batch read",
     Use.STREAM_READ: "a streaming read",
     Use.BATCH_WRITE: "a batch write",
     Use.STREAM_WRITE: "a streaming write",
 }
+
+
+_CREATE_TABLE: Final = (
+    "options of CREATE TABLE do not reach a Python source, but those of CREATE TEMPORARY VIEW and of SELECT … WITH (…) "
+    "do"
+)
 
 
 def _plain(name: str) -> str:
@@ -396,6 +419,11 @@ class Options:
     def _take(self, name: str, text: str) -> None:
         option = _BY_NAME.get(_plain(name))
         if option is None:
+            if name.lower() in _OF_A_CATALOG_TABLE or name.lower().startswith("option."):
+                raise ConfigurationError(
+                    f"option '{name}' is a property of a table in Spark's catalog: {_CREATE_TABLE}; with the jar of "
+                    "jvm-shim CREATE TABLE … USING pravega works too"
+                )
             nearest = difflib.get_close_matches(_plain(name), _BY_NAME, n=1, cutoff=0.5)
             hint = f"; did you mean '{_BY_NAME[nearest[0]].name}'?" if nearest else ""
             raise ConfigurationError(f"unknown option '{name}'{hint}")
@@ -508,8 +536,7 @@ def missing_option(name: str, instead: str = "") -> ConfigurationError:
     """The error for a scope or a stream that was not given; ``instead``: what else would have done."""
     return ConfigurationError(
         f"missing required option '{name}': give option('scope', …) and option('stream', …), or "
-        f"load('scope/stream'){instead}; options of CREATE TABLE do not reach a Python source, but those of CREATE "
-        "TEMPORARY VIEW and of SELECT … WITH (…) do"
+        f"load('scope/stream'){instead}; {_CREATE_TABLE}"
     )
 
 
