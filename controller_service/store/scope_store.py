@@ -13,6 +13,7 @@ from controller_service.store.versioned_store import ABSENT, VersionedStore
 from pravega_common.errors import UnknownOutcome, VersionConflict
 from pravega_common.names import SYSTEM_SCOPE
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
 
 cas_attempts_max: Final = 20
 """Tries of one compare-and-set operation before its conflict is reported."""
@@ -27,6 +28,9 @@ STREAMS_LIST: Final = "streamsInScope"
 KEY_VALUE_TABLES_LIST: Final = "kvTablesInScope"
 READER_GROUPS_LIST: Final = "readerGroupsInScope"
 SCOPE_LISTS: Final = (STREAMS_LIST, KEY_VALUE_TABLES_LIST, READER_GROUPS_LIST)
+
+
+RECORD_REMOVED = register("controller.scope_record_removed")
 
 
 def list_table_name(scope: str, scope_id: str, kind: str) -> str:
@@ -139,6 +143,7 @@ class ScopeStore:
     async def remove_scope(self, scope: str, scope_id: str) -> None:
         """Remove an empty, closed scope. Idempotent; a newer scope of the same name is left alone."""
         await self.remove_if(SCOPES_TABLE, scope, lambda value: decode(ScopeRecord, value).scope_id == scope_id)
+        failpoint(RECORD_REMOVED)
         await self._delete_lists(scope, scope_id)
 
     async def _delete_lists(self, scope: str, scope_id: str) -> None:

@@ -16,9 +16,15 @@ from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.request_queue import Postpone, Request, RequestQueue
 from controller_service.workflows.seal_stream import SealStream
 from pravega_common.names import MARK_PREFIX
+from pravega_common.runtime.failpoints import failpoint, register
 
 KIND: Final = "delete_scope"
 streams_concurrent_max: Final = 10
+
+CLOSED = register("controller.scope_closed")
+GROUPS_DELETED = register("controller.scope_groups_deleted")
+STREAMS_DELETED = register("controller.scope_streams_deleted")
+TABLES_DELETED = register("controller.scope_tables_deleted")
 
 
 class DeleteScope:
@@ -44,6 +50,7 @@ class DeleteScope:
         closed = await self._store.close_scope(scope)
         if closed is None:
             return
+        failpoint(CLOSED)
         record, _ = closed
         payload = {"scope": scope, "scope_id": record.scope_id}
         await run_and_wait(self._queue, f"{KIND}-{record.scope_id}", KIND, f"{scope}/", payload)
@@ -52,11 +59,16 @@ class DeleteScope:
         scope = request.payload["scope"]
         record = await self._store.scope(scope)
         if record is None or record.scope_id != request.payload["scope_id"]:
+            # Its record went in an earlier attempt; what that one did not come to is done now.
+            await self._store.remove_scope(scope, request.payload["scope_id"])
             return
         # Groups first: they unsubscribe from streams and delete a stream of their own.
         await _for_all(self._groups.records, scope, lambda name, group: self._delete_group(scope, name, group))
+        failpoint(GROUPS_DELETED)
         await self._delete_streams(scope)
+        failpoint(STREAMS_DELETED)
         await _for_all(self._tables.records, scope, lambda name, table: self._delete_table(scope, name, table))
+        failpoint(TABLES_DELETED)
         if not await self._store.scope_is_empty(scope, record):
             raise Postpone(f"scope {scope} still has members")
         await self._store.remove_scope(scope, record.scope_id)

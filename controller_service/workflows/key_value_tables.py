@@ -13,10 +13,16 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.answers import run_and_wait
 from controller_service.workflows.request_queue import Request, RequestQueue
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
+from pravega_common.runtime.failpoints import failpoint, register
 
 CREATE_KIND: Final = "create_key_value_table"
 DELETE_KIND: Final = "delete_key_value_table"
 partitions_max: Final = 10_000
+
+ENTRY_ADDED = register("controller.table_entry_added")
+SEGMENTS_CREATED = register("controller.table_segments_created")
+DELETION_MARKED = register("controller.table_deletion_marked")
+SEGMENTS_DELETED = register("controller.table_segments_deleted")
 
 
 class KeyValueTables:
@@ -30,6 +36,7 @@ class KeyValueTables:
     async def create(self, scope: str, table: str, record: KeyValueTableRecord) -> bool:
         """``record`` in state creating. False if the table exists; ``NoSuchScope``."""
         standing, added = await self.records.add(scope, table, record)
+        failpoint(ENTRY_ADDED)
         if not added and standing.state is MemberState.ACTIVE:
             return False
         await self._run(CREATE_KIND, scope, table, standing.table_id)
@@ -55,8 +62,10 @@ class KeyValueTables:
         )
         if record is None or record.table_id != table_id:
             return
+        failpoint(DELETION_MARKED)
         names = _segments(scope, table, record.partition_count)
         await asyncio.gather(*(self._access.delete_table_segment(name, must_be_empty=False) for name in names))
+        failpoint(SEGMENTS_DELETED)
         await self.records.remove(scope, table, record)
 
     async def _run(self, kind: str, scope: str, table: str, table_id: str) -> None:
@@ -77,6 +86,7 @@ class KeyValueTables:
                 for name in _segments(scope, table, record.partition_count)
             )
         )
+        failpoint(SEGMENTS_CREATED)
         await self.records.change(
             scope,
             table,

@@ -33,10 +33,22 @@ from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.request_queue import Request, RequestQueue
 from controller_service.workflows.seal_stream import SealStream
 from pravega_common.names import reader_group_stream, scoped_name, split_scoped_name
+from pravega_common.runtime.failpoints import failpoint, register
 
 CREATE_KIND: Final = "create_reader_group"
 UPDATE_KIND: Final = "update_reader_group"
 DELETE_KIND: Final = "delete_reader_group"
+
+ENTRY_ADDED = register("controller.group_entry_added")
+STREAM_CREATED = register("controller.group_stream_created")
+SUBSCRIBED = register("controller.group_subscribed")
+UPDATE_RECORDED = register("controller.group_update_recorded")
+UPDATE_SUBSCRIBED = register("controller.group_update_subscribed")
+UPDATE_UNSUBSCRIBED = register("controller.group_update_unsubscribed")
+DELETION_MARKED = register("controller.group_deletion_marked")
+UNSUBSCRIBED = register("controller.group_unsubscribed")
+STREAM_SEALED = register("controller.group_stream_sealed")
+STREAM_DELETED = register("controller.group_stream_deleted")
 
 _GROUP_STREAM: Final = StreamConfiguration(
     ScalingPolicy(ScaleType.FIXED, 0, 0, 1), rollover_size_bytes=group_stream_rollover_bytes
@@ -71,6 +83,7 @@ class ReaderGroups:
                 await (await self._store.open(*split_scoped_name(name))).state()
         record = ReaderGroupRecord(group_id, MemberState.CREATING, 0, config)
         standing, added = await self.records.add(scope, group, record)
+        failpoint(ENTRY_ADDED)
         if not added and standing.state is MemberState.ACTIVE:
             return standing
         await self._run(CREATE_KIND, standing.group_id, scope, group, standing.group_id)
@@ -115,7 +128,9 @@ class ReaderGroups:
         if record is None or record.state is not MemberState.CREATING:
             return
         await self._create_stream.create_within(scope, reader_group_stream(group), _GROUP_STREAM)
+        failpoint(STREAM_CREATED)
         await self._subscribe(scope, group, record)
+        failpoint(SUBSCRIBED)
         await self.records.change(
             scope,
             group,
@@ -142,8 +157,11 @@ class ReaderGroups:
         record = await self.records.change(scope, group, advance)
         if record is None or record.generation != generation + 1 or record.config != config:
             raise ConfigMismatch(f"reader group {scope}/{group} was changed by another update")
+        failpoint(UPDATE_RECORDED)
         await self._subscribe(scope, group, record)
+        failpoint(UPDATE_SUBSCRIBED)
         await self._unsubscribe(scope, group, record.unsubscribe)
+        failpoint(UPDATE_UNSUBSCRIBED)
         await self.records.change(scope, group, lambda old: dataclasses.replace(old, unsubscribe=()))
 
     async def _delete(self, request: Request) -> None:
@@ -160,7 +178,9 @@ class ReaderGroups:
         )
         if record is None or record.group_id != group_id:
             return
+        failpoint(DELETION_MARKED)
         await self._unsubscribe(scope, group, {*_subscribed(record.config), *record.unsubscribe})
+        failpoint(UNSUBSCRIBED)
         stream = reader_group_stream(group)
         entry = await self._store.entry(scope, stream)
         if entry is not None:
@@ -169,7 +189,9 @@ class ReaderGroups:
             except NoSuchStream:
                 # Half-made: it can be deleted without having been sealed.
                 pass
+            failpoint(STREAM_SEALED)
             await self._delete_stream.carry_out(scope, stream, entry.stream_id)
+            failpoint(STREAM_DELETED)
         await self.records.remove(scope, group, record)
 
     async def _mine(self, request: Request) -> ReaderGroupRecord | None:
