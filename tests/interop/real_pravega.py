@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
 import signal
 import subprocess
 import time
@@ -16,12 +13,10 @@ from typing import Final
 
 from pravega_common.errors import PravegaError
 from pravega_streams.controller.client import ControllerClient
+from tests.support.maven import fetched_jars, java
 from tests.support.servers import free_port
 
 POM: Final = Path(__file__).with_name("pom.xml")
-copy_dependencies: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-download_attempts_max: Final = 2
-download_time_max_s: Final = 900.0
 start_time_max_s: Final = 120.0
 stop_time_max_s: Final = 10.0
 heap_bytes_max: Final = 1 << 30
@@ -35,36 +30,7 @@ def jar_folder() -> Path:
 
     Raises ``RuntimeError`` with what to do when they cannot be had: these suites fail then, they do not skip.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pravega-spark"
-    folder = cache / f"real-pravega-{hashlib.sha256(POM.read_bytes()).hexdigest()[:16]}"
-    if not folder.exists():
-        _fetch(folder)
-    return folder
-
-
-def _fetch(folder: Path) -> None:
-    program = shutil.which("mvn")
-    if program is None:
-        raise RuntimeError(
-            "the interop tests need a real Pravega from Maven Central, and there is no 'mvn' on the path: install "
-            f"Maven (for example: apt-get install maven), or put the jars that {POM} names into {folder}"
-        )
-    partial = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}")
-    command = [program, "-B", "-q", "-f", str(POM), copy_dependencies]
-    command += [f"-DoutputDirectory={partial}", "-DincludeScope=runtime"]
-    for _ in range(download_attempts_max):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=download_time_max_s, check=False)
-        if done.returncode == 0:
-            break
-    else:
-        raise RuntimeError(
-            f"the jars of the real Pravega could not be fetched from Maven Central; when it can be reached run: "
-            f"{' '.join(command[:-2])} -DoutputDirectory={folder} -DincludeScope=runtime\n{done.stdout[-2000:]}"
-        )
-    try:
-        partial.rename(folder)
-    except OSError:  # Another run fetched them in the meantime.
-        shutil.rmtree(partial)
+    return fetched_jars(POM, "real-pravega", "the interop tests need the jars of a real Pravega from Maven Central")
 
 
 class RealPravega:
@@ -115,7 +81,7 @@ class RealPravega:
         memory = [f"-Xmx{heap_bytes_max}", f"-XX:MaxDirectMemorySize={2 * cache_bytes_max}"]
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened_packages]
         given = [f"-D{name}={value}" for name, value in settings.items()]
-        return [_java(), *memory, *opened, *given, "-cp", f"{jars}/*", "io.pravega.local.LocalPravegaEmulator"]
+        return [java(), *memory, *opened, *given, "-cp", f"{jars}/*", "io.pravega.local.LocalPravegaEmulator"]
 
     def _serves(self) -> bool:
         client = ControllerClient(self.controller_uri, attempts=1, call_time_s=10.0)
@@ -145,16 +111,6 @@ class RealPravega:
 
     def log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-4000:]
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java") or (f"{home}/bin/java" if home else None)
-    if found is None:
-        raise RuntimeError(
-            "Java 17 or newer is missing; install it, for example: apt-get install openjdk-17-jre-headless"
-        )
-    return found
 
 
 @contextmanager
