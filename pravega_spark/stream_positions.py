@@ -13,14 +13,16 @@ from pravega_spark.gateway import Boundaries, Cut, StreamGateway
 from pravega_spark.range_planner import Span
 from pravega_streams.controller.model import SegmentRange, Successor
 from pravega_streams.errors import NotFound
-from pravega_streams.segment.event_index import Advance
+from pravega_streams.segment.event_index import Advance, EventCount
 from pravega_streams.segment.segment_client import SegmentInfo
 
-located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024)
+located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024, 128 * 1024 * 1024)
 """How far before an offset a boundary is asked for, until one is found that is not behind it."""
+located_excess_bytes_max: Final = 256 * 1024
+"""How far behind a limit of bytes a known boundary may lie; a farther one is not taken, and events are stepped over."""
 events_max: Final = 2**62
-walk_bytes_max: Final = 1024 * 1024
-"""Stepped over event by event at once; a stretch between two boundaries of an index is much shorter."""
+walk_bytes_max: Final = 64 * 1024 * 1024
+"""Stepped over event by event at once. Boundaries of an index are 64 KiB apart, but of a transaction it has the end."""
 
 _log = logging.getLogger(__name__)
 
@@ -188,6 +190,22 @@ class StreamPositions:
                 return max(start, located)
         return start
 
+    def after_bytes(self, segment_id: int, offset: int, wanted_bytes: int, end: int) -> int:
+        """A boundary about so many bytes behind ``offset``, which is one; at most ``end``.
+
+        The next one that the index knows. Where that is far, events are stepped over from the last one it knows: inside
+        a large transaction, and where the store keeps no index.
+        """
+        wanted = offset + wanted_bytes
+        located = self.locate(segment_id, wanted, end)
+        if located - wanted <= located_excess_bytes_max:
+            return located
+        known = self.boundary_before(segment_id, wanted, offset)
+        try:
+            return self._walk(segment_id, known, located, events_max, wanted - known).offset
+        except SegmentTruncated as error:
+            return min(end, error.start_offset)
+
     # By events and by time
 
     def events_between(self, segment_id: int, start: int, end: int) -> int | None:
@@ -199,6 +217,16 @@ class StreamPositions:
             return None if boundaries is None else boundaries.events_between(start, end).events
         except (NoSuchSegment, SegmentTruncated):
             return None
+
+    def estimated_events(self, segment_id: int, start: int, end: int) -> EventCount | None:
+        """The same, with whether it is exact, and at least one if there are any bytes."""
+        if start >= end:
+            return EventCount(0, is_exact=True)
+        boundaries = self._boundaries(segment_id)
+        if boundaries is None:
+            return None
+        counted = boundaries.events_between(start, end)
+        return EventCount(max(1, counted.events), counted.is_exact)
 
     def count_events(self, segment_id: int, start: int, end: int) -> int | None:
         """The same, but exact unless the index is far behind the segment, and at least one if there are any bytes.
@@ -228,7 +256,8 @@ class StreamPositions:
         """The end of so many events behind ``offset``, at most ``end``; ``end`` where the store keeps no index.
 
         Exact unless the index is far behind the segment, then less. The index leads to the boundary below, and the
-        rest is stepped over event by event: at most two stretches of the index, each about 64 KiB.
+        rest is stepped over event by event: two stretches of the index, each about 64 KiB, or what lies between
+        ``offset`` and the answer in the transactions at both ends.
         """
         boundaries = self._boundaries(segment_id)
         if boundaries is None:
@@ -277,12 +306,12 @@ class StreamPositions:
         except UnsupportedOperation:
             return None
 
-    def _walk(self, segment_id: int, start: int, end: int, events_max: int) -> Walked:
+    def _walk(self, segment_id: int, start: int, end: int, events_max: int, bytes_max: int = walk_bytes_max) -> Walked:
         if start >= end or events_max <= 0:
             return Walked(start, 0)
         source = self._gateway.open_range(segment_name(self.scope, self.stream, segment_id), start, end)
         try:
-            return walk(source, events_max, walk_bytes_max)
+            return walk(source, events_max, min(bytes_max, walk_bytes_max))
         finally:
             source.close()
 

@@ -25,6 +25,7 @@ from pravega_spark.partition_reader import SpanPartition, read_span
 from pravega_spark.preparation import prepared_gateway
 from pravega_spark.range_planner import Span, lag_bytes, share, spans_of_batch, split
 from pravega_spark.stream_positions import Bound, StreamPositions
+from pravega_streams.segment.event_index import EventCount
 from pravega_streams.segment.segment_client import SegmentInfo
 
 _Infos = dict[str, dict[int, SegmentInfo]]
@@ -32,6 +33,9 @@ _BySegment = dict[tuple[str, int], int]
 
 index_delay_max_ms: Final = 5_000
 """How long after an event its time may be unknown to the index of its store, and how far two clocks may differ."""
+
+certain_excess: Final = 2
+"""So many times the limit of events are more than the limit, also where their number is an estimate."""
 
 _log = logging.getLogger(__name__)
 
@@ -184,26 +188,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for (name, item), wanted in share(limit, backlogs).items():
             offset, end = position[name][item], ends[name][item]
             if wanted < end - offset:
-                ends[name][item] = self._opened()[name].locate(item, offset + wanted, end)
+                ends[name][item] = self._opened()[name].after_bytes(item, offset, wanted, end)
 
     def _limit_events(self, position: Position, ends: Position, backlogs: _BySegment) -> None:
         limit = self._options["max_events_per_trigger"]
         if limit is None:
             return
-        counts = {}
-        for (name, item), backlog in backlogs.items():
-            start = position[name][item]
-            counted = self._opened()[name].count_events(item, start, start + backlog)
-            if counted is None:
-                self._tell_unlimited(name)
-                return
-            counts[name, item] = counted
-        if sum(counts.values()) <= limit:
+        counts = self._counted(position, backlogs, limit)
+        if counts is None or sum(counts.values()) <= limit:
             return
         for (name, item), wanted in share(limit, counts).items():
             if wanted:
                 positions, start = self._opened()[name], position[name][item]
                 ends[name][item] = positions.after_events(item, start, ends[name][item], wanted)
+
+    def _counted(self, position: Position, backlogs: _BySegment, limit: int) -> _BySegment | None:
+        """Events of each backlog: counted, or about right where there are far more than the limit. None: no index."""
+        about: dict[tuple[str, int], EventCount] = {}
+        for (name, item), backlog in backlogs.items():
+            start = position[name][item]
+            found = self._opened()[name].estimated_events(item, start, start + backlog)
+            if found is None:
+                self._tell_unlimited(name)
+                return None
+            about[name, item] = found
+        counts = {key: found.events for key, found in about.items()}
+        if sum(counts.values()) > limit * certain_excess:
+            return counts
+        for (name, item), found in about.items():
+            if not found.is_exact:
+                start = position[name][item]
+                counted = self._opened()[name].count_events(item, start, start + backlogs[name, item])
+                counts[name, item] = found.events if counted is None else counted
+        return counts
 
     def _tell_unlimited(self, name: str) -> None:
         if not self._is_told:

@@ -17,6 +17,7 @@ from pravega_spark.batch_reader import BatchReader
 from pravega_spark.options import Options, Use
 from pravega_spark.partition_reader import SpanPartition
 from pravega_spark.preparation import forget_prepared
+from pravega_spark.stream_positions import located_excess_bytes_max
 from pravega_spark.stream_reader import StreamReader
 from tests.unit.spark.streams import TwinStreams
 
@@ -67,6 +68,14 @@ class Query:
         while (step := self.step()) is not None:
             got += [event for partition in step for event in partition]
         return got
+
+
+def steps_of(query: Query) -> list[list[bytes]]:
+    """The rows of every trigger until there is nothing new."""
+    steps = []
+    while (step := query.step()) is not None:
+        steps.append([event for partition in step for event in partition])
+    return steps
 
 
 def numbered(first: int, last: int) -> list[bytes]:
@@ -271,12 +280,45 @@ class TestLimits:
         for first in range(0, 60, 20):
             data = b"".join(struct.pack(">ii", 0, len(event)) + event for event in numbered(first, first + 20))
             streams.gateway.append("s/t/0.#epoch.0", data, 20)
-        query = Query(reader(streams, max_events_per_trigger="7"))
-        steps = []
-        while (step := query.step()) is not None:
-            steps.append([event for partition in step for event in partition])
+        steps = steps_of(Query(reader(streams, max_events_per_trigger="7")))
         assert [len(step) for step in steps] == [7] * 8 + [4]
         assert [event for step in steps for event in step] == numbered(0, 60)
+
+    def large_block(self, streams: TwinStreams) -> list[bytes]:
+        """As a transaction leaves it: 3 MB of which the index knows the end alone, and one more event."""
+        events = [f"{number:06}".encode() + bytes(94) for number in range(30_001)]
+        streams.create("t")
+        for block in (events[:-1], events[-1:]):
+            data = b"".join(struct.pack(">ii", 0, len(event)) + event for event in block)
+            streams.gateway.append("s/t/0.#epoch.0", data, len(block))
+        return events
+
+    def test_event_limits_inside_a_large_transaction(self, streams: TwinStreams) -> None:
+        events = self.large_block(streams)
+        steps = steps_of(Query(reader(streams, max_events_per_trigger="12500")))
+        assert [len(step) for step in steps] == [12_500, 12_500, 5_001]
+        assert [event for step in steps for event in step] == events
+
+    def test_byte_limits_inside_a_large_transaction(self, streams: TwinStreams) -> None:
+        """Behind the limit by what is stepped over at once, or by so little to the next boundary that it is taken."""
+        events = self.large_block(streams)
+        steps = steps_of(Query(reader(streams, approx_bytes_per_trigger="1000000")))
+        sizes = [sum(len(event) + 8 for event in step) for step in steps]
+        assert len(sizes) == 4 and all(1_000_000 <= size < 1_070_000 for size in sizes[:2])
+        assert sizes[2] <= 1_000_000 + located_excess_bytes_max
+        assert [event for step in steps for event in step] == events
+
+    def test_byte_limits_without_an_index(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unknown(*_: object) -> None:
+            raise UnsupportedOperation("no index")
+
+        events = self.large_block(streams)
+        for name in ("boundaries", "locate_offset"):
+            monkeypatch.setattr(streams.gateway, name, unknown)
+        steps = steps_of(Query(reader(streams, approx_bytes_per_trigger="1200000")))
+        sizes = [sum(len(event) + 8 for event in step) for step in steps]
+        assert len(sizes) == 3 and all(1_200_000 <= size < 1_270_000 for size in sizes[:2])
+        assert [event for step in steps for event in step] == events
 
     @pytest.mark.parametrize(("size", "events", "count"), [("54", "5", 3), ("540", "5", 5)])
     def test_the_nearest_of_two_limits(self, streams: TwinStreams, size: str, events: str, count: int) -> None:
