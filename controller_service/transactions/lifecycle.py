@@ -16,6 +16,7 @@ from controller_service.store.records import EpochRecord, SegmentRecord, StreamS
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import VersionedStore
+from controller_service.transactions.commit_order import CommitOrder
 from controller_service.transactions.completions import Completions
 from controller_service.transactions.ids import TransactionIds
 from controller_service.transactions.records import (
@@ -110,6 +111,7 @@ class TransactionService(Service):
     ) -> None:
         super().__init__("transactions")
         self.records = TransactionStore(streams)
+        self.order = CommitOrder(self.records)
         self.scheduler = WorkScheduler(queue, clock, random)
         self._streams = streams
         self._segments = segments
@@ -231,7 +233,7 @@ class TransactionService(Service):
                     commit_time_ms=commit_time_ms,
                     bound_to=None,
                 )
-                await self.records.enqueue(scope, stream, [(identifier, marked, found.version)])
+                await self.order.add(scope, stream, [(identifier, marked, found.version)])
                 failpoint(COMMIT_MARKED)
             elif record.state is not TransactionState.COMMITTING:
                 return False

@@ -155,7 +155,7 @@ class MemberRecords:
                     f"of sink {reference.sink} is committed"
                 )
         if changes:
-            await self._records.enqueue(scope, stream, changes, commits)
+            await self._transactions.order.add(scope, stream, changes, commits)
 
     async def schedule(self, members: Iterable[SetMember]) -> None:
         """Have the commit orders of the members' streams worked off."""

@@ -104,11 +104,12 @@ class TransactionStore:
             try:
                 return await work()
             except (VersionConflict, UnknownOutcome):
-                await self._pause(attempt)
+                await self.pause(attempt)
         return await work()
 
-    async def _pause(self, attempt: int) -> None:
-        """The first repetitions are free: most conflicts are with one neighbour who is done by now."""
+    async def pause(self, attempt: int) -> None:
+        """After the given lost attempt (from 0). The first repetitions are free: most conflicts are with one neighbour
+        who is done by now."""
         await (asyncio.sleep(0) if attempt < 2 else self.streams.pause(min(attempt, 10)))
 
     # ---- streams -----------------------------------------------------------------------------------------------------
@@ -231,29 +232,12 @@ class TransactionStore:
     async def commit_state(self, scope: str, stream: str) -> CommitState:
         return (await self.get_with_commits(scope, stream, []))[1]
 
-    async def enqueue(
-        self, scope: str, stream: str, changes: Sequence[Change], known: CommitState | None = None
+    async def write_order(
+        self, scope: str, stream: str, changes: Sequence[Change], queue: CommitQueue, version: int
     ) -> None:
-        """Write the records, which are committing from now on, and add them to the commit order, in one step.
-
-        ``known``: the commit order, if it was just read. ``VersionConflict`` only when a record changed: a commit
-        order that moved on meanwhile is read again.
-        """
-        identifiers = [identifier for identifier, _, _ in changes]
+        """Replace the commit order of this version and write records, in one step. For ``CommitOrder`` alone."""
         tables = await self.tables(scope, stream)
-        state = known or await self.commit_state(scope, stream)
-        for attempt in range(tries_max):
-            queue = Put(COMMITS_KEY, encode(state.queue.adding(identifiers)), state.queue_version)
-            try:
-                await self._store.put_many(tables.table, [*_puts(changes), queue])
-                return
-            except (VersionConflict, UnknownOutcome):
-                await self._pause(attempt)
-            found, state = await self.get_with_commits(scope, stream, identifiers)
-            for (_, _, version), present in zip(changes, found, strict=True):
-                if present is None or present.version != version:
-                    raise VersionConflict(f"{scope}/{stream}: a transaction changed while it was being marked")
-        raise VersionConflict(f"{scope}/{stream}: the commit order was changed by others {tries_max} times in a row")
+        await self._store.put_many(tables.table, [*_puts(changes), Put(COMMITS_KEY, encode(queue), version)])
 
     async def begin_round(self, scope: str, stream: str, state: CommitState, record: CommittingRecord) -> int:
         """Make a round durable; ``VersionConflict`` if another instance began one. Returns the record's version."""

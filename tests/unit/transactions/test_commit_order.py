@@ -1,0 +1,182 @@
+"""Commits of one stream at the same time: they enter the commit order together, and each gets its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from controller_service.store.versioned_store import Put
+from controller_service.transactions import commit_order, records
+from controller_service.transactions.records import TransactionState
+from controller_service.transactions.transaction_store import COMMITS_KEY
+from pravega_common.errors import Throttled, UnknownOutcome, VersionConflict
+from tests.support.transaction_world import Instance, World
+
+
+class Writes:
+    """The writes to the commit order that the store takes; ``fail_next`` spoils the next one, after or before it."""
+
+    def __init__(self, world: World) -> None:
+        self.sizes: list[int] = []
+        self.conflicts = 0
+        self.lose_answer = False
+        self.hold: asyncio.Event | None = None
+        self.held = asyncio.Event()
+        self._inner = world.store.put_many
+        world.store.put_many = self._put_many  # type: ignore[method-assign]
+
+    async def _put_many(self, table: str, puts: Sequence[Put]) -> list[int]:
+        marks = len(puts) - 1
+        if puts[-1].key != COMMITS_KEY or not marks:
+            return await self._inner(table, puts)
+        if self.hold is not None:
+            self.held.set()
+            await self.hold.wait()
+        try:
+            versions = await self._inner(table, puts)
+        except VersionConflict:
+            self.conflicts += 1
+            raise
+        self.sizes.append(marks)
+        if self.lose_answer:
+            self.lose_answer = False
+            raise UnknownOutcome("the answer is lost")
+        return versions
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    await world.create_stream("scope", "stream")
+    yield world
+    await world.close()
+
+
+async def begun(world: World, instance: Instance, count: int) -> list[uuid.UUID]:
+    return [(await world.begin(instance, "scope", "stream", f"e{number}")).id for number in range(count)]
+
+
+async def commit_all(world: World, instance: Instance, ids: Sequence[uuid.UUID]) -> list[Any]:
+    calls = (instance.transactions.commit("scope", "stream", identifier) for identifier in ids)
+    return await world.run(asyncio.gather(*calls, return_exceptions=True))
+
+
+async def committed(world: World, instance: Instance, ids: Sequence[uuid.UUID]) -> None:
+    for identifier in ids:
+        while True:
+            state = await world.run(instance.transactions.transaction_state("scope", "stream", identifier))
+            if state is TransactionState.COMMITTED:
+                break
+            assert state is TransactionState.COMMITTING
+            await world.clock.pass_time(0.1)
+
+
+async def test_concurrent_commits_share_their_writes(world: World) -> None:
+    instance = await world.instance()
+    ids = await begun(world, instance, 100)
+    writes = Writes(world)
+    assert await commit_all(world, instance, ids) == [True] * 100
+    assert sum(writes.sizes) == 100
+    assert len(writes.sizes) + writes.conflicts <= 8
+    await committed(world, instance, ids)
+    for events in world.segments.stream_events("scope", "stream").values():
+        assert sorted(events) == sorted(f"e{number}" for number in range(100))
+
+
+async def test_two_controllers_keep_every_commit(world: World) -> None:
+    one, two = await world.instance(), await world.instance()
+    ids = await begun(world, one, 60)
+    both = asyncio.gather(
+        *(instance.transactions.commit("scope", "stream", identifier) for identifier in ids for instance in (one, two))
+    )
+    assert await world.run(both) == [True] * 120
+    await committed(world, one, ids)
+    for events in world.segments.stream_events("scope", "stream").values():
+        assert len(events) == 60
+
+
+async def test_one_transaction_asked_for_twice_at_once_enters_once(world: World) -> None:
+    instance = await world.instance()
+    [identifier, other] = await begun(world, instance, 2)
+    assert await commit_all(world, instance, [identifier, other, identifier]) == [True] * 3
+    await committed(world, instance, [identifier, other])
+    assert all(len(events) == 2 for events in world.segments.stream_events("scope", "stream").values())
+
+
+async def test_a_lost_answer_is_found_out_by_each(world: World) -> None:
+    instance = await world.instance()
+    ids = await begun(world, instance, 10)
+    writes = Writes(world)
+    writes.lose_answer = True
+    assert await commit_all(world, instance, ids) == [True] * 10
+    assert sum(writes.sizes) == 10
+    await committed(world, instance, ids)
+
+
+async def test_one_that_was_aborted_meanwhile_does_not_hold_up_the_others(world: World) -> None:
+    instance = await world.instance()
+    ids = await begun(world, instance, 5)
+    writes = Writes(world)
+    writes.hold = asyncio.Event()
+    calls = asyncio.ensure_future(
+        asyncio.gather(*(instance.transactions.commit("scope", "stream", identifier) for identifier in ids))
+    )
+    await world.run(writes.held.wait())
+    found = await instance.transactions.records.get("scope", "stream", ids[2])
+    assert found is not None
+    aborting = dataclasses.replace(found.record, state=TransactionState.ABORTING)
+    await instance.transactions.records.put_many("scope", "stream", [(ids[2], aborting, found.version)])
+    writes.hold.set()
+    writes.hold = None
+    assert await world.run(calls) == [True, True, False, True, True]
+
+
+async def test_a_caller_that_is_cancelled_while_it_writes_leaves_nobody_waiting(world: World) -> None:
+    instance = await world.instance()
+    ids = await begun(world, instance, 4)
+    writes = Writes(world)
+    writes.hold = asyncio.Event()
+    calls = [asyncio.ensure_future(instance.transactions.commit("scope", "stream", identifier)) for identifier in ids]
+    await world.run(writes.held.wait())
+    calls[0].cancel()
+    hold, writes.hold = writes.hold, None
+    outcomes = await world.run(asyncio.gather(*calls, return_exceptions=True))
+    hold.set()
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert outcomes[1:] == [True] * 3
+    await committed(world, instance, ids[1:])
+    assert not instance.transactions.order._lines
+
+
+async def test_a_full_order_refuses_those_that_do_not_fit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "commit_queue_max", 3)
+    instance = await world.instance()
+    ids = await begun(world, instance, 5)
+    state = await instance.transactions.records.commit_state("scope", "stream")
+    found = await instance.transactions.records.get_many("scope", "stream", ids)
+    changes = [
+        (identifier, dataclasses.replace(item.record, state=TransactionState.COMMITTING), item.version)
+        for identifier, item in zip(ids, found, strict=True)
+        if item is not None
+    ]
+    order = instance.transactions.order
+    adding = asyncio.gather(
+        *(order.add("scope", "stream", [change], state) for change in changes), return_exceptions=True
+    )
+    outcomes = await world.run(adding)
+    assert outcomes[:3] == [None] * 3
+    assert all(isinstance(outcome, Throttled) for outcome in outcomes[3:])
+
+
+def test_a_write_takes_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_order, "changes_per_write_max", 3)
+    line = commit_order._Line()
+    record: Any = None
+    for _ in range(5):
+        line.waiting.append(commit_order._Entry([(uuid.uuid4(), record, 1)], None, None))  # type: ignore[arg-type]
+    assert [len(line.take()), len(line.take())] == [3, 2]
