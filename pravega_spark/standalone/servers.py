@@ -28,6 +28,7 @@ no-appendfsync-on-rewrite no
 auto-aof-rewrite-min-size 1gb
 maxmemory-policy noeviction
 save ""
+rdbcompression no
 """
 
 

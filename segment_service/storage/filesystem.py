@@ -14,6 +14,7 @@ from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
 from segment_service.storage.chunk_storage import Buffer, ChunkInfo
+from segment_service.storage.file_writer import FileWriter
 
 TEMPORARY = ".incoming"
 """Folder below the root for files that are being written; it is on the same file system, so rename is atomic."""
@@ -26,9 +27,6 @@ folder_attempts_max = 8
 
 page_names_max = 1000
 """Names that ``list`` hands over per visit of a thread."""
-
-buffers_per_write_max = 512
-"""Buffers of one ``writev``; below the limit of every system (1024)."""
 
 
 class FilesystemChunkStorage:
@@ -46,6 +44,7 @@ class FilesystemChunkStorage:
         self._root = Path(root).absolute()
         self._incoming = self._root / TEMPORARY
         self._sync = sync
+        self._files = FileWriter(sync=sync)
         self._calls = BlockingCalls("directory storage", threads_max, call_time_max_s)
         self._clock = clock or SystemClock()
         self._tickets = itertools.count(self._clock.wall_ms())
@@ -99,13 +98,7 @@ class FilesystemChunkStorage:
         check(not target.exists(), "a chunk name was used twice", name=name)
         temporary = self._temporary()
         with self._removed_on_error(temporary, name):
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            try:
-                _write_all(descriptor, data)
-                if self._sync:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            self._files.write_new(temporary, data)
             self._rename(temporary, target)
         self._sync_folder_of(target)
 
@@ -236,20 +229,6 @@ def _failing_is_unavailable(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise Unavailable(f"chunk {name}: {error.strerror}") from error
-
-
-def _write_all(descriptor: int, data: Sequence[Buffer]) -> None:
-    """Write all buffers without joining them."""
-    views = [memoryview(buffer).cast("B") for buffer in data if len(buffer)]
-    while views:
-        written = os.writev(descriptor, views[:buffers_per_write_max])
-        done = 0
-        while done < len(views) and written >= len(views[done]):
-            written -= len(views[done])
-            done += 1
-        del views[:done]
-        if written:
-            views[0] = views[0][written:]
 
 
 def _sync_folder(folder: Path) -> None:
