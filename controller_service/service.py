@@ -32,7 +32,9 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.store.table_backend import TableVersionedStore
 from controller_service.store.versioned_store import VersionedStore
 from controller_service.store.writer_marks import WriterMarks
+from controller_service.transactions.commit_repair import CommitRepair
 from controller_service.transactions.lifecycle import TransactionService
+from controller_service.transactions.repair_api import CommitOperationsApi
 from controller_service.transactions.set_api import TransactionSetsApi
 from controller_service.transactions.set_service import SetService
 from controller_service.workflows.commit_marks import CommitMarks
@@ -50,6 +52,7 @@ from pravega_common.cluster.cpo import ControlPlaneOracle
 from pravega_common.cluster.redis_cpo import RedisCPO
 from pravega_common.cluster.registry import CONTAINER_COUNT_KEY, Member
 from pravega_common.errors import ConfigurationError, PravegaError
+from pravega_common.proto.commit_operations_pb2_grpc import add_CommitOperationsServicer_to_server
 from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from pravega_common.proto.transaction_sets_pb2_grpc import add_TransactionSetsServicer_to_server
 from pravega_common.runtime.clock import Clock, SystemClock
@@ -116,6 +119,7 @@ class Controller(Service):
             clock=clock,
             kept_ms=config.transactions.sink_keep_ms,
         )
+        self.repair = CommitRepair(self.transactions.records, backends.access, self.transactions.scheduler)
         self.parts = self._make_parts()
         self.retention = self._make_retention()
         self.grpc = GrpcServer(config.controller.listen, self._grpc_services())
@@ -149,9 +153,11 @@ class Controller(Service):
 
     def _grpc_services(self) -> list[Callable[[Any], None]]:
         api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)
+        operations_api = CommitOperationsApi(self.repair, self.transactions.records)
         services: list[Callable[[Any], None]] = [lambda server: add_ControllerServiceServicer_to_server(api, server)]
         if self.config.controller.extensions:
             services.append(lambda server: add_TransactionSetsServicer_to_server(sets_api, server))
+            services.append(lambda server: add_CommitOperationsServicer_to_server(operations_api, server))
         return services
 
     def _new_id(self) -> str:
@@ -172,10 +178,14 @@ class Controller(Service):
         self.log.info("controller serves", grpc_port=self.grpc.port, id=self.member_id)
 
     async def _start(self, service: Service) -> None:
-        self.health.add(service)
+        self.health.add(service, self._blocked_streams if service is self.transactions else None)
         self._started.append(service)
         self.own(service)
         await service.start()
+
+    def _blocked_streams(self) -> dict[str, Any]:
+        blocked = self.transactions.blocked
+        return {"blockedStreams": dict(blocked)} if blocked else {}
 
     async def on_stop(self) -> None:
         for service in reversed(self._started):

@@ -6,6 +6,7 @@ from types import TracebackType
 
 from pravega_common.names import segment_name
 from pravega_streams.controller.client import ControllerClient
+from pravega_streams.controller.commit_operations import CommitOperationsClient
 from pravega_streams.controller.transaction_sets import TransactionSetClient
 from pravega_streams.segment.segment_client import SegmentClient
 
@@ -19,6 +20,7 @@ class StreamClient:
     def __init__(self, controller_uri: str) -> None:
         self.controller = ControllerClient(controller_uri)
         self.sets = TransactionSetClient(self.controller.transport)
+        self.operations = CommitOperationsClient(self.controller.transport)
         self.segments = SegmentClient(self.controller)
 
     def __enter__(self) -> StreamClient:

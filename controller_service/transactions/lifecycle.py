@@ -121,13 +121,18 @@ class TransactionService(Service):
         self._keeper: Keeper | None = None
         self._unfinished: dict[tuple[str, str], CommitState] = {}
         self.completions = Completions()
-        commits = CommitWorkflow(self.records, segments, self.scheduler, clock, self.completions, listener)
-        queue.register(COMMIT_KIND, commits.handle)
+        self._commits = CommitWorkflow(self.records, segments, self.scheduler, clock, self.completions, listener)
+        queue.register(COMMIT_KIND, self._commits.handle)
         queue.register(ABORT_KIND, AbortWorkflow(self.records, segments).handle)
 
     def attach_keeper(self, keeper: Keeper) -> None:
         """Called once by the set service, before either is started."""
         self._keeper = keeper
+
+    @property
+    def blocked(self) -> dict[str, str]:
+        """Streams whose commits need an operator, and why, as far as this controller tried."""
+        return self._commits.blocked
 
     async def on_start(self) -> None:
         await asyncio.gather(self._ids.start(), self.records.start())

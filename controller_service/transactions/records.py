@@ -66,6 +66,8 @@ class ActiveTransaction:
     commit_time_ms: int | None = None
     bound_to: SetReference | None = None
     registration: Registration | None = None
+    lost: bool = False
+    """It was to be committed and lost data; an operator gave it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,8 @@ class CommittingRecord:
     rolling: bool = False
     started_ms: int = 0
     targets: tuple[MergeTarget, ...] = ()
+    loss_accepted: bool = False
+    """An operator lets the round end although bytes are missing."""
 
     @property
     def is_idle(self) -> bool:
@@ -160,6 +164,8 @@ class CommittingRecord:
 class CompletedTransaction:
     state: TransactionState
     completed_ms: int
+    lost: bool = False
+    """As of ``ActiveTransaction``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,8 @@ class MemberRecords:
     async def order(self, reference: SetReference, members: Sequence[SetMember]) -> None:
         """Put the members of a committed set into the commit orders of their streams, in the order given.
 
-        ``DataCorruption`` if one was lost: a committed set's member is open and bound, committing, or committed.
+        ``DataCorruption`` if one was lost: a committed set's member is open and bound, committing, or committed. One
+        that an operator gave up is passed over.
         """
 
         async def order_stream(chunks: Sequence[Chunk]) -> None:
@@ -142,7 +143,12 @@ class MemberRecords:
         changes: list[Change] = []
         for identifier, item in zip(ids, found, strict=True):
             if item is None:
-                state = await self._records.completed_state(scope, stream, identifier)
+                ended = await self._records.completed(scope, stream, identifier)
+                state = TransactionState.UNKNOWN if ended is None else ended.state
+                if ended is not None and ended.lost:
+                    continue
+            elif item.record.lost:
+                continue
             elif _is_bound(item, reference):
                 marked = dataclasses.replace(item.record, state=TransactionState.COMMITTING)
                 changes.append((identifier, marked, item.version))

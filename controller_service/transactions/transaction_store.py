@@ -270,12 +270,24 @@ class TransactionStore:
         tables = await self.tables(scope, stream)
         await self._store.put(tables.table, COMMITS_KEY, encode(state.queue.without(ids)), state.queue_version)
 
+    async def give_up(
+        self, scope: str, stream: str, changes: Sequence[Change], state: CommitState, ids: Sequence[uuid.UUID]
+    ) -> None:
+        """Write records and take transactions out of the commit order, in one step, unless a round began or ended since
+        ``state`` was read (``VersionConflict``)."""
+        tables = await self.tables(scope, stream)
+        guard = Put(COMMITTING_KEY, encode(state.committing), state.committing_version)
+        queue = Put(COMMITS_KEY, encode(state.queue.without(ids)), state.queue_version)
+        await self._store.put_many(tables.table, [*_puts(changes), guard, queue])
+
     # ---- completed transactions --------------------------------------------------------------------------------------
 
-    async def complete(self, scope: str, stream: str, ids: Sequence[uuid.UUID], state: TransactionState) -> None:
+    async def complete(
+        self, scope: str, stream: str, ids: Sequence[uuid.UUID], state: TransactionState, *, lost: bool = False
+    ) -> None:
         """Record how transactions ended. Idempotent; the active records are removed with ``remove``."""
         tables = await self.tables(scope, stream)
-        record = CompletedTransaction(state, self._clock.wall_ms())
+        record = CompletedTransaction(state, self._clock.wall_ms(), lost)
 
         async def attempt() -> None:
             table = _completed_table(await self._current_batch())
@@ -303,6 +315,10 @@ class TransactionStore:
 
     async def completed_state(self, scope: str, stream: str, identifier: uuid.UUID) -> TransactionState:
         """How a transaction ended; ``UNKNOWN`` if there is no record of it any more, or never was."""
+        found = await self.completed(scope, stream, identifier)
+        return TransactionState.UNKNOWN if found is None else found.state
+
+    async def completed(self, scope: str, stream: str, identifier: uuid.UUID) -> CompletedTransaction | None:
         tables = await self.tables(scope, stream)
         key = _completed_key(tables, identifier.hex)
         for number in reversed((await self._batches())[0].numbers):
@@ -311,8 +327,8 @@ class TransactionStore:
             except NoSuchSegment:
                 continue
             if found is not None:
-                return decode(CompletedTransaction, found.value).state
-        return TransactionState.UNKNOWN
+                return decode(CompletedTransaction, found.value)
+        return None
 
     async def list_completed(self, scope: str, stream: str) -> list[tuple[uuid.UUID, TransactionState]]:
         """At most 500 completed transactions of the stream, the newest first."""

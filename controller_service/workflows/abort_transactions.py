@@ -40,6 +40,6 @@ class AbortWorkflow:
             return
         await self._segments.delete_segments(transaction_segments(scope, stream, identifier, found.record.segments))
         failpoint(SEGMENTS_DELETED)
-        await self._transactions.complete(scope, stream, [identifier], TransactionState.ABORTED)
+        await self._transactions.complete(scope, stream, [identifier], TransactionState.ABORTED, lost=found.record.lost)
         failpoint(COMPLETED)
         await self._transactions.remove(scope, stream, [identifier])

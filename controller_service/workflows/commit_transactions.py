@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 import structlog
+from prometheus_client import Gauge
 
 from controller_service.errors import NoSuchStream, OperationNotAllowed
 from controller_service.segment_access.segment_access import SegmentAccess, SegmentInfo
@@ -46,12 +47,12 @@ from pravega_common.errors import (
     DataCorruption,
     FailedError,
     NoSuchSegment,
+    PravegaError,
     RejectedError,
     SegmentSealed,
     UnknownOutcome,
     VersionConflict,
 )
-from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -72,6 +73,11 @@ rounds_per_request_max: Final = 20
 """Rounds that one request works off before others of the stream get their turn."""
 lengths_per_round_max: Final = 20_000
 """Transactions times segments of a round: a stream of many segments commits fewer transactions at once."""
+blocked_max: Final = 1_000
+"""Blocked streams whose reason is kept."""
+BLOCKED_STREAMS: Final = Gauge(
+    "pravega_controller_blocked_streams", "Streams whose commits need an operator, as far as this controller tried"
+)
 calls_concurrent_max: Final = 64
 """Calls to the segment stores that one round keeps in flight."""
 
@@ -125,23 +131,40 @@ class CommitWorkflow:
         self._clock = clock
         self._completions = completions
         self._listener: CommitListener = listener or CommitMarks(self._streams)
+        self.blocked: dict[str, str] = {}
+        """Streams whose commits cannot go on by themselves, and why, as far as this controller tried."""
         self._log = structlog.get_logger(service="transactions")
 
     async def handle(self, request: Request) -> None:
         scope, stream = self._scheduler.commit_started(request)
         try:
             for _ in range(rounds_per_request_max):
-                if not await self.run_round(scope, stream):
+                found_work = await self.run_round(scope, stream)
+                self._note_blocked(request.key, None)
+                if not found_work:
                     return
         except NoSuchStream:
+            self._note_blocked(request.key, None)
             self._log.info("commit dropped, the stream is gone", stream=f"{scope}/{stream}")
             return
         except OperationNotAllowed as error:
             raise Postpone(str(error)) from error
         except RejectedError as error:
             # The queue drops what is rejected, but a commit that was promised is never dropped.
+            self._note_blocked(request.key, error)
             raise CommitFailed(f"{scope}/{stream}: {error}") from error
+        except DataCorruption as error:
+            self._note_blocked(request.key, error)
+            raise
         raise Postpone("more transactions wait for their commit")
+
+    def _note_blocked(self, stream: str, error: PravegaError | None) -> None:
+        """Keep what a repetition will not cure, until a round succeeds."""
+        if error is None:
+            self.blocked.pop(stream, None)
+        elif len(self.blocked) < blocked_max or stream in self.blocked:
+            self.blocked[stream] = str(error)
+        BLOCKED_STREAMS.set(len(self.blocked))
 
     async def run_round(self, scope: str, stream: str) -> bool:
         """One round; False if there was nothing to commit."""
@@ -184,12 +207,11 @@ class CommitWorkflow:
             if not gone:
                 records = {identifier: item.record for identifier, item in zip(batch, found, strict=True) if item}
                 for identifier, record in records.items():
-                    check(
-                        record.state is TransactionState.COMMITTING,
-                        "a transaction in the commit order is not committing",
-                        transaction=identifier,
-                        state=record.state,
-                    )
+                    if record.state is not TransactionState.COMMITTING:
+                        raise DataCorruption(
+                            f"transaction {identifier} of {scope}/{stream} is in the commit order, but is "
+                            f"{record.state.value}"
+                        )
                 return [
                     (identifier, CommittingTransaction(identifier.hex, record.writer_id, record.commit_time_ms))
                     for identifier, record in records.items()
@@ -322,7 +344,7 @@ class CommitWorkflow:
             segment = by_number[target.number]
             name = segment.name(context.scope, context.stream)
             lengths = await self._segments.merge_batch(name, _sources(context, ids, target.number))
-            target.verify(name, lengths)
+            self._verify(record, target, name, lengths)
             return segment.segment_id, lengths
 
         return dict(await asyncio.gather(*map(merge, record.targets)))
@@ -375,10 +397,18 @@ class CommitWorkflow:
             for target in record.targets:
                 name = self._target(context, holding.epoch, holding, target.number)
                 after = [lengths[target.number]] * len(target.source_lengths)
-                target.verify(name, after)
+                self._verify(record, target, name, after)
                 positions[names.segment_id(target.number, holding.epoch)] = after
         await self._segments.seal_segments(holding.names(context.scope, context.stream))
         return positions
+
+    def _verify(self, record: CommittingRecord, target: MergeTarget, segment: str, lengths_after: list[int]) -> None:
+        try:
+            target.verify(segment, lengths_after)
+        except DataCorruption as error:
+            if not record.loss_accepted:
+                raise
+            self._log.error("bytes are missing in a commit, as an operator accepted", error=str(error))
 
     async def _record_epochs(
         self,

@@ -16,10 +16,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from pravega_common.errors import PravegaError
+from pravega_common.errors import PravegaError, UnsupportedOperation
 from pravega_common.names import segment_name
 from pravega_common.wire import commands as wire
 from pravega_spark.commands.reachability import check_listens
+from pravega_spark.commands.transaction import remedy
 from pravega_spark.standalone.binaries import find_minio, find_redis
 from pravega_streams.batch.events import read_events
 from pravega_streams.connection.blocking import WireSocket
@@ -135,7 +136,22 @@ def services(controller: str) -> list[Finding]:
             check(f"segment store {item}", "is the address that the controller names reachable from here?", _ping(item))
             for item in found
         ]
-        return [first, stores, *each, _round_trip(client)]
+        return [first, stores, *each, _commits(client), _round_trip(client)]
+
+
+def _commits(client: StreamClient) -> Finding:
+    """Streams whose commits stand still for good."""
+    try:
+        blocked = client.operations.blocked_streams()
+    except UnsupportedOperation:
+        return Finding("commits", None, "a plain Pravega does not tell")
+    except PravegaError as error:
+        return Finding("commits", False, str(error), "look into the controller's log")
+    if not blocked:
+        return Finding("commits", True, "no stream is blocked")
+    scope, stream, obstacles = blocked[0]
+    detail = f"{len(blocked)} streams are blocked; {scope}/{stream}: {obstacles[0].detail}"
+    return Finding("commits", False, detail, remedy(f"{scope}/{stream}", obstacles[0]))
 
 
 def _controller(controller: str) -> str:

@@ -18,7 +18,7 @@ from pravega_common.names import (
     validate_user_scope_name,
 )
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.commands import stream_retention
+from pravega_spark.commands import stream_retention, transaction
 from pravega_spark.commands.common import (
     CONTROLLER_DEFAULT,
     ControllerOption,
@@ -56,6 +56,7 @@ def add_to(application: typer.Typer) -> None:
         group.command()(command)
     group.command("list")(list_streams)
     stream_retention.add_to(group)
+    transaction.add_to(group)
     application.add_typer(group, name="stream")
 
 
@@ -169,6 +170,7 @@ def _print_facts(facts: StreamFacts) -> None:
                 "size",
                 f"{text_of_bytes(facts.size_bytes)} ({facts.size_bytes:,} bytes) in {facts.segment_count} segments",
             ),
+            ("commits", facts.commits_text),
             ("head", StreamCut(facts.scope, facts.stream, facts.head).as_text()),
             ("tail", StreamCut(facts.scope, facts.stream, facts.tail).as_text()),
         ],

@@ -8,6 +8,8 @@ from typing import Any
 from pravega_common.errors import NoSuchSegment
 from pravega_common.names import segment_epoch, segment_name, segment_number
 from pravega_common.stream_cut import StreamCut
+from pravega_spark.commands.transaction import commits_json, commits_of, commits_text
+from pravega_streams.controller.commit_operations import Commits
 from pravega_streams.controller.model import (
     RetentionPolicy,
     RetentionType,
@@ -42,6 +44,12 @@ class StreamFacts:
     head: dict[int, int]
     tail: dict[int, int]
     size_bytes: int
+    commits: Commits | None
+    """None on a plain Pravega."""
+
+    @property
+    def commits_text(self) -> str:
+        return "unknown" if self.commits is None else commits_text(f"{self.scope}/{self.stream}", self.commits)
 
     def to_json(self) -> dict[str, Any]:
         scaling, retention = self.configuration.scaling, self.configuration.retention
@@ -64,6 +72,7 @@ class StreamFacts:
             "segments": [_segment_json(item) for item in self.segments],
             "segments_head_to_tail": self.segment_count,
             "bytes": self.size_bytes,
+            "commits": None if self.commits is None else commits_json(self.commits),
             "head": StreamCut(self.scope, self.stream, self.head).as_text(),
             "tail": StreamCut(self.scope, self.stream, self.tail).as_text(),
         }
@@ -108,6 +117,7 @@ def stream_facts(client: StreamClient, scope: str, stream: str) -> StreamFacts:
         head,
         tail,
         sum(info.length - info.start_offset for info in infos.values()),
+        commits_of(client, scope, stream),
     )
 
 

@@ -20,6 +20,7 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
+from pravega_common.proto.commit_operations_pb2_grpc import CommitOperationsStub
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
 from pravega_common.proto.transaction_sets_pb2_grpc import TransactionSetsStub
 from pravega_streams.connection.endpoints import Endpoint
@@ -96,6 +97,9 @@ class ControllerTransport:
 
     def transaction_sets(self, method: str, request: Any) -> Any:
         return self._call(lambda channel: getattr(TransactionSetsStub(channel), method), method, request)
+
+    def commit_operations(self, method: str, request: Any) -> Any:
+        return self._call(lambda channel: getattr(CommitOperationsStub(channel), method), method, request)
 
     def close(self) -> None:
         for channel in self._channels.values():

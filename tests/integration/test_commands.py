@@ -93,6 +93,8 @@ def test_the_life_of_a_stream(shell: Shell) -> None:
     facts = shell.json("stream", "info", stream)
     assert (facts["tags"], facts["bytes"], len(facts["segments"]), facts["sealed"]) == (["a"], 0, 2, False)
     assert facts["head"] == facts["tail"]
+    assert facts["commits"] == {"waiting": 0, "merging": 0, "obstacles": []}
+    assert shell.json("stream", "transaction", "list", stream)["transactions"] == []
     assert stream in shell.text("stream", "info", stream)
     assert "is open; seal it first" in shell.complaint("stream", "delete", stream, "--yes")
     assert "needs --yes where nobody can be asked" in shell.complaint("stream", "delete", stream)
