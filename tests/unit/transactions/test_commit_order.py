@@ -10,20 +10,22 @@ from typing import Any
 
 import pytest
 
+from controller_service.store.serializer import decode
 from controller_service.store.versioned_store import Put
 from controller_service.transactions import commit_order, records
-from controller_service.transactions.records import TransactionState
-from controller_service.transactions.transaction_store import COMMITS_KEY
+from controller_service.transactions.records import CommittingRecord, TransactionState
+from controller_service.transactions.transaction_store import COMMITS_KEY, COMMITTING_KEY
 from pravega_common.errors import Throttled, UnknownOutcome, VersionConflict
 from tests.support.transaction_world import Instance, World
 
 
 class Writes:
-    """The writes to the commit order that the store takes; ``fail_next`` spoils the next one, after or before it."""
+    """The writes to the commit order that the store takes. ``lose_answer``: of the next one; ``hold``: before each."""
 
     def __init__(self, world: World) -> None:
         self.sizes: list[int] = []
         self.conflicts = 0
+        self.rounds = 0
         self.lose_answer = False
         self.hold: asyncio.Event | None = None
         self.held = asyncio.Event()
@@ -31,6 +33,9 @@ class Writes:
         world.store.put_many = self._put_many  # type: ignore[method-assign]
 
     async def _put_many(self, table: str, puts: Sequence[Put]) -> list[int]:
+        self.rounds += sum(
+            put.key == COMMITTING_KEY and not decode(CommittingRecord, put.value).is_idle for put in puts
+        )
         marks = len(puts) - 1
         if puts[-1].key != COMMITS_KEY or not marks:
             return await self._inner(table, puts)
@@ -84,6 +89,7 @@ async def test_concurrent_commits_share_their_writes(world: World) -> None:
     assert sum(writes.sizes) == 100
     assert len(writes.sizes) + writes.conflicts <= 8
     await committed(world, instance, ids)
+    assert writes.rounds <= 4
     for events in world.segments.stream_events("scope", "stream").values():
         assert sorted(events) == sorted(f"e{number}" for number in range(100))
 
