@@ -15,11 +15,14 @@ download_attempts_max: Final = 2
 download_time_max_s: Final = 900.0
 
 
+class NotAvailable(RuntimeError):
+    """Something that a suite or a bench stands on cannot be had; the text says what to do."""
+
+
 def fetched_jars(pom: Path, name: str, missing: str) -> Path:
     """The folder with the run-time jars of ``pom``, fetched once for each state of that file.
 
-    ``missing`` begins the sentence that tells who needs them. Raises ``RuntimeError`` with what to do when they cannot
-    be had.
+    ``missing`` begins the sentence that tells who needs them. Raises ``NotAvailable`` when they cannot be had.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pravega-spark"
     folder = cache / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
@@ -31,7 +34,7 @@ def fetched_jars(pom: Path, name: str, missing: str) -> Path:
 def _fetch(pom: Path, folder: Path, missing: str) -> None:
     program = shutil.which("mvn")
     if program is None:
-        raise RuntimeError(
+        raise NotAvailable(
             f"{missing}, and there is no 'mvn' on the path: install Maven (for example: apt-get install maven), "
             f"or put the jars that {pom} names into {folder}"
         )
@@ -44,7 +47,7 @@ def _fetch(pom: Path, folder: Path, missing: str) -> None:
             break
     else:
         shutil.rmtree(partial, ignore_errors=True)
-        raise RuntimeError(
+        raise NotAvailable(
             f"{missing}, and they could not be fetched; when Maven Central can be reached run: "
             f"{' '.join(command[:-2])} -DoutputDirectory={folder} -DincludeScope=runtime\n{done.stdout[-2000:]}"
         )
@@ -55,11 +58,11 @@ def _fetch(pom: Path, folder: Path, missing: str) -> None:
 
 
 def java() -> str:
-    """The Java to run them with; ``RuntimeError`` with what to install."""
+    """The Java to run them with; ``NotAvailable`` with what to install."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java") or (f"{home}/bin/java" if home else None)
     if found is None:
-        raise RuntimeError(
+        raise NotAvailable(
             "Java 17 or newer is missing; install it, for example: apt-get install openjdk-17-jre-headless"
         )
     return found
