@@ -1,0 +1,115 @@
+"""What the kernel says about processes: their parents, CPU seconds and memory, from ``/proc``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ticks_per_s: Final = os.sysconf("SC_CLK_TCK")
+_PROC: Final = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTimes:
+    """``own_s`` is of the process itself, ``reaped_s`` of children that ended and were waited for."""
+
+    pid: int
+    parent: int
+    own_s: float
+    reaped_s: float
+
+
+def process_table() -> dict[int, ProcessTimes]:
+    """All processes of the machine, by id."""
+    found = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal() and (times := _times(int(entry.name))):
+            found[times.pid] = times
+    return found
+
+
+def _times(pid: int) -> ProcessTimes | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:  # It ended.
+        return None
+    fields = text.rpartition(")")[2].split()
+    own = int(fields[11]) + int(fields[12])
+    reaped = int(fields[13]) + int(fields[14])
+    return ProcessTimes(pid, int(fields[1]), own / ticks_per_s, reaped / ticks_per_s)
+
+
+def tree_of(table: Mapping[int, ProcessTimes], root: int) -> list[int]:
+    """A process and all that it started, directly or not; empty if it is not there."""
+    children: dict[int, list[int]] = {}
+    for times in table.values():
+        children.setdefault(times.parent, []).append(times.pid)
+    found, waiting = [], [root] if root in table else []
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        waiting += children.get(pid, [])
+    return found
+
+
+def command_of(pid: int) -> list[str]:
+    """The command line; empty if the process ended."""
+    try:
+        return (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def thread_seconds(pids: Iterable[int]) -> dict[str, float]:
+    """CPU seconds of the threads that live now, by name without its number."""
+    found: dict[str, float] = {}
+    for pid in pids:
+        try:
+            tasks = list((_PROC / str(pid) / "task").iterdir())
+        except OSError:
+            continue
+        for task in tasks:
+            try:
+                head, _, rest = (task / "stat").read_text().rpartition(")")
+            except OSError:
+                continue
+            name, fields = thread_name(head.partition("(")[2]), rest.split()
+            found[name] = found.get(name, 0.0) + (int(fields[11]) + int(fields[12])) / ticks_per_s
+    return found
+
+
+def thread_name(name: str) -> str:
+    """Threads of one pool count as one: ``C2 CompilerThre0`` and ``C2 CompilerThre1``."""
+    return name.rstrip("0123456789#-. ") or name
+
+
+def reset_peak_memory(pids: Iterable[int]) -> None:
+    """From here on the kernel notes the highest resident memory anew."""
+    for pid in pids:
+        try:
+            (_PROC / str(pid) / "clear_refs").write_text("5")
+        except OSError:
+            continue
+
+
+def peak_memory_mib(pid: int) -> float:
+    """The highest resident memory since the last reset; 0 if the process ended."""
+    return _mib(_PROC / str(pid) / "status", "VmHWM:")
+
+
+def shared_out_memory_mib(pid: int) -> float:
+    """Resident memory now, each page divided among the processes that share it (PSS); 0 if the process ended."""
+    return _mib(_PROC / str(pid) / "smaps_rollup", "Pss:")
+
+
+def _mib(file: Path, field: str) -> float:
+    try:
+        for line in file.read_text().splitlines():
+            if line.startswith(field):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        return 0.0
+    return 0.0
