@@ -1,0 +1,118 @@
+"""From measurements to figures: percentiles, medians, shares of the ceilings and of Kafka, and the aims."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+Result = dict[str, Any]
+"""One case of one side at one size: ``case``, ``side``, ``event_bytes``, ``events``, ``seconds`` of each run, …"""
+
+CEILING_OF: Final = {
+    "write": "api-sink",
+    "stream-write": "api-sink",
+    "read": "api-source",
+    "stream-read": "api-source",
+}
+"""The source of the ceiling yields ``event`` alone: reads of the full schema have no ceiling of their own."""
+write_aim: Final = 1.0
+READ_AIMS: Final = {100: 2.0, 1_000: 1.2, 10_000: 1.2}
+"""Times Kafka, by event size."""
+commit_aim_ms: Final = 100.0
+commit_aim_tasks: Final = 4
+latency_aim: Final = 2.0
+"""Times Kafka's median."""
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The smallest value that at least ``percent`` % of the values do not exceed; values in ascending order."""
+    if not ordered:
+        raise ValueError("no percentile of nothing")
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def spread(values: Sequence[float], digits: int = 1) -> dict[str, float]:
+    """Median, 99th percentile and extremes."""
+    ordered = sorted(values)
+    return {
+        "min": round(ordered[0], digits),
+        "p50": round(percentile(ordered, 50), digits),
+        "p90": round(percentile(ordered, 90), digits),
+        "p99": round(percentile(ordered, 99), digits),
+        "max": round(ordered[-1], digits),
+    }
+
+
+def rates(events: int, size_bytes: int, seconds: Sequence[float]) -> Result:
+    """Of the median run."""
+    median_s = statistics.median(seconds)
+    return {
+        "seconds": [round(value, 3) for value in seconds],
+        "events_per_second": round(events / median_s),
+        "megabytes_per_second": round(events * size_bytes / median_s / 1e6, 1),
+    }
+
+
+def medians(readings: Sequence[Mapping[str, float]], digits: int = 2) -> dict[str, float]:
+    """Of each name over all readings; what is nothing is left out."""
+    names = dict.fromkeys(name for reading in readings for name in reading)
+    found = {name: statistics.median(reading.get(name, 0.0) for reading in readings) for name in names}
+    return {name: round(value, digits) for name, value in found.items() if round(value, digits)}
+
+
+def aim_of(case: str, size_bytes: int) -> float | None:
+    """How many times Kafka's rate a case is to reach."""
+    if case.endswith("write"):
+        return write_aim
+    return READ_AIMS.get(size_bytes)
+
+
+def shares(results: Sequence[Result], redis_megabytes_per_second: float) -> list[Result]:
+    """Each of our figures as a share of the ceilings and of Kafka in the same run."""
+    by_key = {(item["side"], item["case"], item["event_bytes"]): item for item in results}
+    table = []
+    for ours in results:
+        if ours["side"] != "ours":
+            continue
+        case, size_bytes = ours["case"], ours["event_bytes"]
+        share: Result = {"case": case, "event_bytes": size_bytes}
+        ceiling = by_key.get(("spark", CEILING_OF.get(case, ""), size_bytes))
+        if ceiling:
+            share["of_api"] = _ratio(ours, ceiling)
+        share["of_redis"] = round(ours["megabytes_per_second"] / redis_megabytes_per_second, 3)
+        kafka = by_key.get(("kafka", case, size_bytes))
+        if kafka:
+            share |= _of_kafka(ours, kafka)
+        table.append(share)
+    return table
+
+
+def _of_kafka(ours: Result, kafka: Result) -> Result:
+    """Medians against medians, and each run against the one that followed it."""
+    made: Result = {
+        "of_kafka": _ratio(ours, kafka),
+        "of_kafka_runs": [
+            round(theirs / mine, 3) for mine, theirs in zip(ours["seconds"], kafka["seconds"], strict=False)
+        ],
+    }
+    aim = aim_of(ours["case"], ours["event_bytes"])
+    if aim is not None:
+        made |= {"aim": aim, "met": made["of_kafka"] >= aim}
+    return made
+
+
+def _ratio(mine: Result, other: Result) -> float:
+    ratio: float = statistics.median(other["seconds"]) / statistics.median(mine["seconds"])
+    return round(ratio, 3)
+
+
+def per_unit(cpu_s: Mapping[str, float], events: int, size_bytes: int) -> Result:
+    """CPU seconds per million events and per GB of events, by group and in all."""
+    cpu_s = {**cpu_s, "all": sum(cpu_s.values())}
+    millions, gigabytes = events / 1e6, events * size_bytes / 1e9
+    return {
+        "cpu_s_per_million_events": {name: round(value / millions, 2) for name, value in cpu_s.items()},
+        "cpu_s_per_gigabyte": {name: round(value / gigabytes, 2) for name, value in cpu_s.items()},
+    }

@@ -1,0 +1,144 @@
+"""scripts/bench: what there is to run, and the document that comes out.
+
+usage: scripts/bench [spark] [options]    both directions beside the ceilings and Kafka, latency, commit times, memory
+       scripts/bench layers [options]     CPU seconds of every process for one write and one read
+Progress and tables go to stderr, one JSON document to stdout (and to --out FILE).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.bench import throughput
+from tests.bench.ceilings import redis_bytes_per_second
+from tests.bench.commit_times import CommitTimes
+from tests.bench.figures import Result, shares
+from tests.bench.latency import Latency
+from tests.bench.layers import Layers
+from tests.bench.rig import Rig, running_rig, say
+from tests.bench.tables import layer_tables, spark_tables
+from tests.support.maven import NotAvailable
+
+SIZED_CASES: Final = (*throughput.CEILINGS, *throughput.CASES)
+SPARK_CASES: Final = (*SIZED_CASES, "latency", "commit")
+LAYER_CASES: Final = ("write", "read")
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "spark"
+    if command not in ("spark", "layers"):
+        raise SystemExit(f"scripts/bench: no bench '{command}'; there are: spark layers")
+    args = (spark_parser() if command == "spark" else layers_parser()).parse_args(arguments)
+    unknown = set(args.cases) - set(SPARK_CASES if command == "spark" else throughput.CASES)
+    if unknown:
+        raise SystemExit(f"scripts/bench {command}: no case '{sorted(unknown)[0]}'; --help names them")
+    document: Result = {"command": ["scripts/bench", *sys.argv[1:]], "machine": machine()}
+    try:
+        (run_spark if command == "spark" else run_layers)(args, document)
+    except NotAvailable as error:
+        raise SystemExit(f"scripts/bench: {error}") from error
+    finally:  # A long run that fails has measured something too.
+        text = json.dumps(document, indent=2)
+        if args.out:
+            args.out.write_text(text + "\n")
+        print(text)
+
+
+def run_spark(args: argparse.Namespace, document: Result) -> None:
+    """Fills the document as it goes."""
+    with running_rig(args.tier2, with_kafka=args.kafka) as rig:
+        redis = redis_bytes_per_second(rig.folder / "raw-redis") / 1e6
+        say(f"raw Redis, 1 MiB entries: {redis:,.0f} MB/s")
+        document["redis_megabytes_per_second"] = round(redis, 1)
+        document["results"] = []
+        throughputs(rig, args, document["results"])
+        document["shares"] = shares(document["results"], redis)
+        if "latency" in args.cases:
+            document["latency"] = Latency(rig, args.rate, args.seconds, args.runs).measure()
+        if "commit" in args.cases:
+            document["commit"] = CommitTimes(rig, commit_pairs(args.commit_counts), args.cold_s).measure()
+    say(spark_tables(document))
+
+
+def throughputs(rig: Rig, args: argparse.Namespace, results: list[Result]) -> None:
+    measured = throughput.Throughput(rig, args.scale, args.runs)
+    for size_bytes in args.sizes:
+        for case in args.cases:
+            if case in SIZED_CASES:
+                results += measured.measure(case, size_bytes)
+        measured.drop_filled()
+
+
+def run_layers(args: argparse.Namespace, document: Result) -> None:
+    """Fills the document as it goes."""
+    results = document["layers"] = []
+    with running_rig(args.tier2, with_kafka=args.kafka) as rig:
+        layers = Layers(rig, args.scale)
+        for size_bytes in args.sizes:
+            for case in args.cases:
+                results += layers.measure(case, size_bytes)
+            layers.drop_filled()
+    say(layer_tables(results))
+
+
+def commit_pairs(counts: list[int]) -> list[tuple[int, int]]:
+    """(tasks, segments): tasks grow on four segments, then segments grow under four tasks."""
+    grown = [(count, 4) for count in counts] + [(4, count) for count in counts]
+    return list(dict.fromkeys(grown))
+
+
+def machine() -> Result:
+    return {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
+
+
+def spark_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="scripts/bench spark", description=f"Cases: {', '.join(SPARK_CASES)}.")
+    add = parser.add_argument
+    _common(parser, SPARK_CASES)
+    add("--runs", type=_positive, default=3, help="measured runs of each case; medians are reported")
+    add("--no-kafka", dest="kafka", action="store_false", help="without Kafka (needs no Maven)")
+    add("--rate", type=_positive, default=1_000, help="latency: events a second")
+    add("--seconds", type=_positive, default=60, help="latency: how long each run is, after 10 s to warm up")
+    add(
+        "--commit-counts", type=_numbers, default=[1, 4, 16, 64], help="commit: tasks, and segments (default 1,4,16,64)"
+    )
+    add("--cold-s", type=float, default=90.0, help="commit: the pause before the last batch")
+    return parser
+
+
+def layers_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="scripts/bench layers", description=f"Cases: {', '.join(throughput.CASES)}.")
+    _common(parser, LAYER_CASES)
+    parser.add_argument("--kafka", action="store_true", help="the same for Kafka (needs Maven)")
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser, cases: tuple[str, ...]) -> None:
+    add = parser.add_argument
+    add("--sizes", type=_numbers, default=[100, 1_000, 10_000], help="event sizes in bytes (default 100,1000,10000)")
+    add("--cases", type=lambda text: text.split(","), default=list(cases), help=f"default {','.join(cases)}")
+    add("--scale", type=float, default=1.0, help="share of the usual number of events")
+    add("--tier2", default="dir", choices=("dir", "minio"))
+    add("--out", type=Path, help="write the document into this file too")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def _numbers(text: str) -> list[int]:
+    return [_positive(item) for item in text.split(",")]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""What a bench runs on: services, Kafka if it is wanted, one Spark session with both connectors, the watch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pravega_spark.standalone.process import StandaloneProcess
+from tests.bench.ceilings import CeilingSource
+from tests.bench.sides import PravegaSide, Side
+from tests.bench.timed_sink import RECORDS_VARIABLE, TimedSource
+from tests.bench.watch import Watch
+
+driver_memory: Final = "2g"
+progress_updates_max: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Rig:
+    """``sides``: ours first, then Kafka if it takes part."""
+
+    folder: Path
+    spark: SparkSession
+    cluster: StandaloneProcess
+    sides: Sequence[Side]
+    watch: Watch
+
+    @property
+    def ours(self) -> PravegaSide:
+        side = self.sides[0]
+        if not isinstance(side, PravegaSide):
+            raise TypeError(f"the first side of a bench is ours, not {side.name}")
+        return side
+
+    @property
+    def commit_records(self) -> Path:
+        return self.folder / "commits"
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def running_rig(tier2: str, *, with_kafka: bool) -> Iterator[Rig]:
+    """Everything started, in a folder of its own; all of it is stopped and removed at the end.
+
+    Raises ``NotAvailable`` when Kafka is wanted and cannot be had, before anything is started.
+    """
+    jars: list[Path] = []
+    if with_kafka:
+        from tests.bench.kafka.jars import broker_jars, connector_jars
+
+        say("Kafka's jars: from the cache, or from Maven Central the first time")
+        broker_jars()
+        jars = connector_jars()
+    folder = Path(tempfile.mkdtemp(prefix="pravega-spark-bench-"))
+    with ExitStack() as ends:
+        ends.callback(shutil.rmtree, folder, ignore_errors=True)
+        cluster = ends.enter_context(_running_cluster(folder / "cluster", tier2))
+        sides: list[Side] = [PravegaSide(cluster.controller_uri)]
+        others: dict[str, int] = {}
+        if with_kafka:
+            from tests.bench.kafka.broker import running_broker
+            from tests.bench.kafka.side import KafkaSide
+
+            broker = ends.enter_context(running_broker(folder / "kafka"))
+            sides.append(KafkaSide(broker.bootstrap))
+            others["kafka"] = broker.pid
+        for side in sides:
+            ends.callback(side.close)
+        (folder / "commits").mkdir()
+        os.environ[RECORDS_VARIABLE] = str(folder / "commits")
+        spark = _session(jars, folder)
+        ends.callback(spark.stop)
+        jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+        yield Rig(folder, spark, cluster, sides, Watch(jvm, lambda: {**_services(cluster), **others}))
+
+
+@contextmanager
+def _running_cluster(folder: Path, tier2: str) -> Iterator[StandaloneProcess]:
+    """On a failure inside, the last lines of the logs are told before the folder goes."""
+    with StandaloneProcess(folder, tier2=tier2) as cluster:
+        try:
+            yield cluster
+        except Exception:
+            say(cluster.log_tail())
+            raise
+
+
+def _services(cluster: StandaloneProcess) -> Mapping[str, int]:
+    pids: dict[str, int] = cluster.ready()["pids"]
+    return pids
+
+
+def _session(jars: Sequence[Path], folder: Path) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("pravega-spark bench")
+        .config("spark.driver.memory", driver_memory)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")
+        .config("spark.sql.streaming.numRecentProgressUpdates", str(progress_updates_max))
+    )
+    if jars:
+        builder = builder.config("spark.jars", ",".join(map(str, jars)))
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    for source in (CeilingSource, TimedSource):
+        spark.dataSource.register(source)
+    return spark

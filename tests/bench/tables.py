@@ -1,0 +1,153 @@
+"""The figures of a run as tables for people, on stderr; the JSON document has all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tests.bench.figures import Result, commit_aim_ms, commit_aim_tasks, latency_aim
+
+Row = Sequence[Any]
+
+
+def table(title: str, head: Sequence[str], rows: Iterable[Row]) -> str:
+    """Columns as wide as they need to be; the first one to the left, the others to the right. Empty without rows."""
+    lines = [[str(cell) for cell in row] for row in rows]
+    if not lines:
+        return ""
+    widths = [max(len(line[column]) for line in [list(head), *lines]) for column in range(len(head))]
+    laid = [
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in [list(head), *lines]
+    ]
+    return "\n".join(["", title, *laid, ""])
+
+
+def spark_tables(document: Result) -> str:
+    """All of ``scripts/bench spark``."""
+    parts = [
+        _rates(document["results"]),
+        _shares(document["shares"]),
+        _latency(document.get("latency", [])),
+        _commits(document.get("commit", [])),
+        _memory(document["results"]),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def layer_tables(results: Sequence[Result]) -> str:
+    """One table a case: CPU seconds per million events of each group, and what ran on afterwards."""
+    parts = []
+    for item in results:
+        per_million, per_gigabyte = item["cpu_s_per_million_events"], item["cpu_s_per_gigabyte"]
+        after, threads = item["after_cpu_s"], item["threads_cpu_s"]
+        rows = [
+            (
+                name,
+                per_million[name],
+                per_gigabyte[name],
+                after.get(name, ""),
+                " ".join(f"{thread}={spent}" for thread, spent in threads.get(name, {}).items()),
+            )
+            for name in per_million
+            if per_million[name] or after.get(name)
+        ]
+        title = (
+            f"{item['case']} {item['side']} {item['event_bytes']} B: {item['wall_s']} s wall, "
+            f"{item['megabytes_per_second']} MB/s, {item['cores']} cores busy, settled after {item['after_s']} s"
+        )
+        head = ("CPU seconds", "per million events", "per GB", "afterwards", "busiest threads")
+        parts.append(table(title, head, rows))
+    return "\n".join(parts)
+
+
+def _rates(results: Sequence[Result]) -> str:
+    rows = [
+        (
+            f"{item['case']} {item['side']}",
+            item["event_bytes"],
+            f"{item['events_per_second']:,}",
+            item["megabytes_per_second"],
+            " ".join(map(str, item["seconds"])),
+        )
+        for item in results
+    ]
+    return table("Throughput (medians)", ("case", "bytes", "events/s", "MB/s", "seconds"), rows)
+
+
+def _shares(shares: Sequence[Result]) -> str:
+    rows = [
+        (
+            item["case"],
+            item["event_bytes"],
+            item.get("of_api", ""),
+            item["of_redis"],
+            item.get("of_kafka", ""),
+            f">= {item['aim']}" if "aim" in item else "",
+            _verdict(item.get("met")),
+        )
+        for item in shares
+    ]
+    head = ("ours", "bytes", "of Spark's API", "of raw Redis", "of Kafka", "aim", "")
+    return table("Shares", head, rows)
+
+
+def _latency(results: Sequence[Result]) -> str:
+    kafka = next((item for item in results if item["side"] == "kafka"), None)
+    rows = []
+    for item in results:
+        ratio = round(item["p50_ms"] / kafka["p50_ms"], 2) if kafka and item is not kafka else None
+        batches = [run["batches"] for run in item["runs"]]
+        rows.append(
+            (
+                item["side"],
+                item["p50_ms"],
+                item["p99_ms"],
+                " ".join(map(str, batches)),
+                "" if ratio is None else ratio,
+                "" if ratio is None else f"<= {latency_aim}",
+                _verdict(None if ratio is None else ratio <= latency_aim),
+            )
+        )
+    head = ("micro-batch latency", "p50 ms", "p99 ms", "batches", "p50 of Kafka's", "aim", "")
+    return table("Latency", head, rows)
+
+
+def _commits(results: Sequence[Result]) -> str:
+    rows = []
+    for item in results:
+        warm, aimed = item["warm"], item["tasks"] == commit_aim_tasks and item["segments"] == commit_aim_tasks
+        rows.append(
+            (
+                f"{item['tasks']} tasks, {item['segments']} segments",
+                warm["decision_ms"]["p50"],
+                warm["commit_ms"]["p50"],
+                warm["commit_ms"]["max"],
+                warm["phase_ms"]["p50"],
+                item["cold"]["commit_ms"],
+                item["cold"]["phase_ms"],
+                f"<= {commit_aim_ms:.0f}" if aimed else "",
+                _verdict(warm["commit_ms"]["p50"] <= commit_aim_ms if aimed else None),
+            )
+        )
+    head = ("commit, ms", "decision", "readable", "worst", "Spark's phase", "cold", "cold phase", "aim", "")
+    return table("Commit of a micro-batch (medians; cold: once, after the pause)", head, rows)
+
+
+def _memory(results: Sequence[Result]) -> str:
+    """The highest of all sizes for each case."""
+    names = list(dict.fromkeys(name for item in results for name in item["peak_pss_mib"]))
+    peaks: dict[str, dict[str, int]] = {}
+    for item in results:
+        peak = peaks.setdefault(f"{item['case']} {item['side']}", {})
+        for name in names:
+            peak[name] = max(peak.get(name, 0), item["peak_pss_mib"].get(name, 0))
+    rows = [(case, *(peak[name] for name in names)) for case, peak in peaks.items()]
+    return table("Memory, peak PSS in MiB", ("case", *names), rows)
+
+
+def _verdict(met: bool | None) -> str:
+    return "" if met is None else "met" if met else "missed"

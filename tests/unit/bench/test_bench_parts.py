@@ -1,0 +1,146 @@
+"""The open loop, the command line, the jars, the tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench import main, tables
+from tests.bench.figures import shares
+from tests.bench.kafka.broker import cluster_id
+from tests.bench.kafka.jars import artifact_of, without_shipped
+from tests.bench.latency_writer import run
+from tests.bench.layers import busiest
+from tests.bench.stamps import stamp_of
+from tests.support.maven import fetched_jars
+
+
+class Clock:
+    """Stands still but for what sleeps and stalls."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_events_are_stamped_when_they_are_due_also_when_the_writer_stalls() -> None:
+    clock, sent, ticks = Clock(), [], []
+
+    def tick() -> None:
+        ticks.append(clock())
+        if len(ticks) == 10:
+            clock.sleep(0.5)
+
+    count = run(lambda key, event: sent.append((key, event)), tick, 1000, 2, 100, clock, clock.sleep)
+    assert count == len(sent) == 2000
+    stamps = [stamp_of(event) for _, event in sent]
+    assert stamps == pytest.approx([1000 + number / 1000 for number in range(2000)])
+    assert {len(event) for _, event in sent} == {100}
+    assert [key for key, _ in sent[999:1002]] == ["999", "0", "1"]
+
+
+def test_commit_pairs_grow_one_way_at_a_time() -> None:
+    assert main.commit_pairs([1, 4, 16]) == [(1, 4), (4, 4), (16, 4), (4, 1), (4, 16)]
+
+
+def test_the_flags_of_the_command_line() -> None:
+    args = main.spark_parser().parse_args(["--sizes", "100", "--runs", "2", "--cases", "write,read", "--no-kafka"])
+    assert (args.sizes, args.runs, args.cases, args.kafka) == ([100], 2, ["write", "read"], False)
+    args = main.spark_parser().parse_args([])
+    assert args.cases == list(main.SPARK_CASES)
+    assert (args.runs, args.kafka, args.seconds, args.cold_s, args.scale) == (3, True, 60, 90.0, 1.0)
+
+
+def test_a_wrong_case_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", "--cases", "writ"])
+    with pytest.raises(SystemExit, match="no case 'writ'"):
+        main.main()
+    monkeypatch.setattr("sys.argv", ["bench", "sparkle"])
+    with pytest.raises(SystemExit, match="no bench 'sparkle'"):
+        main.main()
+
+
+def test_without_maven_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["bench"])
+    with pytest.raises(SystemExit, match=r"--no-kafka does without.*apt-get install maven"):
+        main.main()
+
+
+def test_jars_are_fetched_once_for_a_state_of_their_pom(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    pom = tmp_path / "pom.xml"
+    pom.write_text("<project/>")
+    with pytest.raises(RuntimeError, match="needs them, and there is no 'mvn'") as failed:
+        fetched_jars(pom, "some", "somebody needs them")
+    named = Path(str(failed.value).rpartition(" into ")[2])
+    named.mkdir(parents=True)
+    assert fetched_jars(pom, "some", "somebody needs them") == named
+    pom.write_text("<project></project>")
+    with pytest.raises(RuntimeError):
+        fetched_jars(pom, "some", "somebody needs them")
+
+
+def test_jars_that_spark_ships_are_left_out() -> None:
+    jars = [Path("/c/kafka-clients-3.9.1.jar"), Path("/c/zstd-jni-1.5.7-6.jar"), Path("/c/lz4-java-1.8.0.jar")]
+    shipped = [Path("/s/zstd-jni-1.5.6-1.jar"), Path("/s/kafka-clients-extra-1.0.jar")]
+    assert without_shipped(jars, shipped) == [jars[0], jars[2]]
+    assert artifact_of(Path("/c/spark-sql-kafka-0-10_2.13-4.2.0.jar")) == "spark-sql-kafka"
+
+
+def test_cluster_ids_are_as_kafka_writes_them() -> None:
+    ids = {cluster_id() for _ in range(200)}
+    assert len(ids) == 200
+    assert all(len(item) == 22 and not item.startswith("-") for item in ids)
+
+
+def test_the_busiest_threads_of_each_group() -> None:
+    before = {"redis": {"redis-server": 1.0, "bio_aof": 0.5}}
+    after = {"redis": {"redis-server": 3.0, "bio_aof": 0.51}, "kafka": {"main": 0.01}}
+    assert busiest(after, before) == {"redis": {"redis-server": 2.0}}
+
+
+def result(side: str, seconds: float) -> dict[str, Any]:
+    return {
+        "case": "write",
+        "side": side,
+        "event_bytes": 100,
+        "events": 1000,
+        "seconds": [seconds],
+        "events_per_second": 1000,
+        "megabytes_per_second": 0.1,
+        "peak_pss_mib": {"redis": 12},
+    }
+
+
+def test_the_tables_tell_what_is_met_and_what_is_missed() -> None:
+    results = [result("ours", 2.0), result("kafka", 1.0)]
+    clock = {"p50": 50.0, "max": 120.0}
+    clocks = dict.fromkeys(("decision_ms", "commit_ms", "phase_ms"), clock)
+    document = {
+        "results": results,
+        "shares": shares(results, 100.0),
+        "latency": [
+            {"side": side, "p50_ms": p50, "p99_ms": 900.0, "runs": [{"batches": 7}]}
+            for side, p50 in (("ours", 300.0), ("kafka", 200.0))
+        ],
+        "commit": [{"tasks": 4, "segments": 4, "warm": clocks, "cold": {"commit_ms": 70.0, "phase_ms": 90.0}}],
+    }
+    lines = tables.spark_tables(document).splitlines()
+    assert any(line.startswith("write  ") and "0.5" in line and line.endswith("missed") for line in lines)
+    assert any(line.startswith("ours ") and "1.5" in line and line.endswith("met") for line in lines)
+    assert any(line.startswith("4 tasks, 4 segments") and line.endswith("met") for line in lines)
+    assert any(line.startswith("write kafka") and "12" in line for line in lines)
+
+
+def test_without_figures_there_is_no_table() -> None:
+    assert tables.spark_tables({"results": [], "shares": []}) == ""
