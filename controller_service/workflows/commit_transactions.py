@@ -47,7 +47,6 @@ from pravega_common.errors import (
     DataCorruption,
     FailedError,
     NoSuchSegment,
-    PravegaError,
     RejectedError,
     SegmentSealed,
     UnknownOutcome,
@@ -153,17 +152,18 @@ class CommitWorkflow:
             # The queue drops what is rejected, but a commit that was promised is never dropped.
             self._note_blocked(request.key, error)
             raise CommitFailed(f"{scope}/{stream}: {error}") from error
-        except DataCorruption as error:
-            self._note_blocked(request.key, error)
+        except Exception as error:
+            if not isinstance(error, FailedError | UnknownOutcome):  # those pass
+                self._note_blocked(request.key, error)
             raise
         raise Postpone("more transactions wait for their commit")
 
-    def _note_blocked(self, stream: str, error: PravegaError | None) -> None:
+    def _note_blocked(self, stream: str, error: Exception | None) -> None:
         """Keep what a repetition will not cure, until a round succeeds."""
         if error is None:
             self.blocked.pop(stream, None)
         elif len(self.blocked) < blocked_max or stream in self.blocked:
-            self.blocked[stream] = str(error)
+            self.blocked[stream] = str(error) or repr(error)
         BLOCKED_STREAMS.set(len(self.blocked))
 
     async def run_round(self, scope: str, stream: str) -> bool:
