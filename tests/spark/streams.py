@@ -28,6 +28,11 @@ class Streams:
         self.gateway = ServiceGateway(controller)
         self._queries: list[StreamingQuery] = []
 
+    def keep(self, query: StreamingQuery) -> StreamingQuery:
+        """A query of the test's own, to be stopped at its end."""
+        self._queries.append(query)
+        return query
+
     def close(self) -> None:
         for query in self._queries:
             query.stop()
@@ -72,9 +77,7 @@ class Streams:
     ) -> StreamingQuery:
         """A query into a stream."""
         writer = rows.writeStream.format("pravega").options(**self.options(stream, **more))
-        query = writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(**trigger).start()
-        self._queries.append(query)
-        return query
+        return self.keep(writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(**trigger).start())
 
     def run(self, rows: DataFrame, stream: str, checkpoint: str = "checkpoint", **more: Any) -> StreamingQuery:
         """A query over everything available; raises what the query raised."""
@@ -85,9 +88,7 @@ class Streams:
     def collect(self, rows: DataFrame, name: str, **trigger: Any) -> StreamingQuery:
         """A query into memory table ``name``."""
         writer = rows.writeStream.format("memory").queryName(name).outputMode("append")
-        query = writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
-        self._queries.append(query)
-        return query
+        return self.keep(writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start())
 
     def collected(self, name: str, column: str = "event") -> list[Any]:
         return [row[0] for row in self.spark.table(name).select(column).collect()]

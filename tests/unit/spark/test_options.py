@@ -42,6 +42,7 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"zzz": "x"}, "unknown option 'zzz'$"),
         ({"exactly_once": "yes"}, "option 'exactly_once' is 'yes', but must be true or false"),
         ({"default_num_segments": "0"}, "is '0', but must be a whole number of at least 1"),
+        ({"default_num_segments": "-1"}, "is '-1', but must be a whole number of at least 1"),
         ({"default_num_segments": "many"}, "is 'many', but must be a whole number of at least 1"),
         ({"transaction_timeout_ms": "5"}, "at least 10000 and at most 600000"),
         ({"start_stream_cut": "nonsense"}, "option 'start_stream_cut' is 'nonsense', but is no position"),
