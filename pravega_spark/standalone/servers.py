@@ -14,7 +14,7 @@ from pravega_spark.standalone.supervisor import ChildSpec
 
 probe_time_max_s: Final = 1.0
 disk_bytes_min: Final = 2 * 1024 * 1024 * 1024
-"""Redis rewrites its append-only file only above 1 GiB: that much, twice, must fit beside the data."""
+"""Redis rewrites its append-only file above 1 GiB and four times what is live: the old and the new one must fit."""
 minio_bucket: Final = "pravega-spark"
 
 _REDIS_CONFIGURATION: Final = """\
@@ -26,6 +26,7 @@ appendonly yes
 appendfsync always
 no-appendfsync-on-rewrite no
 auto-aof-rewrite-min-size 1gb
+auto-aof-rewrite-percentage 300
 maxmemory-policy noeviction
 save ""
 rdbcompression no
