@@ -1,15 +1,13 @@
-"""Runs on executors: the rows of one task straight into the stream, at least once (``exactly_once=false``)."""
+"""Rows straight into the stream, at least once: for tasks with ``exactly_once=false``, and without Spark for pipes."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
 
 from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed, Unavailable
 from pravega_common.runtime.failpoints import failpoint, register
@@ -31,16 +29,8 @@ scale_time_max_s: Final = 60.0
 scale_poll_s: Final = 0.05
 
 
-@dataclass(frozen=True)
-class DirectMessage(WriterCommitMessage):
-    """What one task attempt wrote; it can be read already."""
-
-    events: int
-    size_bytes: int
-
-
 class DirectWriter:
-    """Writes one task's rows and returns when every one of them is durable.
+    """Writes rows and returns when every one of them is durable.
 
     Where a segment is sealed by scaling, what it did not take goes to its successors, in order.
     """
@@ -63,8 +53,9 @@ class DirectWriter:
         self._sleep = sleep
         self._writers: SegmentWriters | None = None
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> DirectMessage:
-        """Raises ``InvalidArgument`` for null or too large events, ``StreamSealed``, ``Unavailable``."""
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Tally:
+        """What was written and can be read already. Raises ``InvalidArgument`` for null or too large events,
+        ``StreamSealed``, ``Unavailable``."""
         tally = Tally()
         try:
             for batch in batches:
@@ -76,7 +67,7 @@ class DirectWriter:
             failpoint(DIRECT_ROWS_DURABLE, self._scope)
         finally:
             self.close()
-        return DirectMessage(tally.events, tally.size_bytes)
+        return tally
 
     def add(self, rows: pa.RecordBatch, lengths: Int64s) -> None:
         """Some rows, with the lengths of their events; they are durable after ``flush``."""
@@ -160,7 +151,7 @@ class DirectTask:
         self._prepare = prepare
         self._writers: dict[StreamName, DirectWriter] = {}
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> DirectMessage:
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Tally:
         """Raises what ``DirectWriter.write`` does, and ``InvalidArgument`` for bad destinations."""
         tally = Tally()
         try:
@@ -176,7 +167,7 @@ class DirectTask:
         finally:
             for writer in self._writers.values():
                 writer.close()
-        return DirectMessage(tally.events, tally.size_bytes)
+        return tally
 
     def _writer(self, name: StreamName) -> DirectWriter:
         writer = self._writers.get(name)

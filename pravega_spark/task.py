@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -16,6 +17,14 @@ from pravega_spark.options import Options
 from pravega_spark.partition_writer import PartitionWriter
 from pravega_spark.preparation import prepared_stream
 from pravega_spark.rows import SinkColumns
+
+
+@dataclass(frozen=True)
+class DirectMessage(WriterCommitMessage):
+    """What one task attempt wrote without a transaction; it can be read already."""
+
+    events: int
+    size_bytes: int
 
 
 def write_rows(
@@ -34,7 +43,8 @@ def write_rows(
         prepared_stream(gateway, options, scope, stream)
 
     if not options["exactly_once"]:
-        return DirectTask(gateway, destinations, columns, prepare).write(batches)
+        written = DirectTask(gateway, destinations, columns, prepare).write(batches)
+        return DirectMessage(written.events, written.size_bytes)
     context = TaskContext.get()
     writer = PartitionWriter(
         gateway,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
-from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_common.errors import InvalidArgument
 from pravega_spark.commands.common import (
     CONTROLLER_DEFAULT,
     ControllerOption,
@@ -22,7 +21,9 @@ from pravega_spark.commands.common import (
 )
 from pravega_spark.commands.cuts import resolve_cut
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
-from pravega_spark.commands.event_pipe import EventReader, Writer, write_pipe
+from pravega_spark.commands.event_pipe import EventReader, write_pipe
+from pravega_spark.direct_writer import DirectWriter
+from pravega_spark.rows import sink_columns
 from pravega_spark.service_gateway import ServiceGateway
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How events are told apart in the pipe.")]
@@ -58,7 +59,13 @@ def write(
         scope, name = existing_stream(client, stream)
         gateway = ServiceGateway(controller)
         try:
-            count = write_pipe(sys.stdin.fileno(), parser, _writer(gateway, scope, name), show.update)
+            columns = sink_columns([("event", "binary"), ("routing_key", "string")])
+            count = write_pipe(
+                sys.stdin.fileno(),
+                parser,
+                lambda batches: DirectWriter(gateway, scope, name, columns).write(batches),
+                show.update,
+            )
         except KeyboardInterrupt:
             say(f"\nstopped: {show.count:,} events are durable, {parser.events_seen - show.count:,} more may be")
             raise typer.Exit(130) from None
@@ -69,20 +76,6 @@ def write(
         print_json({"stream": stream, "events": count})
     else:
         say(f"{count:,} events written to {stream}")
-
-
-def _writer(gateway: ServiceGateway, scope: str, stream: str) -> Writer:
-    if find_spec("pyspark") is None:
-        raise ConfigurationError(
-            "event write uses the writer of the Spark sink, which needs PySpark; install it with: "
-            "pip install 'pravega-spark[services,spark]'"
-        )
-    # PySpark takes a second to import, which commands that do not need it should not cost.
-    from pravega_spark.direct_writer import DirectWriter
-    from pravega_spark.rows import sink_columns
-
-    columns = sink_columns([("event", "binary"), ("routing_key", "string")])
-    return lambda batches: DirectWriter(gateway, scope, stream, columns).write(batches)
 
 
 class _Counter:

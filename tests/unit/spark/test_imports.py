@@ -50,5 +50,11 @@ def test_discovery_imports_pyspark_only() -> None:
     assert after - before == {"pyspark_pravega"}
 
 
+def test_pipes_need_no_spark() -> None:
+    """``event write`` and ``event read``: PySpark need not be installed, and takes a second to import where it is."""
+    blocked = "import sys\nsys.modules['pyspark'] = None\nsys.modules['py4j'] = None"
+    loaded_by(f"{blocked}\nimport pravega_spark.commands.event, pravega_spark.direct_writer")
+
+
 def test_wire_level_needs_no_spark() -> None:
     assert "pyspark" not in loaded_by("import pravega_streams.event.block_writer, pravega_streams.batch.range_reader")
