@@ -46,6 +46,11 @@ class InMemoryVersionedStore:
         self._expect(table, key, expected)
         entries.pop(key, None)
 
+    async def remove_many(self, table: str, keys: Sequence[str]) -> None:
+        entries = self._table(table)
+        for key in keys:
+            entries.pop(key, None)
+
     async def scan(self, table: str, continuation: bytes = b"", count_max: int = 100) -> Page:
         after = continuation.decode()
         keys = sorted(key for key in self._table(table) if key > after)

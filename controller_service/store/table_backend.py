@@ -58,6 +58,10 @@ class TableVersionedStore:
         except BadKeyVersion as error:
             raise VersionConflict(f"{table}: {error}") from error
 
+    async def remove_many(self, table: str, keys: Sequence[str]) -> None:
+        if keys:
+            await self._client.remove(TABLES_PREFIX + table, [(key.encode(), NO_VERSION) for key in keys])
+
     async def scan(self, table: str, continuation: bytes = b"", count_max: int = 100) -> Page:
         items, token = await self._client.page(TABLES_PREFIX + table, continuation, count_max)
         # The store ends a scan with an empty page and a token that may be used again; here the token is empty then.

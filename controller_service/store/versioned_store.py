@@ -67,6 +67,10 @@ class VersionedStore(Protocol):
         """Removing an absent key unconditionally succeeds."""
         ...
 
+    async def remove_many(self, table: str, keys: Sequence[str]) -> None:
+        """Whatever their versions are, and also if some are absent."""
+        ...
+
     async def scan(self, table: str, continuation: bytes = b"", count_max: int = 100) -> Page:
         """All entries, in arbitrary but stable order; entries written meanwhile may or may not appear."""
         ...

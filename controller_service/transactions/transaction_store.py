@@ -52,7 +52,6 @@ tries_max: Final = 30
 """Tries of a compare-and-set operation before its conflict is reported."""
 scan_page: Final = 500
 streams_cached_max: Final = 10_000
-removals_concurrent_max: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +306,9 @@ class TransactionStore:
         await self.retrying(attempt)
 
     async def remove(self, scope: str, stream: str, ids: Sequence[uuid.UUID]) -> None:
-        """Remove active records. Idempotent."""
+        """Remove active records, those of one commit round at most. Idempotent."""
         tables = await self.tables(scope, stream)
-        for start in range(0, len(ids), removals_concurrent_max):
-            chunk = ids[start : start + removals_concurrent_max]
-            await asyncio.gather(*(self._store.remove(tables.table, identifier.hex) for identifier in chunk))
+        await self._store.remove_many(tables.table, [identifier.hex for identifier in ids])
 
     async def completed_state(self, scope: str, stream: str, identifier: uuid.UUID) -> TransactionState:
         """How a transaction ended; ``UNKNOWN`` if there is no record of it any more, or never was."""

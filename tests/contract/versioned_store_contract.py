@@ -58,6 +58,16 @@ class VersionedStoreContract:
         await store.remove("t", "key")
         assert await store.get("t", "key") is None
 
+    async def test_several_keys_are_removed_at_once_whether_they_are_there_or_not(self, store: VersionedStore) -> None:
+        await store.create_table("t")
+        await store.put_many("t", [Put(key, b"x", ABSENT) for key in ("a", "b", "c")])
+        await store.remove("t", "b")
+        await store.remove_many("t", ["a", "b", "never"])
+        await store.remove_many("t", [])
+        assert [value is not None for value in await store.get_many("t", ["a", "b", "c"])] == [False, False, True]
+        with pytest.raises(NoSuchSegment):
+            await store.remove_many("missing", ["a"])
+
     async def test_a_version_is_never_given_twice_to_one_key(self, store: VersionedStore) -> None:
         await store.create_table("t")
         first = await store.put("t", "key", b"one", ABSENT)
