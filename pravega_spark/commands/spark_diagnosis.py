@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 tasks_per_core: Final = 2
 rounds_max: Final = 5
 """How often tasks are sent out until every executor had one."""
+settled_look_s: Final = 0.5
+settled_looks: Final = 6
+"""Looks in a row that must see the same number of executors before tasks are sent out."""
 task_time_s: Final = 0.2
 """What a task takes at least, so that a free executor does not run all of them."""
 
@@ -76,9 +79,8 @@ def _run_tasks(spark: SparkSession, controller: str) -> list[Finding]:
     with StreamClient(controller) as client:
         try:
             wanted = make_scratch(client, scope)
-            expected = max(1, _executor_count(spark))
             answers: dict[str, str] = {}
-            failure = check_any("executors", remedy, lambda: _ask_all(spark, controller, scope, expected, answers))
+            failure = check_any("executors", remedy, lambda: _ask_all(spark, controller, scope, answers))
         finally:
             remove_scratch(client, scope)
     each = [
@@ -95,12 +97,25 @@ def _executor_count(spark: SparkSession) -> int:
     return 1 if re.fullmatch(r"local(\[.*\])?", str(context.master)) else int(known) - 1
 
 
-def _ask_all(spark: SparkSession, controller: str, scope: str, expected: int, answers: dict[str, str]) -> str:
+def _settled_count(spark: SparkSession) -> int:
+    """Executors come one by one: how many there are once no more came for a while."""
+    count, looks = _executor_count(spark), 0
+    while looks < settled_looks and not str(spark.sparkContext.master).startswith("local["):
+        time.sleep(settled_look_s)
+        seen = _executor_count(spark)
+        looks = looks + 1 if seen == count else 0
+        count = seen
+    return count
+
+
+def _ask_all(spark: SparkSession, controller: str, scope: str, answers: dict[str, str]) -> str:
     context = spark.sparkContext
+    expected = max(1, _settled_count(spark))
     count = max(expected, context.defaultParallelism) * tasks_per_core
     for _ in range(rounds_max):
         found = context.parallelize(range(count), count).mapPartitions(_Probe(controller, scope)).collect()
         answers.update(found)
+        expected = max(expected, _executor_count(spark))
         if len(answers) >= expected:
             return f"{len(answers)} of {expected} answered"
     raise ValueError(f"{len(answers)} of {expected} executors ran a task")
