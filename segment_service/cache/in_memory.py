@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from pravega_common.invariants import check, unreachable
 from segment_service.cache.cache_storage import CacheAddress, cache_bytes_max_default
 from segment_service.contracts.segment_store import Buffer
@@ -14,7 +16,7 @@ class _Block:
 
     __slots__ = ("capacity", "filled", "shared", "view")
 
-    def __init__(self, buffer: bytearray | bytes, filled: int) -> None:
+    def __init__(self, buffer: memoryview | bytes, filled: int) -> None:
         self.view = memoryview(buffer)
         self.shared = self.view.toreadonly()
         self.capacity = len(buffer)
@@ -22,10 +24,7 @@ class _Block:
 
 
 class InMemoryCacheStorage:
-    """A ``CacheStorage`` of ``bytearray`` blocks that are allocated at full capacity and filled once from the start.
-
-    A block's buffer is exported for its whole life, so that it can neither grow nor move.
-    """
+    """A ``CacheStorage`` of blocks that are allocated at full capacity and filled once from the start."""
 
     def __init__(self, bytes_max: int = cache_bytes_max_default) -> None:
         check(bytes_max > 0, "a cache needs a budget above zero", bytes_max=bytes_max)
@@ -48,7 +47,8 @@ class InMemoryCacheStorage:
 
     def insert(self, data: Sequence[Buffer], capacity: int = 0) -> CacheAddress:
         length = sum(map(len, data))
-        block = _Block(bytearray(max(capacity, length)), 0)
+        # Not cleared first: nothing beyond what is filled is ever given out.
+        block = _Block(np.empty(max(capacity, length), dtype=np.uint8).data, 0)
         address = self._add(block)
         self._fill(block, data)
         return address
