@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -66,20 +66,22 @@ class Latency:
             wait_until(lambda: query.lastProgress is not None, query)
             with Observed(self._rig.watch) as observed:
                 written = self._write(side, target)
-                wait_until(lambda: rows_taken(query) >= written, query)
+                wait_until(lambda: rows_taken(query) >= written["events"], query)
         finally:
             query.stop()
         progress = [json.loads(item.json) for item in query.recentProgress if item.numInputRows]
         shutil.rmtree(checkpoint)
-        run = self._figures(side, target, progress, observed)
+        run = self._figures(side, target, progress, observed) | {"durable_ms": written["durable_ms"]}
         side.drop(target)
         return run
 
-    def _write(self, side: Side, target: str) -> int:
+    def _write(self, side: Side, target: str) -> Result:
+        """What the writer tells at its end."""
         given = [side.name, side.address, target, self._rate, warm_s + self._seconds, event_bytes]
         command = [sys.executable, "-m", "tests.bench.latency_writer", *map(str, given)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        return int(done.stdout)
+        told: Result = json.loads(done.stdout)
+        return told
 
     def _figures(self, side: Side, target: str, progress: Sequence[Mapping[str, Any]], observed: Observed) -> Result:
         batches = [BatchEnd(batch_time_s(item), side.batch_positions(item, target)) for item in progress]
@@ -99,7 +101,7 @@ def rows_taken(query: StreamingQuery) -> int:
     return sum(item.numInputRows for item in query.recentProgress)
 
 
-def wait_until(done: Any, query: StreamingQuery) -> None:
+def wait_until(done: Callable[[], bool], query: StreamingQuery) -> None:
     """Until ``done()``; raises what the query raised, or ``TimeoutError``."""
     deadline_s = time.monotonic() + query_time_max_s
     while not done():

@@ -11,19 +11,21 @@ Row = Sequence[Any]
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Row]) -> str:
-    """Columns as wide as they need to be; the first one to the left, the others to the right. Empty without rows."""
-    lines = [[str(cell) for cell in row] for row in rows]
-    if not lines:
+    """Columns as wide as they need to be, numbers to the right, words to the left. Empty without rows."""
+    lines = [list(head), *([str(cell) for cell in row] for row in rows)]
+    if len(lines) == 1:
         return ""
-    widths = [max(len(line[column]) for line in [list(head), *lines]) for column in range(len(head))]
-    laid = [
-        "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in [list(head), *lines]
-    ]
+    columns = [_aligned(column) for column in zip(*lines, strict=True)]
+    laid = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
     return "\n".join(["", title, *laid, ""])
+
+
+def _aligned(column: Sequence[str]) -> list[str]:
+    width = max(map(len, column))
+    of_numbers = all(
+        cell[-1:].isdecimal() and cell.replace(",", "").replace(".", "").isdecimal() for cell in column[1:] if cell
+    )
+    return [cell.rjust(width) if of_numbers else cell.ljust(width) for cell in column]
 
 
 def spark_tables(document: Result) -> str:
