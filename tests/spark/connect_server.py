@@ -1,0 +1,103 @@
+"""PySpark's own Spark Connect server as a process: the connector is found there, the client has none of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+import pyspark
+
+from tests.support.servers import free_port
+
+REPOSITORY = Path(__file__).parents[2]
+SPARK_HOME = Path(pyspark.__file__).parent
+start_time_max_s = 90.0
+stop_time_max_s = 20.0
+poll_s = 0.1
+
+
+class ConnectServer:
+    """``local[2]``. It begins a session of processes, so that it can be ended whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self.address = f"sc://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> ConnectServer:
+        configuration = {
+            "spark.master": "local[2]",
+            "spark.driver.memory": "1g",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self._port),
+            "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
+        }
+        command = [str(SPARK_HOME / "sbin" / "start-connect-server.sh"), "--wait"]
+        for name, value in configuration.items():
+            command += ["--conf", f"{name}={value}"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        environment |= {
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOG_DIR": str(self._folder),
+            "SPARK_PID_DIR": str(self._folder),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._wait_open()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _wait_open(self) -> None:
+        deadline_s = time.monotonic() + start_time_max_s
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self._port), 1.0).close()
+                return
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline_s:
+                    raise RuntimeError(f"the Spark Connect server did not start:\n{self.tail()}") from None
+                time.sleep(poll_s)
+
+    def _end(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self._process.pid, number)
+            except ProcessLookupError:
+                break
+            try:
+                self._process.wait(stop_time_max_s)
+            except subprocess.TimeoutExpired:
+                continue
+        self._process.wait()
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "connect-server.log"
+
+    def tail(self) -> str:
+        return self._log.read_text(errors="replace")[-4000:]
