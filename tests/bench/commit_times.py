@@ -23,6 +23,7 @@ from tests.bench.figures import Result, spread
 from tests.bench.latency import wait_until
 from tests.bench.rig import Rig, say
 from tests.bench.stamps import batch_time_s
+from tests.bench.watch import Memory, Observed
 
 events_per_batch: Final = 6_400
 event_bytes: Final = 100
@@ -43,6 +44,7 @@ class Fed:
     folder: Path
     query: StreamingQuery
     batches: list[Result] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
 
 
 class CommitTimes:
@@ -64,8 +66,10 @@ class CommitTimes:
                 made.append(self._start(tasks, segments))
             for fed in made:
                 self._rig.watch.settle()
-                for _ in range(batches_unmeasured + batches_measured):
-                    self._feed(fed)
+                with Observed(self._rig.watch) as observed:
+                    for _ in range(batches_unmeasured + batches_measured):
+                        self._feed(fed)
+                fed.memory = observed.memory
                 del fed.batches[:batches_unmeasured]
             say(f"commit times: a pause of {self._cold_s:.0f} s")
             time.sleep(self._cold_s)
@@ -134,6 +138,7 @@ class CommitTimes:
             "warm": warm,
             "pause_s": self._cold_s,
             "cold": {clock: round(cold[clock], 1) for clock in CLOCKS},
+            **fed.memory.as_json(),
         }
 
 

@@ -93,6 +93,7 @@ class Latency:
             # Where a batch's time goes, as Spark tells it.
             "batch_ms": medians([item["durationMs"] for item in progress], 0),
             "cores": {name: round(value / observed.wall_s, 3) for name, value in observed.cpu_s.items()},
+            "other_cores": observed.other_cores,  # The writer is among them.
             **observed.memory.as_json(),
         }
 

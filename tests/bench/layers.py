@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tests.bench import workload
-from tests.bench.figures import Result, per_unit
+from tests.bench.figures import Result, medians, per_unit
 from tests.bench.rig import Rig, say
 from tests.bench.sides import Side
 from tests.bench.throughput import Job, Throughput
@@ -53,14 +53,17 @@ class Layers:
         at_end = watch.cpu_s()
         settled_s = watch.settle()
         after = difference(watch.cpu_s(), at_end)
+        stream_ms = self._throughput.stream_ms
         return {
             "wall_s": round(observed.wall_s, 3),
+            **({"stream_ms": medians([stream_ms], 0)} if stream_ms else {}),
             "megabytes_per_second": round(events * size_bytes / observed.wall_s / 1e6, 1),
             "cores": round(sum(observed.cpu_s.values()) / observed.wall_s, 2),
             **per_unit(observed.cpu_s, events, size_bytes),
             "after_s": round(settled_s, 1),
             "after_cpu_s": {name: round(value, 2) for name, value in after.items() if round(value, 2)},
             "threads_cpu_s": threads,
+            "other_cores": observed.other_cores,
             **observed.memory.as_json(),
         }
 

@@ -42,6 +42,14 @@ def _times(pid: int) -> ProcessTimes | None:
     return ProcessTimes(pid, int(fields[1]), own / ticks_per_s, reaped / ticks_per_s)
 
 
+def machine_s() -> float:
+    """CPU seconds that the whole machine was busy, the kernel's own among them."""
+    user, nice, system, _idle, _waiting, irq, softirq, stolen = map(
+        int, (_PROC / "stat").read_text().split(maxsplit=9)[1:9]
+    )
+    return (user + nice + system + irq + softirq + stolen) / ticks_per_s
+
+
 def tree_of(table: Mapping[int, ProcessTimes], root: int) -> list[int]:
     """A process and all that it started, directly or not; empty if it is not there."""
     children: dict[int, list[int]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.bench.figures import Result, commit_aim_ms, commit_aim_tasks, latency_aim
@@ -35,7 +35,7 @@ def spark_tables(document: Result) -> str:
         _shares(document["shares"]),
         _latency(document.get("latency", [])),
         _commits(document.get("commit", [])),
-        _memory(document["results"]),
+        _memory(peaks_by_case(document)),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -59,7 +59,8 @@ def layer_tables(results: Sequence[Result]) -> str:
         ]
         title = (
             f"{item['case']} {item['side']} {item['event_bytes']} B: {item['wall_s']} s wall, "
-            f"{item['megabytes_per_second']} MB/s, {item['cores']} cores busy, settled after {item['after_s']} s"
+            f"{item['megabytes_per_second']} MB/s, {item['cores']} cores busy, "
+            f"{item['other_cores']} with something else, settled after {item['after_s']} s"
         )
         head = ("CPU seconds", "per million events", "per GB", "afterwards", "busiest threads")
         parts.append(table(title, head, rows))
@@ -74,10 +75,12 @@ def _rates(results: Sequence[Result]) -> str:
             f"{item['events_per_second']:,}",
             item["megabytes_per_second"],
             " ".join(map(str, item["seconds"])),
+            max(item["other_cores"]),
         )
         for item in results
     ]
-    return table("Throughput (medians)", ("case", "bytes", "events/s", "MB/s", "seconds"), rows)
+    head = ("case", "bytes", "events/s", "MB/s", "seconds", "cores busy with something else")
+    return table("Throughput (medians)", head, rows)
 
 
 def _shares(shares: Sequence[Result]) -> str:
@@ -139,15 +142,24 @@ def _commits(results: Sequence[Result]) -> str:
     return table("Commit of a micro-batch (medians; cold: once, after the pause)", head, rows)
 
 
-def _memory(results: Sequence[Result]) -> str:
-    """The highest of all sizes for each case."""
-    names = list(dict.fromkeys(name for item in results for name in item["peak_pss_mib"]))
+def peaks_by_case(document: Result) -> dict[str, dict[str, int]]:
+    """Peak PSS by group; the highest of all sizes and runs of each case."""
+    readings = [(f"{item['case']} {item['side']}", item["peak_pss_mib"]) for item in document["results"]]
+    for item in document.get("latency", []):
+        readings += [(f"latency {item['side']}", run["peak_pss_mib"]) for run in item["runs"]]
+    for item in document.get("commit", []):
+        readings.append((f"commit, {item['tasks']} tasks, {item['segments']} segments", item["peak_pss_mib"]))
     peaks: dict[str, dict[str, int]] = {}
-    for item in results:
-        peak = peaks.setdefault(f"{item['case']} {item['side']}", {})
-        for name in names:
-            peak[name] = max(peak.get(name, 0), item["peak_pss_mib"].get(name, 0))
-    rows = [(case, *(peak[name] for name in names)) for case, peak in peaks.items()]
+    for case, reading in readings:
+        peak = peaks.setdefault(case, {})
+        for name, value in reading.items():
+            peak[name] = max(peak.get(name, 0), value)
+    return peaks
+
+
+def _memory(peaks: Mapping[str, Mapping[str, int]]) -> str:
+    names = list(dict.fromkeys(name for peak in peaks.values() for name in peak))
+    rows = [(case, *(peak.get(name, "") for name in names)) for case, peak in peaks.items()]
     return table("Memory, peak PSS in MiB", ("case", *names), rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,12 +34,17 @@ class Measured:
     size_bytes: int
     seconds: list[float] = field(default_factory=list)
     cpu_s: list[dict[str, float]] = field(default_factory=list)
+    other_cores: list[float] = field(default_factory=list)
+    stream_ms: list[dict[str, float]] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
 
-    def add(self, observed: Observed) -> None:
+    def add(self, observed: Observed, stream_ms: dict[str, float]) -> None:
         self.seconds.append(observed.wall_s)
         self.cpu_s.append(observed.cpu_s)
+        self.other_cores.append(observed.other_cores)
         self.memory.raise_to(observed.memory)
+        if stream_ms:
+            self.stream_ms.append(stream_ms)
 
     def as_json(self) -> Result:
         return {
@@ -49,6 +54,8 @@ class Measured:
             "events": self.events,
             **rates(self.events, self.size_bytes, self.seconds),
             "cpu_seconds": medians(self.cpu_s),
+            "other_cores": self.other_cores,
+            **({"stream_ms": medians(self.stream_ms, 0)} if self.stream_ms else {}),
             **self.memory.as_json(),
         }
 
@@ -61,6 +68,8 @@ class Throughput:
         self._scale = scale
         self._runs = runs
         self._filled: dict[tuple[str, int, int], str] = {}
+        self.stream_ms: dict[str, float] = {}
+        """Of the last streaming job: its batches, the time of each of their phases, and the time outside of them."""
 
     def measure(self, case: str, size_bytes: int) -> list[Result]:
         """One result for each side that has the case. Run n of ours is followed by run n of Kafka's."""
@@ -72,7 +81,7 @@ class Throughput:
             for side, measured in zip(sides, found, strict=True):
                 observed = self._run(case, side, count, size_bytes)
                 if run:
-                    measured.add(observed)
+                    measured.add(observed, self.stream_ms)
         for measured in found:
             say(told(measured))
         return [measured.as_json() for measured in found]
@@ -85,6 +94,7 @@ class Throughput:
 
     def _run(self, case: str, side: Side | None, events: int, size_bytes: int) -> Observed:
         job, end = self.job(case, side, events, size_bytes)
+        self.stream_ms = {}
         self._rig.watch.settle()
         with Observed(self._rig.watch) as observed:
             job()
@@ -135,13 +145,22 @@ class Throughput:
         return self._filled[key]
 
     def _run_available(self, writer: Any, events: int) -> None:
-        checkpoint = self._rig.folder / f"checkpoint-{time.time_ns()}"
+        checkpoint, started_s = self._rig.folder / f"checkpoint-{time.time_ns()}", time.perf_counter()
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()
-        moved = sum(item.numInputRows for item in query.recentProgress)
+        wall_s, progress = time.perf_counter() - started_s, query.recentProgress
+        self.stream_ms = phases_ms([item.durationMs for item in progress], wall_s * 1000)
+        moved = sum(item.numInputRows for item in progress)
         if moved != events:
             raise RuntimeError(f"{events} events were to be moved, {moved} were")
         shutil.rmtree(checkpoint)
+
+
+def phases_ms(batches: Sequence[Mapping[str, int]], wall_ms: float) -> dict[str, float]:
+    """All batches of a query together; ``outside`` is what Spark took to start and end it."""
+    names = dict.fromkeys(name for batch in batches for name in batch)
+    summed: dict[str, float] = {name: sum(batch.get(name, 0) for batch in batches) for name in names}
+    return {**summed, "batches": len(batches), "outside": wall_ms - summed.get("triggerExecution", 0)}
 
 
 def discard(frame: DataFrame) -> Job:

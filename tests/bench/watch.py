@@ -138,7 +138,10 @@ class Watch:
 
 
 class Observed:
-    """A stretch of time: wall, CPU by group, memory peaks. Workers come and go, so memory is sampled meanwhile too."""
+    """A stretch of time: wall, CPU by group, memory peaks. Workers come and go, so memory is sampled meanwhile too.
+
+    ``other_cores``: how many cores somebody else kept busy. Figures of a machine that others use mean little.
+    """
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -147,10 +150,11 @@ class Observed:
         self.memory = Memory()
         self.cpu_s: dict[str, float] = {}
         self.wall_s = 0.0
+        self.other_cores = 0.0
 
     def __enter__(self) -> Observed:
         self._watch.reset_peaks()
-        self._before = self._watch.cpu_s()
+        self._before, self._machine_before_s = self._watch.cpu_s(), processes.machine_s()
         self._sampler.start()
         self._started_s = time.perf_counter()
         return self
@@ -158,6 +162,8 @@ class Observed:
     def __exit__(self, *_: object) -> None:
         self.wall_s = time.perf_counter() - self._started_s
         self.cpu_s = difference(self._watch.cpu_s(), self._before)
+        machine_s = processes.machine_s() - self._machine_before_s
+        self.other_cores = max(0.0, round((machine_s - sum(self.cpu_s.values())) / self.wall_s, 2))
         self._end.set()
         self._sampler.join()
         self.memory.raise_to(self._watch.memory_now())

@@ -14,6 +14,7 @@ from tests.bench.kafka.jars import artifact_of, without_shipped
 from tests.bench.latency_writer import run
 from tests.bench.layers import busiest
 from tests.bench.stamps import stamp_of
+from tests.bench.throughput import phases_ms
 from tests.support.maven import fetched_jars
 
 
@@ -118,6 +119,7 @@ def result(side: str, seconds: float) -> dict[str, Any]:
         "seconds": [seconds],
         "events_per_second": 1000,
         "megabytes_per_second": 0.1,
+        "other_cores": [0.1],
         "peak_pss_mib": {"redis": 12},
     }
 
@@ -130,16 +132,38 @@ def test_the_tables_tell_what_is_met_and_what_is_missed() -> None:
         "results": results,
         "shares": shares(results, 100.0),
         "latency": [
-            {"side": side, "p50_ms": p50, "p99_ms": 900.0, "runs": [{"batches": 7}]}
+            {"side": side, "p50_ms": p50, "p99_ms": 900.0, "runs": [{"batches": 7, "peak_pss_mib": {"redis": 34}}]}
             for side, p50 in (("ours", 300.0), ("kafka", 200.0))
         ],
-        "commit": [{"tasks": 4, "segments": 4, "warm": clocks, "cold": {"commit_ms": 70.0, "phase_ms": 90.0}}],
+        "commit": [
+            {
+                "tasks": 4,
+                "segments": 4,
+                "warm": clocks,
+                "cold": {"commit_ms": 70.0, "phase_ms": 90.0},
+                "peak_pss_mib": {"redis": 56},
+            }
+        ],
     }
     lines = tables.spark_tables(document).splitlines()
     assert any(line.startswith("write  ") and "0.5" in line and line.endswith("missed") for line in lines)
     assert any(line.startswith("ours ") and "1.5" in line and line.endswith("met") for line in lines)
     assert any(line.startswith("4 tasks, 4 segments") and line.endswith("met") for line in lines)
-    assert any(line.startswith("write kafka") and "12" in line for line in lines)
+    assert any(line.startswith("write kafka") and line.endswith("12") for line in lines)
+    assert any(line.startswith("latency kafka") and line.endswith("34") for line in lines)
+    assert any(line.startswith("commit, 4 tasks") and line.endswith("56") for line in lines)
+
+
+def test_phases_of_a_query_add_up_to_its_wall() -> None:
+    batches = [{"addBatch": 100, "triggerExecution": 150}, {"addBatch": 50, "walCommit": 5, "triggerExecution": 90}]
+    assert phases_ms(batches, 1000.0) == {
+        "addBatch": 150,
+        "triggerExecution": 240,
+        "walCommit": 5,
+        "batches": 2,
+        "outside": 760.0,
+    }
+    assert phases_ms([], 10.0) == {"batches": 0, "outside": 10.0}
 
 
 def test_without_figures_there_is_no_table() -> None:

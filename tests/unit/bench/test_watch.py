@@ -63,6 +63,7 @@ def test_the_kernel_is_read() -> None:
     assert processes.peak_memory_mib(os.getpid()) > 1
     assert processes.shared_out_memory_mib(os.getpid()) > 1
     assert sum(processes.thread_seconds([os.getpid()]).values()) > 0
+    assert processes.machine_s() > me.own_s
 
 
 def test_threads_of_a_pool_have_one_name() -> None:
