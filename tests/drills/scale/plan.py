@@ -38,10 +38,10 @@ class Plan:
 
     @classmethod
     def of(cls, events: int) -> Plan:
-        """Batches and limits for a number of events: some forty batches at most, and never tiny ones."""
+        """Some forty batches written, and never tiny ones; limits that end inside of what one of them wrote."""
         per_batch = max(10_000, events // 40)
-        per_trigger = per_batch * 3 // 2
-        return cls(events, per_batch, per_trigger, per_trigger * 50)
+        per_trigger = per_batch * 3 // 5
+        return cls(events, per_batch, per_trigger, per_trigger * 80)
 
     @property
     def batches(self) -> int:
