@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, Self, TypeVar
 
 from pravega_common.names import scoped_name
 from pravega_spark.direct_writer import DIRECT_ROWS_DURABLE
@@ -19,15 +19,21 @@ from pravega_spark.service_gateway import ServiceGateway
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from pravega_streams.controller.transaction_sets import SetState, Sink, TransactionSet
+from tests.drills.sink.arming import Failpoints
 from tests.drills.sink.audit import Tally, numbers_in, tally
-from tests.drills.sink.cluster import SparkCluster, configuration, hosts
+from tests.drills.sink.class_data import shared_class_data
+from tests.drills.sink.cluster import SparkCluster, cluster_configuration, hosts
 from tests.drills.sink.copy import Copy
-from tests.drills.sink.driver import DrillFailed, Driver, Failpoints
+from tests.drills.sink.driver import DrillFailed, Driver
 from tests.drills.sink.processes import send
+from tests.drills.sink.runs import Armed, Run, copies_of
 
 Seen = TypeVar("Seen")
 
-SCOPE = "drill"
+together_max: Final = 10
+"""Runs that are hurt together: so many queries of one driver stand at their points when it is killed."""
+slots: Final = together_max + 6
+"""Tasks at the same time: each run may hold one that was stopped, and the others go on."""
 see_time_max_s = 60.0
 poll_s = 0.02
 batches_of_input = 2
@@ -35,55 +41,51 @@ tasks_of_batch = 2
 events_of_batch = 100
 events_of_input = batches_of_input * events_of_batch
 first_file_time_s = 1_700_000_000
-
-
-@dataclass
-class Run:
-    """One run of one point: its own targets and checkpoint."""
-
-    name: str
-    folder: Path
-    random: random.Random
-    copy: Copy
-    expected: dict[str, list[int]] = field(default_factory=dict)
-
-    @property
-    def checkpoint(self) -> Path:
-        return Path(self.copy.checkpoint)
-
-    @property
-    def target(self) -> str:
-        return self.copy.targets[0]
+controller_points = ("pending_recorded", "members_bound", "commit_recorded", "order_recorded")
 
 
 class Bench:
-    """``exactly_once=False`` runs the same with the sink's other mode, to see that its repetitions are seen."""
+    """``exactly_once=False`` runs the same with the sink's other mode, to see that its repetitions are seen.
 
-    def __init__(self, folder: Path, *, exactly_once: bool = True) -> None:
+    ``shares_class_data`` costs half a minute at first, and makes every later JVM start quicker.
+    """
+
+    def __init__(self, folder: Path, *, exactly_once: bool = True, shares_class_data: bool = False) -> None:
         self.folder = folder
         self.exactly_once = exactly_once
-        self._made = 0
-        self._cluster: SparkCluster | None = None
-        self._drivers: dict[str, Driver] = {}
+        self.controller = ""
         self.controller_points = Failpoints(folder / "controller-failpoints")
         self.source = folder / "input"
-        self.services = StandaloneProcess(folder / "services", containers=2)
+        self._shares_class_data = shares_class_data
+        self._jvm = ""
+        self._made = 0
+        self._services: StandaloneProcess | None = None
+        self._cluster: SparkCluster | None = None
+        self._drivers: dict[str, Driver] = {}
 
     @contextmanager
-    def running(self) -> Iterator[Bench]:
-        names = {"pending_recorded", "members_bound", "commit_recorded", "members_ordered", "order_recorded"}
-        names |= {"registration_written", "members_readable", "orphans_aborted"}
-        environment = self.controller_points.environment({f"transaction_set.{name}" for name in names})
+    def running(self) -> Iterator[Self]:
         with ExitStack() as ends:
-            self.services.start(environment)
-            ends.callback(self.services.stop)
+            self.controller = self._start_services(ends)
             self.gateway = ServiceGateway(self.controller)
             ends.callback(self.gateway.close)
             ends.callback(self._end_spark)
             self._fill()
+            if self._shares_class_data:
+                copies = copies_of(self.new_runs("class-data", [0, 1]))
+                data = shared_class_data(self.folder, local_master, *copies)
+                self._jvm = f"-XX:SharedArchiveFile={data}"
             self._driver("victim")
             self.rescuer.run()
             yield self
+
+    def _start_services(self, ends: ExitStack) -> str:
+        """Returns the controller's address."""
+        environment = self.controller_points.environment({f"transaction_set.{name}" for name in controller_points})
+        self._services = StandaloneProcess(self.folder / "services", containers=2)
+        self._services.start(environment)
+        ends.callback(self._services.stop)
+        return self._services.controller_uri
 
     def _fill(self) -> None:
         """Two files a batch, each one task's; Spark takes them in the order of their times."""
@@ -95,10 +97,6 @@ class Bench:
             file = self.source / f"batch{batch}-task{task}.txt"
             file.write_text("".join(texts))
             os.utime(file, (first_file_time_s + batch, first_file_time_s + batch))
-
-    @property
-    def controller(self) -> str:
-        return self.services.controller_uri
 
     @property
     def input(self) -> list[int]:
@@ -117,12 +115,15 @@ class Bench:
 
     def _driver(self, name: str) -> Driver:
         if name not in self._drivers:
-            self._made += 1
-            self._drivers[name] = Driver(self.folder / f"{name}-{self._made}", "local[2,4]")
+            self._drivers[name] = Driver(self._new_folder(name), local_master, jvm=self._jvm)
         return self._drivers[name]
 
+    def _new_folder(self, name: str) -> Path:
+        self._made += 1
+        return self.folder / f"{name}-{self._made}"
+
     def kill_victim(self) -> None:
-        """The next one starts while this one's checkpoint is taken over."""
+        """The next one starts while this one's checkpoints are taken over."""
         self._drivers.pop("victim").kill()
         self._driver("victim")
 
@@ -130,27 +131,29 @@ class Bench:
     def cluster(self) -> SparkCluster:
         """Started when it is first asked for."""
         if self._cluster is None:
-            self._cluster = SparkCluster(self.folder / "spark-cluster")
+            self._cluster = SparkCluster(self.folder / "spark-cluster", slots)
         return self._cluster
 
-    @property
-    def cluster_driver(self) -> Driver:
-        """With both of its executors."""
-        if "cluster" not in self._drivers:
-            self._made += 1
-            folder = self.folder / f"cluster-{self._made}"
-            self._drivers["cluster"] = Driver(folder, self.cluster.master, configuration)
-            self._drivers["cluster"].run()
+    def cluster_driver(self, *, speculates: bool = False) -> Driver:
+        """With both of its executors; one at a time has them."""
+        name, other = ("cluster-speculative", "cluster")[:: 1 if speculates else -1]
+        if other in self._drivers:
+            self._drivers.pop(other).kill()
+        if name not in self._drivers:
+            settings = cluster_configuration(slots, self._jvm, speculates=speculates)
+            self._drivers[name] = Driver(self._new_folder(name), self.cluster.master, settings, jvm=self._jvm)
+            self._drivers[name].run()
         self.cluster.wait_executors(len(hosts))
-        return self._drivers["cluster"]
+        return self._drivers[name]
 
     def kill_cluster_driver(self) -> None:
         self._drivers.pop("cluster").kill()
 
     def renew_all(self) -> None:
-        """After a failed run nobody knows what the drivers still do."""
+        """After failed runs nobody knows what the drivers still do."""
         self._end_spark()
-        send(self.services.pid("controller"), signal.SIGCONT)
+        if self._services is not None:
+            send(self.controller_pid, signal.SIGCONT)
         self.controller_points.disarm()
 
     def _end_spark(self) -> None:
@@ -164,77 +167,135 @@ class Bench:
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
-    def new_run(self, name: str, seed: int) -> Run:
-        self._made += 1
-        label = f"run{self._made}"
-        sink = {"exactly_once": str(self.exactly_once).lower()}
-        folder = self.folder / label
-        target = f"to-{label}"
-        copy = Copy(label, self.controller, SCOPE, str(self.source), (target,), str(folder / "checkpoint"), sink)
-        self.create(target)
+    def new_runs(self, point: str, seeds: Sequence[int]) -> list[Run]:
+        """Of one point, to be hurt together; nothing is armed any more."""
         for driver in self._drivers.values():
             driver.failpoints.disarm()
         self.controller_points.disarm()
-        return Run(name, folder, random.Random(f"{name}/{seed}"), copy, {target: self.input})
+        return [self._new_run(point, seed) for seed in seeds]
+
+    def _new_run(self, point: str, seed: int) -> Run:
+        folder = self._new_folder("run")
+        sink = {"exactly_once": str(self.exactly_once).lower()}
+        checkpoint = str(folder / "checkpoint")
+        copy = Copy(folder.name, self.controller, folder.name, str(self.source), ("to",), checkpoint, sink)
+        run = Run(point, seed, (copy,), {"to": self.input})
+        self.gateway.create_scope(run.scope)
+        self.create(run, "to")
+        return run
 
     def second_target(self, run: Run) -> str:
-        target = f"{run.target}-b"
-        self.create(target)
-        run.expected[target] = self.input
-        run.copy = replace(run.copy, targets=(run.target, target))
-        return target
+        other = "to-other"
+        self.create(run, other)
+        run.expected[other] = self.input
+        run.change(targets=(run.target, other))
+        return other
 
-    def create(self, stream: str) -> None:
-        self.gateway.create_scope(SCOPE)
-        self.gateway.create_stream(SCOPE, stream, StreamConfiguration(ScalingPolicy(2)))
+    def create(self, run: Run, stream: str) -> None:
+        self.gateway.create_stream(run.scope, stream, StreamConfiguration(ScalingPolicy(2)))
 
-    def numbers(self, stream: str) -> list[int]:
-        return numbers_in(self.gateway, self.controller, SCOPE, stream)
+    def numbers(self, run: Run, stream: str) -> list[int]:
+        return numbers_in(self.gateway, self.controller, run.scope, stream)
 
     def audit(self, run: Run) -> Tally:
         total = Tally()
         for stream, expected in run.expected.items():
-            total += tally(self.numbers(stream), expected)
+            total += tally(self.numbers(run, stream), expected)
         return total
+
+    def finish(self, runs: Sequence[Run]) -> None:
+        """The rescuer goes on from the checkpoints to the end of the input, without an error."""
+        expect_success(self.rescuer.run(*copies_of(runs)))
+
+    # ---- moments -----------------------------------------------------------------------------------------------------
 
     def point(self, name: str) -> str:
         """The failpoint of a task's step, in the mode that runs."""
         return name if self.exactly_once or name.startswith("drill.") else DIRECT_ROWS_DURABLE
 
-    def finish(self, *copies: Copy) -> None:
-        """The rescuer goes on from the checkpoint to the end of the input, without an error."""
-        self.expect_success(self.rescuer.run(*copies))
+    def arm(
+        self,
+        driver: Driver,
+        runs: Sequence[Run],
+        steps: Sequence[str],
+        hits: Sequence[int],
+        action: str,
+        counted: int = 0,
+    ) -> list[Armed]:
+        """For each run one of the steps and one of the hits, in turn."""
+        choices = list(product(dict.fromkeys(self.point(step) for step in steps), hits))
+        armed = [Armed(run, *run.pick(choices)) for run in runs]
+        for item in armed:
+            driver.failpoints.arm(item.step, action, item.hit, item.run.scope, counted)
+        return armed
+
+    def hold(
+        self,
+        driver: Driver,
+        runs: Sequence[Run],
+        steps: Sequence[str],
+        hits: Sequence[int],
+        action: str = "stop",
+        counted: int = 0,
+    ) -> list[Armed]:
+        """Begin the runs; returns when every one of them stands at its step."""
+        armed = self.arm(driver, runs, steps, hits, action, counted)
+        driver.begin(*copies_of(runs))
+        return [replace(item, pid=driver.wait_hit(item.step, item.hit, item.run.scope)) for item in armed]
 
     @staticmethod
-    def expect_success(failures: Sequence[str | None]) -> None:
-        for failure in failures:
-            if failure is not None:
-                raise DrillFailed(f"the query failed: {failure}")
+    def let_go(held: Sequence[Armed]) -> None:
+        for item in held:
+            send(item.pid, signal.SIGCONT)
 
     @staticmethod
-    def expect_failure(failures: Sequence[str | None], *texts: str) -> None:
-        """With one of these texts."""
-        if not any(text in (failure or "") for failure in failures for text in texts):
-            raise DrillFailed(f"no query failed with '{' or '.join(texts)}': {failures}")
+    def expect_hits(driver: Driver, armed: Sequence[Armed]) -> None:
+        """That what was armed has happened."""
+        for item in armed:
+            if not driver.failpoints.taken_by(item.step, item.hit, item.run.scope):
+                raise DrillFailed(f"hit {item.hit} of {item.step} for {item.run.scope} did not come")
 
     # ---- looking from outside ----------------------------------------------------------------------------------------
+
+    @property
+    def controller_pid(self) -> int:
+        if self._services is None:
+            raise DrillFailed("the services are not the drill's own")
+        return self._services.pid("controller")
+
+    def wait_controller(self, name: str, hit: int, scope: str) -> None:
+        """Until the controller holds itself there."""
+        taken = self.controller_points.taken_by
+        until(lambda: taken(name, hit, scope) or None, f"hit {hit} of {name} for {scope} did not come")
 
     def wait_finished(self, run: Run, batch_id: int) -> TransactionSet:
         """Until a decided batch can be read."""
         query_id = json.loads((run.checkpoint / "metadata").read_text())["id"]
-        sink = Sink(query_id, scoped_name(SCOPE, run.target))
+        sink = Sink(query_id, scoped_name(run.scope, run.target))
         return until(lambda: self._finished(sink, batch_id), f"batch {batch_id} is not readable")
 
     def _finished(self, sink: Sink, batch_id: int) -> TransactionSet | None:
         recorded, last = self.gateway.transaction_set(sink, batch_id)
         return recorded if recorded.state is SetState.FINISHED or last > batch_id else None
 
-    def wait_controller(self, name: str, hit: int) -> int:
-        """Until the controller has stopped itself there; returns its process."""
-        return until(lambda: self.controller_points.taken_by(name, hit) or None, f"hit {hit} of {name} did not come")
-
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+local_master: Final = f"local[{slots},4]"
+
+
+def expect_success(failures: Sequence[str | None]) -> None:
+    for failure in failures:
+        if failure is not None:
+            raise DrillFailed(f"the query failed: {failure}")
+
+
+def expect_failure(failures: Sequence[str | None], *texts: str) -> None:
+    """Of every query, with one of these texts."""
+    for failure in failures:
+        if not any(text in (failure or "") for text in texts):
+            raise DrillFailed(f"a query did not fail with '{' or '.join(texts)}': {failure}")
 
 
 def until(look: Callable[[], Seen | None], otherwise: str) -> Seen:

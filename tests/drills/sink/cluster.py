@@ -10,11 +10,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 
-from tests.drills.sink.driver import REPOSITORY, DrillFailed
+from tests.drills.sink.driver import REPOSITORY, DrillFailed, quick_start
 from tests.drills.sink.processes import command_of, kill_session, parent_of, processes_of_session
 
 spark_home = Path(pyspark.__file__).parent
@@ -23,35 +25,52 @@ start_time_max_s = 90.0
 poll_s = 0.1
 hosts = ("127.0.0.2", "127.0.0.3")
 
-configuration = {
-    "spark.executor.memory": "600m",
-    "spark.executor.cores": "1",
-    "spark.cores.max": "2",
-    "spark.driver.host": "127.0.0.1",
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.quantile": "0.4",
-    "spark.speculation.multiplier": "1.5",
-    "spark.speculation.minTaskRuntime": "500ms",
-    "spark.speculation.efficiency.enabled": "false",
-}
+spare_host = "127.0.0.1"
+"""The driver's own: what runs there fetches from the driver first, and not from a host that is frozen."""
+executor_memory_mib = 800
+worker_memory_mib = 900
+
+
+def cluster_configuration(slots: int, jvm: str, *, speculates: bool) -> dict[str, str]:
+    """Of a driver whose executors have so many slots each. Without speculation, a frozen executor is soon given up."""
+    settings = {
+        "spark.executor.memory": f"{executor_memory_mib}m",
+        "spark.executor.cores": str(slots),
+        "spark.executor.extraJavaOptions": f"{quick_start} {jvm}",
+        "spark.driver.host": "127.0.0.1",
+    }
+    if not speculates:
+        return settings | {
+            "spark.network.timeout": "8s",
+            "spark.network.timeoutInterval": "1s",
+            "spark.executor.heartbeatInterval": "1s",
+        }
+    return settings | {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.4",
+        "spark.speculation.multiplier": "1.5",
+        "spark.speculation.minTaskRuntime": "500ms",
+        "spark.speculation.efficiency.enabled": "false",
+        # What was overtaken may go on: it is not killed while it is stopped.
+        "spark.python.task.killTimeout": "60s",
+    }
 
 
 class SparkCluster:
     """Every process of it begins a session, so that it can be found and killed whole."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, slots: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._slots = slots
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
         port = self.address.rpartition(":")[2]
         self._processes = [self._started("master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")]
         self._wait_open()
-        for host in hosts:
-            arguments = ("--cores", "1", "--memory", "700m", "--webui-port", "0", "--work-dir", str(folder / host))
-            self._processes.append(self._started("worker.Worker", "--host", host, *arguments, self.master))
+        self._processes += [self._worker(host) for host in hosts]
 
     @property
     def master(self) -> str:
@@ -61,6 +80,18 @@ class SparkCluster:
         for process in self._processes:
             kill_session(process.pid)
             process.wait()
+
+    @contextmanager
+    def more_room(self) -> Iterator[None]:
+        """One executor more, as long as the context lasts."""
+        worker = self._worker(spare_host)
+        self._processes.append(worker)
+        try:
+            yield
+        finally:
+            self._processes.remove(worker)
+            kill_session(worker.pid)
+            worker.wait()
 
     @staticmethod
     def executor_of(python_worker: int) -> int:
@@ -85,6 +116,11 @@ class SparkCluster:
 
     def tail(self) -> str:
         return "\n".join(log.read_text(errors="replace")[-1_500:] for log in sorted(self._folder.glob("*.log")))
+
+    def _worker(self, host: str) -> subprocess.Popen[bytes]:
+        room = ("--cores", str(self._slots), "--memory", f"{worker_memory_mib}m")
+        where = ("--host", host, "--webui-port", "0", "--work-dir", str(self._folder / host))
+        return self._started("worker.Worker", *where, *room, self.master)
 
     def _started(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else Path("java")

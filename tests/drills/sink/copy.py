@@ -11,7 +11,7 @@ class Copy:
 
     ``where`` keeps some rows; ``repartition`` shuffles them by key into so many tasks; ``hooked`` puts the failpoints
     of ``hooks`` before the sink; ``spread`` sends rows to both ``targets`` by the column ``stream``. Two ``targets``
-    that are the same stream get one half of the keys each.
+    that are the same stream get one half of the keys each. It is begun ``start_after_s`` after it was asked for.
     """
 
     name: str
@@ -25,3 +25,4 @@ class Copy:
     repartition: int = 0
     hooked: bool = False
     spread: bool = False
+    start_after_s: float = 0.0

@@ -18,72 +18,50 @@ import pravega_spark.batch_commit
 import pravega_spark.direct_writer
 import pravega_spark.partition_writer  # noqa: F401 - these name the failpoints
 import tests.drills.sink.hooks  # noqa: F401
-from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE, KNOWN
+from pravega_common.runtime.failpoints import KNOWN
+from tests.drills.sink.arming import Failpoints
 from tests.drills.sink.copy import Copy
 from tests.drills.sink.processes import kill_session, signal_session
 
 REPOSITORY = Path(__file__).parents[3]
+quick_python = Path(__file__).with_name("quick_start")
 start_time_max_s = 120.0
 accept_time_s = 1.0
 answer_time_max_s = 120.0
 hit_time_max_s = 90.0
 poll_s = 0.02
 log_tail_chars = 4_000
+quick_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
+"""A quick start is worth more to a drill than quick code."""
 
 
 class DrillFailed(Exception):
     """What a point needed to see did not happen."""
 
 
-class Failpoints:
-    """Arms the failpoints of other processes, at any time, one hit at a time (``take:`` in ``failpoints``)."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def environment(self, names: set[str]) -> dict[str, str]:
-        """What a process needs in its environment to obey."""
-        return {ENVIRONMENT_VARIABLE: ",".join(f"{name}=take:{self._folder / name}" for name in sorted(names))}
-
-    def arm(self, name: str, action: str, hit: int = 1, counted: int = 0) -> None:
-        """At its ``hit``-th time from now on, in whatever process; ``taken_by`` knows of the first ``counted`` hits."""
-        for number in range(1, max(hit, counted) + 1):
-            file = self._folder / f".{name}.{number}"
-            file.write_text(action if number == hit else "pass")
-            file.rename(self._folder / f"{name}.{number}")
-
-    def taken_by(self, name: str, hit: int = 1) -> int:
-        """The process that came to the hit; 0 if none did yet."""
-        found = list(self._folder.glob(f"{name}.{hit}.taken.*"))
-        return int(found[0].name.rpartition(".")[2]) if found else 0
-
-    def disarm(self) -> None:
-        for file in self._folder.iterdir():
-            file.unlink(missing_ok=True)
-
-
 class Driver:
-    """``master`` and ``more`` are Spark's configuration. Start is in the background until the first call."""
+    """``master`` and ``more`` are Spark's configuration, ``jvm`` options of its JVM beside the drill's own.
 
-    def __init__(self, folder: Path, master: str, more: Mapping[str, str] | None = None) -> None:
+    Start is in the background until the first call.
+    """
+
+    def __init__(self, folder: Path, master: str, more: Mapping[str, str] | None = None, jvm: str = "") -> None:
         self.folder = folder
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.failpoints = Failpoints(folder / "failpoints")
         self._log = folder / "driver.log"
         armed = self.failpoints.environment({name for name in KNOWN if name.startswith(("spark.", "drill."))})
-        environment = {**armed, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
+        modules = os.pathsep.join([str(REPOSITORY), str(quick_python)])
+        environment = {**armed, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": modules}
         configuration = {
             "spark.master": master,
-            "spark.driver.memory": "600m",
+            "spark.driver.memory": "800m",
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "3",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.streaming.stopTimeout": "20s",
-            "spark.python.daemon.module": "tests.drills.sink.warm_daemon",
-            # Quick starts are worth more here than quick code.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+            "spark.driver.extraJavaOptions": f"{quick_start} {jvm}",
             **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
             **(more or {}),
         }
@@ -117,13 +95,13 @@ class Driver:
         self.begin(*copies)
         return self.result()
 
-    def wait_hit(self, name: str, hit: int = 1) -> int:
+    def wait_hit(self, name: str, hit: int = 1, scope: str = "") -> int:
         """The process that came to an armed failpoint."""
         deadline_s = time.monotonic() + hit_time_max_s
-        while not (pid := self.failpoints.taken_by(name, hit)):
+        while not (pid := self.failpoints.taken_by(name, hit, scope)):
             if self._connected().poll():
-                raise DrillFailed(f"the query ended before {name}: {self._answer()}")
-            self._check(deadline_s, f"hit {hit} of {name} did not come")
+                raise DrillFailed(f"the queries ended before hit {hit} of {name} for {scope}: {self._answer()}")
+            self._check(deadline_s, f"hit {hit} of {name} for {scope} did not come")
             time.sleep(poll_s)
         return pid
 
@@ -132,6 +110,11 @@ class Driver:
 
     def thaw(self) -> None:
         signal_session(self.pid, signal.SIGCONT)
+
+    def end(self) -> None:
+        """It ends by itself, in its time."""
+        self._connected()
+        self._close()
 
     def kill(self) -> None:
         """SIGKILL to all its processes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
@@ -30,7 +31,7 @@ def rows_of(spark: SparkSession, copy: Copy) -> DataFrame:
     if copy.repartition:
         rows = rows.repartition(copy.repartition, "routing_key")
     if copy.hooked:
-        rows = rows.mapInArrow(pass_through, "event string, routing_key string")
+        rows = rows.mapInArrow(pass_through(copy.scope), "event string, routing_key string")
     return rows
 
 
@@ -41,7 +42,7 @@ def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
     def write_each(batch: DataFrame, batch_id: int) -> None:
         for number, target in enumerate(copy.targets):
             if number:
-                failpoint(BETWEEN_WRITES)
+                failpoint(BETWEEN_WRITES, copy.scope)
             half = "cast(event as int) % 10 >= 5" if number else "cast(event as int) % 10 < 5"
             part = batch if len(set(copy.targets)) > 1 else batch.where(half)
             options = {**store, "stream": target, **copy.sink}
@@ -60,12 +61,13 @@ def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
 
 
 def run(spark: SparkSession, copies: list[Copy]) -> list[str | None]:
+    began_s = time.monotonic()
     failures: list[str | None] = []
-    queries: list[StreamingQuery | None] = []
+    queries: list[StreamingQuery] = []
     for copy in copies:
+        time.sleep(max(0.0, began_s + copy.start_after_s - time.monotonic()))
         queries.append(start(spark, copy))
     for query in queries:
-        assert query is not None
         try:
             query.awaitTermination()
             failures.append(None)

@@ -1,38 +1,40 @@
-"""Points at which the driver is killed whole and another goes on from its checkpoint."""
+"""Points at which the driver is killed whole and another goes on from its checkpoints."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pravega_spark.batch_commit import AFTER_DECISION, BEFORE_DECISION, BEFORE_RETURN
 from pravega_spark.partition_writer import ROWS_DURABLE, ROWS_WRITTEN, TRANSACTION_BEGUN, TRANSACTION_REGISTERED
-from tests.drills.sink.bench import Bench, Run, batches_of_input
+from tests.drills.sink.bench import Bench, batches_of_input, expect_failure
 from tests.drills.sink.copy import Copy
 from tests.drills.sink.driver import DrillFailed
 from tests.drills.sink.hooks import AMID_ROWS, BEFORE_ROWS, BETWEEN_WRITES
 from tests.drills.sink.points import Story, point
 from tests.drills.sink.processes import send
+from tests.drills.sink.runs import Armed, Run, copies_of
 
-task_hits = 4
+task_hits = (1, 2, 3, 4)
 """Two tasks in each of two batches."""
-commit_hits = 2
+commit_hits = (1, 2)
+random_time_max_s = 12.0
 
 
-def kill_at(bench: Bench, run: Run, failpoint: str, hits: int, *copies: Copy) -> int:
-    """The driver dies at one of the first ``hits`` hits, in any of its processes; returns at which."""
-    name, hit = bench.point(failpoint), run.random.randint(1, hits)
-    bench.victim.failpoints.arm(name, "stop", hit)
-    bench.victim.begin(*(copies or (run.copy,)))
-    bench.victim.wait_hit(name, hit)
+def kill_at(
+    bench: Bench, runs: Sequence[Run], steps: Sequence[str], hits: Sequence[int], action: str = "stop"
+) -> list[Armed]:
+    """The driver dies when each run stands at a hit of one of these steps, in any of its processes."""
+    held = bench.hold(bench.victim, runs, steps, hits, action)
     bench.kill_victim()
-    return hit
+    return held
 
 
-def killed_at(failpoint: str, hits: int) -> Story:
-    def story(bench: Bench, run: Run) -> None:
-        kill_at(bench, run, failpoint, hits)
-        bench.finish(run.copy)
+def killed_at(failpoint: str, hits: Sequence[int]) -> Story:
+    def story(bench: Bench, runs: list[Run]) -> None:
+        kill_at(bench, runs, [failpoint], hits)
+        bench.finish(runs)
 
     return story
 
@@ -51,105 +53,118 @@ for _name, _what, _failpoint, _hits in (
 
 
 @point("offset-logged", "driver killed between the offset log and the batch's first row", at_least_once=True)
-def offset_logged(bench: Bench, run: Run) -> None:
-    run.copy = replace(run.copy, hooked=True)
-    kill_at(bench, run, BEFORE_ROWS, task_hits)
-    bench.finish(run.copy)
+def offset_logged(bench: Bench, runs: list[Run]) -> None:
+    for run in runs:
+        run.change(hooked=True)
+    kill_at(bench, runs, [BEFORE_ROWS], task_hits)
+    bench.finish(runs)
 
 
 @point("task-amid", "driver killed in the middle of a task's rows", at_least_once=True)
-def task_amid(bench: Bench, run: Run) -> None:
-    run.copy = replace(run.copy, hooked=True)
-    kill_at(bench, run, AMID_ROWS, task_hits)
-    bench.finish(run.copy)
+def task_amid(bench: Bench, runs: list[Run]) -> None:
+    for run in runs:
+        run.change(hooked=True)
+    kill_at(bench, runs, [AMID_ROWS], task_hits)
+    bench.finish(runs)
 
 
 @point("random-moment", "driver killed at a random moment", at_least_once=True)
-def random_moment(bench: Bench, run: Run) -> None:
-    bench.victim.begin(run.copy)
-    bench.pause(run.random.uniform(0.2, 6.0))
+def random_moment(bench: Bench, runs: list[Run]) -> None:
+    """Each query has run for a random time when it dies, from none to all that it needs."""
+    ages_s = sorted((run.random.uniform(0.2, random_time_max_s) for run in runs), reverse=True)
+    for run, age_s in zip(runs, ages_s, strict=True):
+        run.change(start_after_s=ages_s[0] - age_s)
+    bench.victim.begin(*copies_of(runs))
+    bench.pause(ages_s[0])
     bench.kill_victim()
-    bench.finish(run.copy)
+    for run in runs:
+        run.change(start_after_s=0.0)
+    bench.finish(runs)
 
 
 @point("commit-log", "query fails between our commit and Spark's commit log", at_least_once=True)
-def commit_log(bench: Bench, run: Run) -> None:
+def commit_log(bench: Bench, runs: list[Run]) -> None:
     """Spark finds its file of the batch taken, as if another driver had written it."""
-    name, hit = bench.point(BEFORE_RETURN), run.random.randint(1, commit_hits)
-    hit = hit if bench.exactly_once else 2 * hit
-    bench.victim.failpoints.arm(name, "stop", hit)
-    bench.victim.begin(run.copy)
-    pid = bench.victim.wait_hit(name, hit)
-    batch = max(int(file.name) for file in (run.checkpoint / "offsets").iterdir() if file.name.isdecimal())
-    taken = run.checkpoint / "commits" / str(batch)
-    taken.write_text("taken")
-    send(pid, signal.SIGCONT)
-    if bench.victim.result() == [None]:
-        raise DrillFailed(f"Spark did not mind that {taken} was there")
-    taken.unlink()
-    bench.finish(run.copy)
+    hits = commit_hits if bench.exactly_once else (2, 4)
+    held = bench.hold(bench.victim, runs, [BEFORE_RETURN], hits)
+    taken = []
+    for run in runs:
+        batch = max(int(file.name) for file in (run.checkpoint / "offsets").iterdir() if file.name.isdecimal())
+        taken.append(run.checkpoint / "commits" / str(batch))
+        taken[-1].write_text("taken")
+    bench.let_go(held)
+    for file, failure in zip(taken, bench.victim.result(), strict=True):
+        if failure is None:
+            raise DrillFailed(f"Spark did not mind that {file} was there")
+        file.unlink()
+    bench.finish(runs)
 
 
 @point("replay-repartitioned", "driver killed, the batch replayed in other partitions", at_least_once=True)
-def replay_repartitioned(bench: Bench, run: Run) -> None:
-    failpoint = (
-        run.random.choice([BEFORE_DECISION, AFTER_DECISION, ROWS_DURABLE]) if bench.exactly_once else ROWS_DURABLE
-    )
-    kill_at(bench, run, failpoint, commit_hits)
-    bench.finish(replace(run.copy, repartition=3))
+def replay_repartitioned(bench: Bench, runs: list[Run]) -> None:
+    kill_at(bench, runs, [BEFORE_DECISION, AFTER_DECISION, ROWS_DURABLE], commit_hits)
+    for run in runs:
+        run.change(repartition=3)
+    bench.finish(runs)
 
 
-def decided(bench: Bench, run: Run) -> Copy:
-    """Kill the driver when a batch is decided; returns the query with one row of that batch less."""
-    batch = kill_at(bench, run, AFTER_DECISION, commit_hits) - 1
-    bench.wait_finished(run, batch)
-    return replace(run.copy, where=f"cast(value as int) <> {max(bench.numbers(run.target))}")
+def decided(bench: Bench, runs: list[Run]) -> list[Copy]:
+    """Kill the driver when a batch of each run is decided; returns the queries with one row of that batch less."""
+    others = []
+    for item in kill_at(bench, runs, [AFTER_DECISION], commit_hits):
+        bench.wait_finished(item.run, item.hit - 1)
+        last = max(bench.numbers(item.run, item.run.target))
+        others.append(replace(item.run.copy, where=f"cast(value as int) <> {last}"))
+    return others
 
 
 @point("replay-differs-fail", "decided batch replayed with other rows, which stops the query")
-def replay_differs_fail(bench: Bench, run: Run) -> None:
-    other = decided(bench, run)
-    bench.expect_failure(bench.rescuer.run(other), "was committed with")
-    bench.finish(run.copy)
+def replay_differs_fail(bench: Bench, runs: list[Run]) -> None:
+    expect_failure(bench.rescuer.run(*decided(bench, runs)), "was committed with")
+    bench.finish(runs)
 
 
 @point("replay-differs-skip", "decided batch replayed with other rows, on_replay_mismatch=skip")
-def replay_differs_skip(bench: Bench, run: Run) -> None:
-    other = decided(bench, run)
-    bench.finish(replace(other, sink={**other.sink, "on_replay_mismatch": "skip"}))
+def replay_differs_skip(bench: Bench, runs: list[Run]) -> None:
+    for run, other in zip(runs, decided(bench, runs), strict=True):
+        run.change(where=other.where, sink={**other.sink, "on_replay_mismatch": "skip"})
+    bench.finish(runs)
 
 
 @point("empty-batch", "driver killed around the decision of an empty batch")
-def empty_batch(bench: Bench, run: Run) -> None:
-    run.copy = replace(run.copy, where="cast(value as int) >= 100")
-    run.expected[run.target] = [number for number in bench.input if number >= 100]
-    kill_at(bench, run, run.random.choice([BEFORE_DECISION, AFTER_DECISION]), 1)
-    bench.finish(run.copy)
-    recorded = bench.wait_finished(run, 0)
-    if recorded.events or recorded.members:
-        raise DrillFailed(f"the empty batch is recorded as {recorded}")
-    bench.wait_finished(run, batches_of_input - 1)
+def empty_batch(bench: Bench, runs: list[Run]) -> None:
+    for run in runs:
+        run.change(where="cast(value as int) >= 100")
+        run.expected[run.target] = [number for number in bench.input if number >= 100]
+    kill_at(bench, runs, [BEFORE_DECISION, AFTER_DECISION], [1])
+    bench.finish(runs)
+    for run in runs:
+        recorded = bench.wait_finished(run, 0)
+        if recorded.events or recorded.members:
+            raise DrillFailed(f"the empty batch is recorded as {recorded}")
+        bench.wait_finished(run, batches_of_input - 1)
 
 
 @point("two-queries", "driver with two queries into one stream killed", at_least_once=True)
-def two_queries(bench: Bench, run: Run) -> None:
-    # Order is promised for the keys of one query.
-    low = replace(run.copy, where="cast(value as int) % 10 < 5")
-    high = replace(run.copy, where="cast(value as int) % 10 >= 5", checkpoint=f"{run.copy.checkpoint}-b")
-    failpoint = run.random.choice([ROWS_DURABLE, BEFORE_DECISION, AFTER_DECISION, BEFORE_RETURN])
-    kill_at(bench, run, failpoint, 2 * commit_hits, low, high)
-    bench.finish(low, high)
+def two_queries(bench: Bench, runs: list[Run]) -> None:
+    for run in runs:
+        # Order is promised for the keys of one query.
+        low = replace(run.copy, where="cast(value as int) % 10 < 5")
+        high = replace(run.copy, where="cast(value as int) % 10 >= 5", checkpoint=f"{run.copy.checkpoint}-b")
+        run.copies = (low, high)
+    kill_at(bench, runs, [ROWS_DURABLE, BEFORE_DECISION, AFTER_DECISION, BEFORE_RETURN], (1, 2, 3, 4))
+    bench.finish(runs)
 
 
 @point("two-streams", "driver killed while a batch goes to two streams", at_least_once=True)
-def two_streams(bench: Bench, run: Run) -> None:
-    other = bench.second_target(run)
-    for stream, rest in ((run.target, 0), (other, 1)):
-        run.expected[stream] = [number for number in bench.input if number // 10 % 2 == rest]
-    run.copy = replace(run.copy, spread=True)
-    failpoint = run.random.choice([TRANSACTION_REGISTERED, ROWS_DURABLE, BEFORE_DECISION, AFTER_DECISION])
-    kill_at(bench, run, failpoint, commit_hits)
-    bench.finish(run.copy)
+def two_streams(bench: Bench, runs: list[Run]) -> None:
+    for run in runs:
+        other = bench.second_target(run)
+        for stream, rest in ((run.target, 0), (other, 1)):
+            run.expected[stream] = [number for number in bench.input if number // 10 % 2 == rest]
+        run.change(spread=True)
+    kill_at(bench, runs, [TRANSACTION_REGISTERED, ROWS_DURABLE, BEFORE_DECISION, AFTER_DECISION], commit_hits)
+    bench.finish(runs)
 
 
 @point(
@@ -157,10 +172,11 @@ def two_streams(bench: Bench, run: Run) -> None:
     "driver killed between two writes of foreachBatch to two streams",
     at_least_once=True,
 )
-def foreach_two_streams(bench: Bench, run: Run) -> None:
-    bench.second_target(run)
-    kill_at(bench, run, BETWEEN_WRITES, commit_hits)
-    bench.finish(run.copy)
+def foreach_two_streams(bench: Bench, runs: list[Run]) -> None:
+    for run in runs:
+        bench.second_target(run)
+    kill_at(bench, runs, [BETWEEN_WRITES], commit_hits, action="hold")
+    bench.finish(runs)
 
 
 @point(
@@ -168,23 +184,30 @@ def foreach_two_streams(bench: Bench, run: Run) -> None:
     "driver killed between two writes of foreachBatch to one stream",
     at_least_once=True,
 )
-def foreach_one_stream(bench: Bench, run: Run) -> None:
-    run.copy = replace(run.copy, targets=(run.target, run.target))
-    kill_at(bench, run, BETWEEN_WRITES, commit_hits)
-    bench.finish(run.copy)
+def foreach_one_stream(bench: Bench, runs: list[Run]) -> None:
+    for run in runs:
+        run.change(targets=(run.target, run.target))
+    kill_at(bench, runs, [BETWEEN_WRITES], commit_hits, action="hold")
+    bench.finish(runs)
 
 
 def controller_at(step: str) -> Story:
-    """The controller is at one step of a decision when the driver dies; then it goes on, or dies too."""
+    """The controller is at one step of a decision of each run when the driver dies; then it dies too, or goes on."""
 
-    def story(bench: Bench, run: Run) -> None:
-        name, hit = f"transaction_set.{step}", run.random.randint(1, commit_hits)
-        bench.controller_points.arm(name, "stop", hit)
-        bench.victim.begin(run.copy)
-        controller = bench.wait_controller(name, hit)
+    def story(bench: Bench, runs: list[Run]) -> None:
+        name = f"transaction_set.{step}"
+        for run in runs:
+            bench.controller_points.arm(name, "hold", run.pick(commit_hits), run.scope)
+        bench.victim.begin(*copies_of(runs))
+        for run in runs:
+            bench.wait_controller(name, run.pick(commit_hits), run.scope)
+        controller = bench.controller_pid
+        send(controller, signal.SIGSTOP)
         bench.kill_victim()
-        send(controller, run.random.choice([signal.SIGCONT, signal.SIGKILL]))
-        bench.finish(run.copy)
+        bench.controller_points.disarm()
+        goes_on = runs[0].seed // len(runs) % 2
+        send(controller, signal.SIGCONT if goes_on else signal.SIGKILL)
+        bench.finish(runs)
 
     return story
 
@@ -195,5 +218,5 @@ for _step, _what in (
     ("commit_recorded", "has passed the commit point"),
     ("order_recorded", "has ordered the members in their streams"),
 ):
-    _text = f"driver killed while the controller {_what}; the controller goes on or dies"
+    _text = f"driver killed while the controller {_what}; the controller dies or goes on"
     point(f"controller-{_step.replace('_', '-')}", _text)(controller_at(_step))

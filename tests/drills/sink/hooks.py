@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import pyarrow as pa
@@ -23,12 +23,16 @@ def armed() -> None:
     arm_from_environment()
 
 
-def pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows unchanged, with the task's failpoints between them."""
-    armed()
-    failpoint(BEFORE_ROWS)
-    for batch in batches:
-        half = batch.num_rows // 2
-        yield batch.slice(0, half)
-        failpoint(AMID_ROWS)
-        yield batch.slice(half)
+def pass_through(scope: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The rows unchanged, with the failpoints of a task that writes to ``scope`` between them."""
+
+    def passing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        armed()
+        failpoint(BEFORE_ROWS, scope)
+        for batch in batches:
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            failpoint(AMID_ROWS, scope)
+            yield batch.slice(half)
+
+    return passing

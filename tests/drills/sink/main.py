@@ -8,16 +8,25 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.drills.sink.bench import Bench
+from tests.drills.sink.bench import Bench, together_max
 from tests.drills.sink.matrix import POINTS
 from tests.drills.sink.report import Report
 from tests.drills.sink.run_matrix import Row, run_matrix
+
+few_runs = 20
+"""Runs for which quicker JVMs are not worth their preparation."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/drill", description=__doc__)
     parser.add_argument("drill", choices=["sink"])
     parser.add_argument("--runs", type=int, default=1, help="runs of each point (default 1)")
+    parser.add_argument(
+        "--together",
+        type=int,
+        default=together_max,
+        help=f"runs of a point that are hurt together, each a query of its own (default and most {together_max})",
+    )
     parser.add_argument("--points", default="", help="only these, separated by commas")
     parser.add_argument(
         "--at-least-once", action="store_true", help="with exactly_once=false: rows must come twice somewhere"
@@ -30,6 +39,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"no point '{unknown[0]}'; there are: {', '.join(POINTS)}")
     if args.runs < 1:
         parser.error(f"--runs {args.runs}: must be at least 1")
+    if not 1 <= args.together <= together_max:
+        parser.error(f"--together {args.together}: must be from 1 to {together_max}")
     return args
 
 
@@ -49,9 +60,11 @@ def main() -> int:
     report = Report(args.json)
     with (
         tempfile.TemporaryDirectory(prefix="pravega-spark-drill-") as folder,
-        Bench(Path(folder), exactly_once=not args.at_least_once).running() as bench,
+        Bench(
+            Path(folder), exactly_once=not args.at_least_once, shares_class_data=len(points) * args.runs > few_runs
+        ).running() as bench,
     ):
-        rows = run_matrix(bench, points, args.runs, report.tell)
+        rows = run_matrix(bench, points, args.runs, args.together, report.tell)
     title = "Sink crash matrix, at least once" if args.at_least_once else "Sink crash matrix, exactly once"
     report.table(rows, title)
     return verdict(rows, report, at_least_once=args.at_least_once)

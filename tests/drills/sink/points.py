@@ -1,13 +1,15 @@
-"""The crash points of the sink: each a small story about one run. What it leaves behind is counted afterwards."""
+"""The crash points of the sink: each a small story about runs that are hurt together, and what is left is counted for
+each of them alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.drills.sink.bench import Bench, Run
+from tests.drills.sink.bench import Bench
+from tests.drills.sink.runs import Run
 
-Story = Callable[[Bench, Run], None]
+Story = Callable[[Bench, list[Run]], None]
 
 
 @dataclass(frozen=True)

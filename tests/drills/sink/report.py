@@ -30,7 +30,7 @@ class Report:
         state = "ok" if row.good else "[bold red]BAD[/]"
         mean_s = row.seconds / row.runs
         self.console.print(
-            f"{done}/{total} {row.point:<28} {state}  {mean_s:5.1f} s a run, {left_min:.0f} min left",
+            f"{done}/{total} {row.point:<28} {state}  {row.runs} runs, {mean_s:.1f} s each, {left_min:.0f} min left",
             highlight=False,
         )
         for failure in row.failures[-1:] if not row.good else []:

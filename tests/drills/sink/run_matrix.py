@@ -5,12 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import product
 from typing import Any
 
 from tests.drills.sink.audit import Tally
 from tests.drills.sink.bench import Bench
 from tests.drills.sink.points import Point
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one run: what is in its streams, and what it could not see ('' if it went as told)."""
+
+    tally: Tally
+    failure: str = ""
 
 
 @dataclass
@@ -25,6 +32,14 @@ class Row:
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
 
+    def add(self, outcomes: Sequence[Outcome], seconds: float) -> None:
+        self.runs += len(outcomes)
+        self.seconds += seconds
+        for outcome in outcomes:
+            self.tally += outcome.tally
+            if outcome.failure:
+                self.failures.append(outcome.failure)
+
     @property
     def good(self) -> bool:
         """At least once, rows may come twice; nothing may be lost in any mode."""
@@ -36,40 +51,40 @@ class Row:
         return {**asdict(self), "good": self.good}
 
 
-def run_point(bench: Bench, point: Point, seed: int) -> tuple[Tally, float, str]:
-    """What one run left, its seconds, and what it could not see ('' if it went as told)."""
-    started_s = time.monotonic()
-    run = bench.new_run(point.name, seed)
-    failure = ""
+def run_together(bench: Bench, point: Point, seeds: Sequence[int]) -> list[Outcome]:
+    """One run for each seed, hurt together and each counted alone; a story that fails fails for all of them."""
+    runs = bench.new_runs(point.name, seeds)
     try:
-        point.story(bench, run)
-        counted = bench.audit(run)
+        point.story(bench, runs)
+        return [Outcome(bench.audit(run)) for run in runs]
     except Exception as error:
-        failure = f"{type(error).__name__}: {error}"
-        counted = Tally()
         bench.renew_all()
-    return counted, time.monotonic() - started_s, failure
+        return [Outcome(Tally(), f"{type(error).__name__}: {error}") for _ in runs]
+
+
+def rounds(runs: int, together: int) -> list[range]:
+    """The seeds of each round."""
+    return [range(first, min(first + together, runs)) for first in range(0, runs, together)]
 
 
 def run_matrix(
-    bench: Bench, points: Sequence[Point], runs: int, tell: Callable[[list[Row], Row, int, int], None]
+    bench: Bench, points: Sequence[Point], runs: int, together: int, tell: Callable[[list[Row], Row, int, int], None]
 ) -> list[Row]:
-    """Every point once, then again, so that a drill that is interrupted has seen all.
+    """Every point with some runs together, then again with others, so that a drill that is interrupted has seen all.
 
     Interrupted, it returns what was run. ``tell`` gets all rows, the one that changed, the runs done and those in all.
     """
     chosen = [point for point in points if bench.exactly_once or point.at_least_once]
     rows = [Row(point.name, point.what, bench.exactly_once) for point in chosen]
-    for seed, (number, point) in product(range(runs), enumerate(chosen)):
-        try:
-            counted, seconds, failure = run_point(bench, point, seed)
-        except KeyboardInterrupt:
-            break
-        row = rows[number]
-        row.runs += 1
-        row.tally += counted
-        row.seconds += seconds
-        if failure:
-            row.failures.append(failure)
-        tell(rows, row, seed * len(chosen) + number + 1, runs * len(chosen))
+    done = 0
+    try:
+        for seeds in rounds(runs, together):
+            for point, row in zip(chosen, rows, strict=True):
+                started_s = time.monotonic()
+                outcomes = run_together(bench, point, seeds)
+                row.add(outcomes, time.monotonic() - started_s)
+                done += len(outcomes)
+                tell(rows, row, done, runs * len(chosen))
+    except KeyboardInterrupt:
+        pass
     return [row for row in rows if row.runs]

@@ -3,69 +3,82 @@
 from __future__ import annotations
 
 import shutil
-import signal
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pravega_spark.batch_commit import BEFORE_DECISION
 from pravega_spark.partition_writer import ROWS_DURABLE, ROWS_WRITTEN, TRANSACTION_BEGUN, TRANSACTION_REGISTERED
-from tests.drills.sink.bench import Bench, Run
+from tests.drills.sink.bench import Bench, expect_failure, expect_success
+from tests.drills.sink.copy import Copy
 from tests.drills.sink.driver import DrillFailed
 from tests.drills.sink.driver_points import commit_hits, task_hits
 from tests.drills.sink.hooks import AMID_ROWS
 from tests.drills.sink.points import point
-from tests.drills.sink.processes import send
+from tests.drills.sink.runs import Run
 
 lease_ms = 10_000
 lease_time_s = lease_ms / 1000 + 3
 
 
+def hurt(bench: Bench, runs: Sequence[Run], steps: Sequence[str], action: str) -> None:
+    """A task of each run suffers the action at one of these steps; the runs end well."""
+    armed = bench.arm(bench.rescuer, runs, steps, task_hits, action)
+    bench.finish(runs)
+    bench.expect_hits(bench.rescuer, armed)
+
+
 @point("retry-failed", "task fails after it wrote its rows, and is retried", at_least_once=True)
-def retry_failed(bench: Bench, run: Run) -> None:
-    steps = [TRANSACTION_BEGUN, TRANSACTION_REGISTERED, ROWS_WRITTEN, ROWS_DURABLE]
-    bench.rescuer.failpoints.arm(bench.point(run.random.choice(steps)), "error", run.random.randint(1, task_hits))
-    bench.finish(run.copy)
+def retry_failed(bench: Bench, runs: list[Run]) -> None:
+    hurt(bench, runs, [TRANSACTION_BEGUN, TRANSACTION_REGISTERED, ROWS_WRITTEN, ROWS_DURABLE], "error")
 
 
 @point("retry-upstream", "what yields a task's rows fails in the middle; the task is retried", at_least_once=True)
-def retry_upstream(bench: Bench, run: Run) -> None:
-    bench.rescuer.failpoints.arm(AMID_ROWS, "error", run.random.randint(1, task_hits))
-    bench.finish(replace(run.copy, hooked=True))
+def retry_upstream(bench: Bench, runs: list[Run]) -> None:
+    for run in runs:
+        run.change(hooked=True)
+    hurt(bench, runs, [AMID_ROWS], "error")
 
 
 @point("retry-killed", "a task's Python worker is killed; the task is retried", at_least_once=True)
-def retry_killed(bench: Bench, run: Run) -> None:
-    step = bench.point(run.random.choice([ROWS_WRITTEN, ROWS_DURABLE]))
-    bench.rescuer.failpoints.arm(step, "kill", run.random.randint(1, task_hits))
-    bench.finish(run.copy)
+def retry_killed(bench: Bench, runs: list[Run]) -> None:
+    hurt(bench, runs, [ROWS_WRITTEN, ROWS_DURABLE], "kill")
 
 
 @point("lease-expired", "a task sleeps until the lease of its unbound transaction has ended")
-def lease_expired(bench: Bench, run: Run) -> None:
-    run.copy = replace(run.copy, sink={**run.copy.sink, "transaction_timeout_ms": str(lease_ms)})
-    hit = run.random.randint(1, task_hits)
-    bench.rescuer.failpoints.arm(TRANSACTION_BEGUN, "stop", hit, counted=task_hits + 1)
-    bench.rescuer.begin(run.copy)
-    pid = bench.rescuer.wait_hit(TRANSACTION_BEGUN, hit)
+def lease_expired(bench: Bench, runs: list[Run]) -> None:
+    """The task has to run again, so the step is taken once more than there are tasks."""
+    for run in runs:
+        run.change(sink={**run.copy.sink, "transaction_timeout_ms": str(lease_ms)})
+    attempts = len(task_hits) + 1
+    held = bench.hold(bench.rescuer, runs, [TRANSACTION_BEGUN], task_hits, counted=attempts)
     bench.pause(lease_time_s)
-    send(pid, signal.SIGCONT)
-    bench.expect_success(bench.rescuer.result())
-    if not bench.rescuer.failpoints.taken_by(TRANSACTION_BEGUN, task_hits + 1):
-        raise DrillFailed(f"the lease had not ended after {lease_time_s} s: the task did not run again")
+    bench.let_go(held)
+    expect_success(bench.rescuer.result())
+    for run in runs:
+        if not bench.rescuer.failpoints.taken_by(TRANSACTION_BEGUN, attempts, run.scope):
+            raise DrillFailed(f"the lease had not ended after {lease_time_s} s: the task did not run again")
 
 
 @point("zombie-driver", "driver frozen, another takes over, the first goes on", at_least_once=True)
-def zombie_driver(bench: Bench, run: Run) -> None:
-    step = bench.point(run.random.choice([ROWS_WRITTEN, ROWS_DURABLE, BEFORE_DECISION]))
-    hit = run.random.randint(1, commit_hits)
-    bench.victim.failpoints.arm(step, "stop", hit)
-    bench.victim.begin(run.copy)
-    bench.victim.wait_hit(step, hit)
+def zombie_driver(bench: Bench, runs: list[Run]) -> None:
+    bench.hold(bench.victim, runs, [ROWS_WRITTEN, ROWS_DURABLE, BEFORE_DECISION], commit_hits)
     bench.victim.freeze()
-    bench.finish(run.copy)
+    bench.finish(runs)
     bench.victim.thaw()
-    failures = bench.victim.result()
+    expect_refusal(bench, bench.victim.result())
+
+
+def expect_refusal(bench: Bench, failures: Sequence[str | None]) -> None:
+    """Of every query that another one overtook; without transactions nobody stops it."""
     if bench.exactly_once:
-        bench.expect_failure(failures, "another run", "after a later batch")
+        expect_failure(failures, "another run", "after a later batch")
+
+
+def copied_checkpoint(run: Run) -> Copy:
+    """The same query from a copy of its checkpoint as it is now."""
+    copied = f"{run.checkpoint}-copy"
+    shutil.copytree(run.checkpoint, copied)
+    return replace(run.copy, checkpoint=copied)
 
 
 @point(
@@ -73,31 +86,19 @@ def zombie_driver(bench: Bench, run: Run) -> None:
     "the query runs from a copy of its checkpoint while the first still runs",
     at_least_once=True,
 )
-def checkpoint_copied(bench: Bench, run: Run) -> None:
-    step = bench.point(BEFORE_DECISION)
-    hit = run.random.randint(1, commit_hits)
-    bench.victim.failpoints.arm(step, "stop", hit)
-    bench.victim.begin(run.copy)
-    pid = bench.victim.wait_hit(step, hit)
-    copied = str(run.checkpoint) + "-copy"
-    shutil.copytree(run.checkpoint, copied)
-    bench.finish(replace(run.copy, checkpoint=copied))
-    send(pid, signal.SIGCONT)
-    failures = bench.victim.result()
-    if bench.exactly_once:
-        bench.expect_failure(failures, "another run", "after a later batch")
+def checkpoint_copied(bench: Bench, runs: list[Run]) -> None:
+    held = bench.hold(bench.victim, runs, [BEFORE_DECISION], commit_hits)
+    expect_success(bench.rescuer.run(*(copied_checkpoint(run) for run in runs)))
+    bench.let_go(held)
+    expect_refusal(bench, bench.victim.result())
 
 
 @point("checkpoint-restored", "the query runs again from an older copy of its checkpoint", at_least_once=True)
-def checkpoint_restored(bench: Bench, run: Run) -> None:
-    step = bench.point(BEFORE_DECISION)
-    bench.victim.failpoints.arm(step, "stop")
-    bench.victim.begin(run.copy)
-    pid = bench.victim.wait_hit(step)
-    copied = str(run.checkpoint) + "-copy"
-    shutil.copytree(run.checkpoint, copied)
-    send(pid, signal.SIGCONT)
-    bench.expect_success(bench.victim.result())
-    failures = bench.rescuer.run(replace(run.copy, checkpoint=copied))
+def checkpoint_restored(bench: Bench, runs: list[Run]) -> None:
+    held = bench.hold(bench.victim, runs, [BEFORE_DECISION], [1])
+    copies = [copied_checkpoint(run) for run in runs]
+    bench.let_go(held)
+    expect_success(bench.victim.result())
+    failures = bench.rescuer.run(*copies)
     if bench.exactly_once:
-        bench.expect_failure(failures, "the checkpoint is older than the stream")
+        expect_failure(failures, "the checkpoint is older than the stream")
