@@ -85,6 +85,5 @@ def _before_head(epochs: list[EpochRecord], cut: dict[int, int]) -> set[int]:
     return {
         identifier
         for identifier, segment in segments.items()
-        if identifier not in cut
-        and any(segment.overlaps(segments[other]) and identifier < other for other in cut)
+        if identifier not in cut and any(segment.overlaps(segments[other]) and identifier < other for other in cut)
     }

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 
+from controller_service.transactions.lifecycle import lease_grace_s
 from pravega_spark.batch_commit import BEFORE_DECISION
 from pravega_spark.partition_writer import ROWS_DURABLE, ROWS_WRITTEN, TRANSACTION_BEGUN, TRANSACTION_REGISTERED
 from tests.drills.sink.bench import Bench, expect_failure, expect_success
@@ -17,7 +18,8 @@ from tests.drills.sink.points import point
 from tests.drills.sink.runs import Run
 
 lease_ms = 10_000
-lease_time_s = lease_ms / 1000 + 3
+lease_time_s = lease_ms / 1000 + lease_grace_s + 3
+"""After which a controller has ended a transaction that nobody renewed."""
 
 
 def hurt(bench: Bench, runs: Sequence[Run], steps: Sequence[str], action: str) -> None:
