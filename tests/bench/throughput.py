@@ -94,7 +94,6 @@ class Throughput:
 
     def _run(self, case: str, side: Side | None, events: int, size_bytes: int) -> Observed:
         job, end = self.job(case, side, events, size_bytes)
-        self.stream_ms = {}
         self._rig.watch.settle()
         with Observed(self._rig.watch) as observed:
             job()
@@ -103,6 +102,7 @@ class Throughput:
 
     def job(self, case: str, side: Side | None, events: int, size_bytes: int) -> tuple[Job, Callable[[], None]]:
         """What is timed, ready to run, and what gives back what it wrote."""
+        self.stream_ms = {}
         if side is None:
             return self._ceiling(case, events, size_bytes), lambda: None
         if not case.endswith("write"):

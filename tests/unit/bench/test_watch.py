@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 
 from tests.bench import processes
 from tests.bench.processes import ProcessTimes, thread_name, tree_of
-from tests.bench.watch import difference, grouped, seconds_of
+from tests.bench.watch import Observed, Watch, difference, grouped, seconds_of
 
 TABLE = {
     times.pid: times
@@ -64,6 +67,24 @@ def test_the_kernel_is_read() -> None:
     assert processes.shared_out_memory_mib(os.getpid()) > 1
     assert sum(processes.thread_seconds([os.getpid()]).values()) > 0
     assert processes.machine_s() > me.own_s
+
+
+def test_a_stretch_of_work_is_observed() -> None:
+    children: list[subprocess.Popen[bytes]] = []
+    watch = Watch(os.getppid(), lambda: {"worker": children[0].pid} if children else {})
+    with subprocess.Popen([sys.executable, "-c", "x = bytearray(50 << 20); input()"], stdin=subprocess.PIPE) as child:
+        children.append(child)
+        with Observed(watch) as observed:
+            deadline_s = time.monotonic() + 10
+            while watch.memory_now().rss["worker"] < 50 and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+        child.communicate(b"\n")
+    assert 0 < observed.wall_s < 10
+    assert observed.cpu_s["worker"] >= 0 and observed.cpu_s["driver-python"] >= 0
+    assert observed.other_cores >= 0
+    told = observed.memory.as_json()
+    assert told["peak_rss_mib"]["worker"] >= 50
+    assert told["peak_pss_mib"]["worker"] >= 45
 
 
 def test_threads_of_a_pool_have_one_name() -> None:
