@@ -30,10 +30,12 @@ from tests.drills.sink.runs import Armed, Run, copies_of
 
 Seen = TypeVar("Seen")
 
-together_max: Final = 10
+together_default: Final = 10
 """Runs that are hurt together: so many queries of one driver stand at their points when it is killed."""
-slots: Final = together_max + 6
-"""Tasks at the same time: each run may hold one that was stopped, and the others go on."""
+together_max: Final = 15
+"""More queries need more memory than the drivers are given."""
+slots_beside: Final = 6
+"""Tasks at the same time, beside one of each run that was stopped."""
 see_time_max_s = 60.0
 poll_s = 0.02
 batches_of_input = 2
@@ -47,11 +49,21 @@ controller_points = ("pending_recorded", "members_bound", "commit_recorded", "or
 class Bench:
     """``exactly_once=False`` runs the same with the sink's other mode, to see that its repetitions are seen.
 
-    ``shares_class_data`` costs half a minute at first, and makes every later JVM start quicker.
+    ``together`` is the most runs that are hurt together. ``shares_class_data`` costs half a minute at first, and makes
+    every later JVM start quicker.
     """
 
-    def __init__(self, folder: Path, *, exactly_once: bool = True, shares_class_data: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        exactly_once: bool = True,
+        together: int = together_default,
+        shares_class_data: bool = False,
+    ) -> None:
         self.folder = folder
+        self._slots = together + slots_beside
+        self._master = f"local[{self._slots},4]"
         self.exactly_once = exactly_once
         self.controller = ""
         self.controller_points = Failpoints(folder / "controller-failpoints")
@@ -73,7 +85,7 @@ class Bench:
             self._fill()
             if self._shares_class_data:
                 copies = copies_of(self.new_runs("class-data", [0, 1]))
-                data = shared_class_data(self.folder, local_master, *copies)
+                data = shared_class_data(self.folder, self._master, *copies)
                 self._jvm = f"-XX:SharedArchiveFile={data}"
             self._driver("victim")
             self.rescuer.run()
@@ -115,7 +127,7 @@ class Bench:
 
     def _driver(self, name: str) -> Driver:
         if name not in self._drivers:
-            self._drivers[name] = Driver(self._new_folder(name), local_master, jvm=self._jvm)
+            self._drivers[name] = Driver(self._new_folder(name), self._master, jvm=self._jvm)
         return self._drivers[name]
 
     def _new_folder(self, name: str) -> Path:
@@ -131,7 +143,7 @@ class Bench:
     def cluster(self) -> SparkCluster:
         """Started when it is first asked for."""
         if self._cluster is None:
-            self._cluster = SparkCluster(self.folder / "spark-cluster", slots)
+            self._cluster = SparkCluster(self.folder / "spark-cluster", self._slots)
         return self._cluster
 
     def cluster_driver(self, *, speculates: bool = False) -> Driver:
@@ -140,7 +152,7 @@ class Bench:
         if other in self._drivers:
             self._drivers.pop(other).kill()
         if name not in self._drivers:
-            settings = cluster_configuration(slots, self._jvm, speculates=speculates)
+            settings = cluster_configuration(self._slots, self._jvm, speculates=speculates)
             self._drivers[name] = Driver(self._new_folder(name), self.cluster.master, settings, jvm=self._jvm)
             self._drivers[name].run()
         self.cluster.wait_executors(len(hosts))
@@ -280,9 +292,6 @@ class Bench:
 
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)
-
-
-local_master: Final = f"local[{slots},4]"
 
 
 def expect_success(failures: Sequence[str | None]) -> None:

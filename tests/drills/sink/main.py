@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.drills.sink.bench import Bench, together_max
+from tests.drills.sink.bench import Bench, together_default, together_max
 from tests.drills.sink.matrix import POINTS
 from tests.drills.sink.report import Report
 from tests.drills.sink.run_matrix import Row, run_matrix
@@ -24,8 +24,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--together",
         type=int,
-        default=together_max,
-        help=f"runs of a point that are hurt together, each a query of its own (default and most {together_max})",
+        default=together_default,
+        help=f"runs of a point that are hurt together (default {together_default}, at most {together_max})",
     )
     parser.add_argument("--points", default="", help="only these, separated by commas")
     parser.add_argument(
@@ -61,7 +61,10 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="pravega-spark-drill-") as folder,
         Bench(
-            Path(folder), exactly_once=not args.at_least_once, shares_class_data=len(points) * args.runs > few_runs
+            Path(folder),
+            exactly_once=not args.at_least_once,
+            together=args.together,
+            shares_class_data=len(points) * args.runs > few_runs,
         ).running() as bench,
     ):
         rows = run_matrix(bench, points, args.runs, args.together, report.tell)
