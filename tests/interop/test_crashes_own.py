@@ -1,0 +1,33 @@
+"""Exactly once by the record, on our own services without their extension: the steps of the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pravega_spark.standalone.process import StandaloneProcess
+from tests.drills.sink.matrix import POINTS
+from tests.drills.sink.points import Point
+from tests.drills.sink.run_matrix import run_together
+from tests.interop.plain_bench import PLAIN_POINTS, PlainBench
+
+CHOSEN = [
+    *(PLAIN_POINTS[name] for name in ("after-record", "after-one-commit", "after-commits")),
+    POINTS["zombie-driver"],
+]
+
+
+@pytest.fixture(scope="module")
+def bench(own_without_extension: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainBench]:
+    folder = tmp_path_factory.mktemp("crashes")
+    with PlainBench(folder, own_without_extension.controller_uri).running() as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", CHOSEN, ids=lambda point: point.name)
+def test_nothing_lost_nothing_twice(bench: PlainBench, point: Point) -> None:
+    for outcome in run_together(bench, point, [0, 1]):
+        assert not outcome.failure, outcome.failure
+        assert outcome.tally.exact, outcome.tally

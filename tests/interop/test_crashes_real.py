@@ -1,0 +1,53 @@
+"""Exactly once by the record, on a real Pravega: the crash matrix of the sink, each point once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.drills.sink.matrix import POINTS
+from tests.drills.sink.points import Point
+from tests.drills.sink.run_matrix import run_together
+from tests.interop.plain_bench import PLAIN_POINTS, PlainBench, torn_batch
+from tests.interop.real_pravega import RealPravega
+
+CHOSEN = [
+    *PLAIN_POINTS.values(),
+    *(
+        POINTS[name]
+        for name in (
+            "task-durable",
+            "replay-repartitioned",
+            "replay-differs-fail",
+            "empty-batch",
+            "zombie-driver",
+            "checkpoint-restored",
+            "foreach-one-stream",
+        )
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def bench(real_pravega: RealPravega, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainBench]:
+    with PlainBench(tmp_path_factory.mktemp("crashes"), real_pravega.controller_uri).running() as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", CHOSEN, ids=lambda point: point.name)
+def test_nothing_lost_nothing_twice(bench: PlainBench, point: Point) -> None:
+    for outcome in run_together(bench, point, [0, 1]):
+        assert not outcome.failure, outcome.failure
+        assert outcome.tally.exact, outcome.tally
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("policy", "lost", "duplicated"), [("skip", 50, 0), ("replay", 0, 50)])
+def test_a_torn_batch(bench: PlainBench, policy: str, lost: int, duplicated: int) -> None:
+    """What cannot be decided is said, and costs what the option says."""
+    (run,) = bench.new_runs(f"torn-{policy}", [0])
+    torn_batch(bench, run, policy)
+    counted = bench.audit(run)
+    assert (counted.lost, counted.duplicated) == (lost, duplicated)
