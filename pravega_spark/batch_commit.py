@@ -35,6 +35,7 @@ segments_advised_max: Final = 1000
 sinks_told_max: Final = 1000
 _told: set[Sink] = set()
 
+first_poll_s: Final = 0.004
 readable_time_max_s: Final = 300.0
 """How long a commit waits until a decided batch can be read; the decision stands in any case."""
 
@@ -101,14 +102,17 @@ def _wait_until_readable(
     sleep: Callable[[float], None],
     monotonic_s: Callable[[], float],
 ) -> None:
+    """Asks soon, since a small batch is merged in milliseconds, then ever less often, down to every ``poll_s``."""
     deadline_s = monotonic_s() + readable_time_max_s
+    delay_s = min(first_poll_s, poll_s)
     while True:
         recorded, last = gateway.transaction_set(identity.sink, identity.batch_id)
         if recorded.state is SetState.FINISHED or last > identity.batch_id:
             return
         if monotonic_s() > deadline_s:
             raise Unavailable(f"{identity} is committed, but could not be read after {readable_time_max_s:.0f} s")
-        sleep(poll_s)
+        sleep(delay_s)
+        delay_s = min(delay_s * 2, poll_s)
 
 
 def abort_batch(gateway: StreamGateway, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -293,7 +293,7 @@ OPTIONS: Final = (
         Use.WRITE,
         _integer(1, 60_000),
         50,
-        "how often the driver asks whether a decided batch can be read",
+        "how often the driver asks whether a decided batch can be read (sooner at first)",
     ),
     Option(
         "on_replay_mismatch",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,7 +29,14 @@ from pravega_spark.lease_keeper import LeaseKeeper
 from pravega_spark.options import Options, Use
 from pravega_spark.partition_writer import PartitionWriter
 from pravega_spark.rows import SinkColumns
-from pravega_streams.controller.transaction_sets import RegisterStatus, Registration, SetState, Sink
+from pravega_streams.controller.transaction_sets import (
+    RegisterStatus,
+    Registration,
+    SetDecision,
+    SetState,
+    Sink,
+    TransactionSet,
+)
 from pravega_streams.errors import StreamSealed, TransactionFailed
 from tests.unit.spark.streams import TwinStreams, batch
 
@@ -209,6 +217,42 @@ class TestDecision:
             combine([mine, replace(mine, identity=replace(IDENTITY, batch_id=1))], 0)
         with pytest.raises(InvalidArgument, match="Spark commits batch 1"):
             combine([mine], 1)
+
+
+class TestWaitsForReaders:
+    def wait(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch, asks: int, **given: str) -> list[float]:
+        """The pauses of a commit whose batch is readable after so many questions."""
+        gateway = streams.gateway
+        decide, look = gateway.commit_transaction_set, gateway.transaction_set
+        states = [SetState.COMMITTED] * asks
+
+        def decided(*call: Any, **named: Any) -> SetDecision:
+            found = decide(*call, **named)
+            return replace(found, recorded=replace(found.recorded, state=SetState.COMMITTED))
+
+        def looked(sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
+            found, last = look(sink, batch_id)
+            return replace(found, state=states.pop() if states else SetState.FINISHED), last
+
+        monkeypatch.setattr(gateway, "commit_transaction_set", decided)
+        monkeypatch.setattr(gateway, "transaction_set", looked)
+        pauses: list[float] = []
+        messages = [writer(streams).write([rows(0, 5)])]
+        commit_batch(
+            gateway, options(**given), messages, 0, sleep=pauses.append, monotonic_s=lambda: sum(pauses, start=0.0)
+        )
+        return pauses
+
+    def test_it_asks_soon_and_then_at_the_interval(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.wait(streams, monkeypatch, 6) == [0.004, 0.008, 0.016, 0.032, 0.05, 0.05]
+
+    def test_a_shorter_interval_is_kept(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        pauses = self.wait(streams, monkeypatch, 3, transaction_status_poll_interval_ms="2")
+        assert pauses == [0.002, 0.002, 0.002]
+
+    def test_it_gives_up(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(Unavailable, match="is committed, but could not be read after 300 s"):
+            self.wait(streams, monkeypatch, 1000, transaction_status_poll_interval_ms="60000")
 
 
 class TestAbort:
