@@ -36,9 +36,9 @@ class KeyRange:
     def contains(self, position: float) -> bool:
         return self.low <= position < self.high
 
-    def overlaps(self, other: KeyRange) -> bool:
+    def overlaps(self, other: KeyRange, tolerance: float = edge_tolerance) -> bool:
         """Whether the two share more than an edge."""
-        return self.low < other.high - edge_tolerance and other.low < self.high - edge_tolerance
+        return self.low < other.high - tolerance and other.low < self.high - tolerance
 
     def split(self, count: int) -> tuple[KeyRange, ...]:
         """``count`` adjoining ranges of equal width that make up this one."""
@@ -51,15 +51,18 @@ class KeyRange:
 WHOLE_KEY_SPACE: Final = KeyRange(0.0, 1.0)
 
 
-def merge_adjoining(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
-    """The same part of the key space in as few ranges as possible; ``InvalidArgument`` if two overlap."""
+def merge_adjoining(ranges: Iterable[KeyRange], tolerance: float = edge_tolerance) -> tuple[KeyRange, ...]:
+    """The same part of the key space in as few ranges as possible; ``InvalidArgument`` if two overlap.
+
+    ``tolerance``: how far apart two edges may lie and count as one; 0 compares as controllers do.
+    """
     merged: list[KeyRange] = []
     for current in sorted(ranges):
-        if merged and merged[-1].overlaps(current):
+        if merged and merged[-1].overlaps(current, tolerance):
             raise InvalidArgument(
                 f"key ranges [{merged[-1].low}, {merged[-1].high}) and [{current.low}, {current.high}) overlap"
             )
-        if merged and math.isclose(merged[-1].high, current.low, abs_tol=edge_tolerance):
+        if merged and math.isclose(merged[-1].high, current.low, rel_tol=0.0, abs_tol=tolerance):
             merged[-1] = KeyRange(merged[-1].low, current.high)
         else:
             merged.append(current)

@@ -28,6 +28,8 @@ user_name_chars_max: Final = 250
 """Longest name of a stream, key-value table, reader group, reader or writer that a user may choose."""
 transaction_id_chars: Final = 32
 segment_number_max: Final = 2**31 - 1
+segments_per_stream_max: Final = 10_000
+"""Open at the same time, on our controller."""
 epoch_max: Final = 2**31 - 1
 
 _USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")

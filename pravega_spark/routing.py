@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pravega_common.hashing import positions_of_keys
-from pravega_common.key_range import KeyRange, SegmentRouter
+from pravega_common.key_range import SegmentRouter
 from pravega_spark.framing import Int64s, block_bytes_max, event_header_bytes
 from pravega_streams.controller.model import SegmentRange
 
@@ -27,7 +27,7 @@ class RowRouter:
 
     def __init__(self, segments: Sequence[SegmentRange], first_turn: int) -> None:
         """``first_turn``: any number; a random one spreads short batches of many tasks."""
-        ranges = {item.segment_id: KeyRange(item.key_low, min(item.key_high, 1.0)) for item in segments}
+        ranges = {item.segment_id: item.key_range for item in segments}
         self._router = SegmentRouter(ranges)
         by_id = {item.segment_id: item for item in segments}
         self.segments: tuple[SegmentRange, ...] = tuple(by_id[item] for item in self._router.segment_ids)

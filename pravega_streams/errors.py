@@ -38,4 +38,4 @@ class TransactionFailed(RejectedError):
 
 
 class ControllerRefused(RejectedError):
-    """The controller answered FAILURE to a request; the message names the request."""
+    """The controller answered FAILURE to a request; the message names the request, and the reason if it is known."""

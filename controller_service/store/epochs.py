@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Final
 
 from controller_service.errors import PreconditionFailed
 from controller_service.store.records import EpochRecord, EpochTransitionRecord, SegmentRecord
 from pravega_common.errors import InvalidArgument
-from pravega_common.names import segment_number_max
-
-segments_per_stream_max: Final = 10_000
+from pravega_common.names import segment_number_max, segments_per_stream_max
 
 Range = tuple[float, float]
 """Lower edge, and upper edge that is not part of it."""

@@ -28,7 +28,7 @@ def plan_split(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
     identifier, colon, count = text.partition(":")
     parts = _number(count, f"--split {text}", 2, segments_max) if colon else 2
     segment = _find(segments, identifier, f"--split {text}")
-    return ScalePlan((segment.segment_id,), _pairs(_range(segment).split(parts)))
+    return ScalePlan((segment.segment_id,), _pairs(segment.key_range.split(parts)))
 
 
 def plan_merge(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
@@ -36,7 +36,7 @@ def plan_merge(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
     chosen = [_find(segments, item, f"--merge {text}") for item in text.split(",")]
     if len({item.segment_id for item in chosen}) < max(2, len(chosen)):
         raise InvalidArgument(f"--merge {text} must name two or more different segments, as in --merge 0,1")
-    merged = merge_adjoining(_range(item) for item in chosen)
+    merged = merge_adjoining(item.key_range for item in chosen)
     if len(merged) != 1:
         raise InvalidArgument(
             f"--merge {text}: these segments are no neighbours, their keys are "
@@ -66,10 +66,6 @@ def _number(text: str, option: str, low: int, high: int) -> int:
     if not text.strip().isdecimal() or not low <= int(text) <= high:
         raise InvalidArgument(f"{option}: '{text}' is no whole number in {low}..{high}")
     return int(text)
-
-
-def _range(segment: SegmentRange) -> KeyRange:
-    return KeyRange(segment.key_low, min(segment.key_high, 1.0))
 
 
 def _pairs(ranges: Sequence[KeyRange]) -> tuple[tuple[float, float], ...]:

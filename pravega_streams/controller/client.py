@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from pravega_common.errors import InvalidArgument, Unavailable
+from pravega_common.errors import InvalidArgument, PravegaError, RejectedError, Unavailable
 from pravega_common.proto import controller_pb2 as pb
 from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
@@ -20,6 +20,7 @@ from pravega_streams.controller.model import (
     Successor,
     TransactionState,
 )
+from pravega_streams.controller.scale_refusal import checked_ranges, refusal_reason
 from pravega_streams.controller.transport import ControllerTransport
 
 scale_time_max_s: Final = 120.0
@@ -122,7 +123,12 @@ class ControllerClient:
     def scale_stream(
         self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
     ) -> list[SegmentRange]:
-        """Replace segments by new ones over the same keys, and wait until that is done; returns the new ones."""
+        """Replace segments by new ones over the same keys, and wait until that is done; returns the new ones.
+
+        ``InvalidArgument`` for ranges that fit no stream, ``StreamNotFound``, ``StreamSealed``; ``ControllerRefused``
+        says which of the stream's segments or limits the scale does not fit, as far as they show it.
+        """
+        checked_ranges(sealed, new_ranges)
         info = model.stream_info(scope, stream)
         request = pb.ScaleRequest(
             streamInfo=info,
@@ -131,7 +137,9 @@ class ControllerClient:
             scaleTimestamp=time.time_ns() // 1_000_000,
         )
         started = self._ask("scale", request)
-        _decide("scale", f"{scope}/{stream}", started.status, pb.ScaleResponse.ScaleStreamStatus)
+        if started.status != pb.ScaleResponse.STARTED:
+            refusal = pb.ScaleResponse.ScaleStreamStatus.Name(started.status)
+            raise self._scale_refusal(scope, stream, refusal, sealed, new_ranges)
         deadline_s = time.monotonic() + scale_time_max_s
         while time.monotonic() < deadline_s:
             status = self._ask("checkScale", pb.ScaleStatusRequest(streamInfo=info, epoch=started.epoch)).status
@@ -141,6 +149,23 @@ class ControllerClient:
                 raise errors.ControllerRefused(f"scale of {scope}/{stream}: status {status}")
             time.sleep(scale_poll_s)
         raise Unavailable(f"scale of {scope}/{stream} did not finish within {scale_time_max_s} s; it goes on")
+
+    def _scale_refusal(
+        self, scope: str, stream: str, status: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
+    ) -> RejectedError:
+        """The error for a scale that was refused; that it was stays true when nobody can tell why."""
+        what = f"scale of {scope}/{stream} refused"
+        try:
+            segments_min = self.stream_configuration(scope, stream).scaling.segments_min
+            segments = self.current_segments(scope, stream)
+        except errors.NotFound:
+            return errors.StreamNotFound(f"{what}: the stream does not exist")
+        except PravegaError as error:
+            return errors.ControllerRefused(f"{what} ({status}); its segments could not be looked at: {error}")
+        if not segments:
+            return errors.StreamSealed(f"{what}: the stream is sealed")
+        reason = refusal_reason(sealed, new_ranges, segments, segments_min)
+        return errors.ControllerRefused(f"{what} ({status}): {reason}")
 
     # Segments
 
@@ -235,7 +260,7 @@ _STATUS_ERRORS: Final[dict[str, type[Exception]]] = {
 def _decide(method: str, name: str, status: int, names: Any, *, existing: str = "", missing: str = "") -> bool:
     """True for success, False for the one refusal that the caller takes for an answer, else the error."""
     text = names.Name(status)
-    if text in ("SUCCESS", "STARTED"):
+    if text == "SUCCESS":
         return True
     if text in (existing, missing):
         return False

@@ -6,6 +6,7 @@ import enum
 import uuid
 from dataclasses import dataclass, field
 
+from pravega_common.key_range import KeyRange
 from pravega_common.names import segment_name, transaction_id_bits, transaction_id_from_bits
 from pravega_common.proto import controller_pb2 as pb
 
@@ -66,6 +67,11 @@ class SegmentRange:
     def name(self) -> str:
         """The qualified name, ``scope/stream/number.#epoch.epoch``."""
         return segment_name(self.scope, self.stream, self.segment_id)
+
+    @property
+    def key_range(self) -> KeyRange:
+        """Its keys; an upper edge that is past 1 by a rounding error is 1."""
+        return KeyRange(self.key_low, min(self.key_high, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ _RETRIED: Final = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.FAILED_PRECONDITION,  # a lost compare-and-set (controller-api.md 2.2)
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.UNKNOWN,
     grpc.StatusCode.CANCELLED,

@@ -1,0 +1,63 @@
+"""Why a scale is refused: a controller answers a status alone (controller-api.md 2.4), so the reason is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.key_range import KeyRange, merge_adjoining
+from pravega_common.names import segment_epoch, segment_number, segments_per_stream_max
+from pravega_streams.controller.model import SegmentRange
+
+named_max: Final = 10
+"""Segments and ranges that a message names."""
+
+
+def checked_ranges(sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]) -> tuple[KeyRange, ...]:
+    """The new ranges in order, adjoining ones joined; ``InvalidArgument`` for a scale that fits no stream."""
+    if not sealed or not new_ranges:
+        raise InvalidArgument(
+            f"a scale that seals {len(sealed)} segments and makes {len(new_ranges)}: each must be 1 or more"
+        )
+    if len(set(sealed)) < len(sealed):
+        raise InvalidArgument(f"a scale that seals a segment twice: {_named(map(_segment, sorted(sealed)))}")
+    return merge_adjoining((KeyRange(low, high) for low, high in new_ranges), 0.0)
+
+
+def refusal_reason(
+    sealed: Sequence[int],
+    new_ranges: Sequence[tuple[float, float]],
+    segments: Sequence[SegmentRange],
+    segments_min: int,
+) -> str:
+    """What keeps a stream with these open segments from the scale, in the order in which controllers look."""
+    by_id = {item.segment_id: item for item in segments}
+    gone = [item for item in sealed if item not in by_id]
+    if gone:
+        return f"not open: segment {_named(map(_segment, gone))}; open: {_named(map(_segment, by_id))}"
+    wanted = checked_ranges(sealed, new_ranges)
+    there = merge_adjoining((by_id[item].key_range for item in sealed), 0.0)
+    if wanted != there:
+        return f"the new ranges make up {_named(map(_keys, wanted))}, the segments to seal {_named(map(_keys, there))}"
+    count = len(segments) - len(sealed) + len(new_ranges)
+    if count < segments_min:
+        return f"{count} segments would be left, the stream's policy is to have at least {segments_min}"
+    if count > segments_per_stream_max:
+        return f"{count} segments would be open, at most {segments_per_stream_max} may"
+    return "its segments and its policy admit it now: another scale is in flight, or the stream changed meanwhile"
+
+
+def _segment(identifier: int) -> str:
+    return f"{segment_number(identifier)} (epoch {segment_epoch(identifier)})"
+
+
+def _keys(keys: KeyRange) -> str:
+    """All digits: edges are compared exactly."""
+    return f"[{keys.low!r}, {keys.high!r})"
+
+
+def _named(texts: Iterable[str]) -> str:
+    every = list(texts)
+    more = len(every) - named_max
+    return ", ".join(every[:named_max]) + (f" and {more} more" if more > 0 else "")
