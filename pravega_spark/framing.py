@@ -25,6 +25,9 @@ stored_event_bytes_max: Final = 256 * 1024 * 1024
 """Largest event accepted on reading; other clients may write events larger than ``event_bytes_max`` (5.2)."""
 block_bytes_max: Final = 1024 * 1024
 """Framed bytes that are sent to a segment at a time; a single larger event makes a block of its own."""
+kept_share_min: Final = 8
+"""A block keeps the framed bytes of its whole column in memory. The last one of a segment waits for the next column's,
+maybe for a long time: one that is smaller than this part of them is copied."""
 
 _arrow_offset_max: Final = 2**31 - 1
 _probe_events: Final = 16
@@ -117,7 +120,10 @@ def _cut(framed: FramedEvents, order: Int64s, segment_index: int, first: int, la
         following = int(np.searchsorted(framed.ends[first:last], start + block_bytes_max, side="right")) + first
         following = max(following, first + 1)
         end = int(framed.ends[following - 1])
-        yield Block(segment_index, framed.data[start:end], following - first, order[first:following])
+        data = framed.data[start:end]
+        if following == last and len(data) * kept_share_min < len(framed.data):
+            data = memoryview(bytes(data))
+        yield Block(segment_index, data, following - first, order[first:following])
         first, start = following, end
 
 
