@@ -4,29 +4,50 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final
 
 from pravega_common.errors import InvalidArgument
 
 _SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_TIME_UNITS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+ms_per_hour: Final = 3_600_000
+_TIME_UNITS: Final = {"s": 1_000, "m": 60_000, "h": ms_per_hour, "d": 24 * ms_per_hour}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
+size_bytes_max: Final = 2**63 - 1
+"""What the controller's messages hold."""
+hours_max: Final = 1_000_000
+"""More than a century."""
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """``1000``, ``512k``, ``1.5GiB``: units are powers of 1024."""
+    """``1000``, ``512k``, ``1.5GiB``: units are powers of 1024; at least one byte."""
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None:
         raise InvalidArgument(f"{option} '{text}' is no size; write for example 1000000, 512k or 10GiB")
-    return int(float(match[1]) * _SIZE_UNITS[match[2]])
+    size_bytes = int(Decimal(match[1]) * _SIZE_UNITS[match[2]])
+    if not 1 <= size_bytes <= size_bytes_max:
+        raise InvalidArgument(f"{option} {text} must be at least 1 and at most {size_bytes_max} bytes")
+    return size_bytes
+
+
+def ms_of_hours(hours: float, option: str) -> int:
+    """At least a millisecond."""
+    if not 1 <= hours * ms_per_hour <= hours_max * ms_per_hour:
+        raise InvalidArgument(f"{option} {hours:g} must be at least a millisecond and at most {hours_max} hours")
+    return int(hours * ms_per_hour)
 
 
 def parse_time_ms(text: str, option: str, now_ms: int) -> int:
     """Milliseconds since 1970 of an ISO time (UTC unless it says otherwise), or of ``12h``: so long ago."""
     ago = _DURATION.fullmatch(text.strip().lower())
-    if ago is not None:
-        return now_ms - int(float(ago[1]) * _TIME_UNITS[ago[2]])
+    time_ms = now_ms - int(Decimal(ago[1]) * _TIME_UNITS[ago[2]]) if ago else _iso_time_ms(text, option)
+    if time_ms < 0:
+        raise InvalidArgument(f"{option} '{text}' is before 1970, when nothing was written yet")
+    return time_ms
+
+
+def _iso_time_ms(text: str, option: str) -> int:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:

@@ -103,17 +103,19 @@ def read(
     events_max: Annotated[int, typer.Option("--max", min=0, metavar="N", help="Stop after N events.")] = 0,
     event_format: FormatOption = Format.LINES,
     controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Read a stream to standard output, in order per routing key."""
     if follow and end != "latest":
         raise InvalidArgument(f"--follow has no end, so it does not go with --to {end[:40]}")
+    if as_json and event_format is Format.LENGTH:
+        raise InvalidArgument("--json and --format length exclude each other")
+    printer = printer_of(Format.JSON if as_json else event_format)
     output = sys.stdout.buffer
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
         gateway = ServiceGateway(controller)
-        reader = EventReader(
-            gateway, scope, name, printer_of(event_format), _flushed if follow else output.write, events_max
-        )
+        reader = EventReader(gateway, scope, name, printer, _flushed if follow else output.write, events_max)
         try:
             first = resolve_cut(client, scope, name, start)
             if follow:

@@ -98,11 +98,11 @@ class Parser:
         value = _json_object(line, number)
         for name in self.key_field.split("."):
             value = value.get(name) if isinstance(value, dict) else None
-        return _as_text(value)
+        return _as_text(value, number)
 
     def _json_event(self, line: bytes, number: int) -> tuple[bytes, str | None]:
         made = _json_object(line, number)
-        key = _as_text(made.get(self.key_field or "key")) if self.key is None else self.key
+        key = _as_text(made.get(self.key_field or "key"), number) if self.key is None else self.key
         if "event_base64" in made:
             try:
                 return base64.b64decode(made["event_base64"], validate=True), key
@@ -110,8 +110,7 @@ class Parser:
                 raise InvalidArgument(f"member event_base64 of event {number} is no Base64: {error}") from error
         if "event" not in made:
             raise InvalidArgument(f"event {number} has no member 'event' or 'event_base64': {line[:60]!r}")
-        event = made["event"]
-        return (event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)).encode(), key
+        return _as_json_text(made["event"], number).encode(), key
 
 
 def _split_lengths(data: bytes, seen: int) -> tuple[list[bytes], int]:
@@ -152,15 +151,24 @@ def _column_of(lines: list[bytes], name: str) -> pa.Array | None:
 def _json_object(line: bytes, number: int) -> Any:
     try:
         made = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"event {number} is no JSON: {line[:60]!r} ({error})") from error
     if not isinstance(made, dict):
         raise InvalidArgument(f"event {number} is no JSON object: {line[:60]!r}")
     return made
 
 
-def _as_text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _as_text(value: Any, number: int) -> str | None:
+    return None if value is None else _as_json_text(value, number)
+
+
+def _as_json_text(value: Any, number: int) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON can write half of a surrogate pair, UTF-8 cannot.
+        raise InvalidArgument(f"event {number} holds a text that is not Unicode: {error}") from error
+    return text
 
 
 # ---- out of the stream -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -33,7 +33,7 @@ from pravega_spark.commands.common import (
     say,
     text_of_bytes,
 )
-from pravega_spark.commands.durations import parse_bytes
+from pravega_spark.commands.durations import ms_of_hours, parse_bytes
 from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments, plan_split
 from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
 from pravega_streams.controller.model import (
@@ -47,7 +47,9 @@ from pravega_streams.controller.model import (
 from pravega_streams.errors import AlreadyExists, StreamSealed
 from pravega_streams.sync import StreamClient
 
-ms_per_hour = 3_600_000
+number_max: Final = 2**31 - 1
+"""What the controller's messages hold."""
+RateOption = Annotated[int, typer.Option(min=0, max=number_max, help="Scale by this rate a segment.")]
 
 
 def add_to(application: typer.Typer) -> None:
@@ -62,10 +64,12 @@ def add_to(application: typer.Typer) -> None:
 
 def create(
     stream: StreamArgument,
-    segments: Annotated[int, typer.Option(min=1, help="Number of segments, or the least number when scaling.")] = 1,
-    events_per_second: Annotated[int, typer.Option(min=0, help="Scale by this rate a segment.")] = 0,
-    kilobytes_per_second: Annotated[int, typer.Option(min=0, help="Scale by this rate a segment.")] = 0,
-    factor: Annotated[int, typer.Option(min=2, help="Into how many a busy segment is split.")] = 2,
+    segments: Annotated[
+        int, typer.Option(min=1, max=number_max, help="Number of segments, or the least number when scaling.")
+    ] = 1,
+    events_per_second: RateOption = 0,
+    kilobytes_per_second: RateOption = 0,
+    factor: Annotated[int, typer.Option(min=2, max=number_max, help="Into how many a busy segment is split.")] = 2,
     retain_bytes: Annotated[str, typer.Option(help="Keep at least this much, as in 10GiB.")] = "",
     retain_hours: Annotated[float, typer.Option(min=0, help="Keep at least this long.")] = 0,
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
@@ -111,12 +115,13 @@ def retention_policy(keep_bytes: str, keep_hours: float) -> RetentionPolicy:
     """Of the options; none given keeps everything."""
     if keep_bytes and keep_hours:
         raise InvalidArgument(
-            f"{keep_bytes} bytes and {keep_hours:g} hours exclude each other: a stream has one retention"
+            f"--retain-bytes {keep_bytes} and --retain-hours {keep_hours:g} exclude each other: a stream has one "
+            "retention"
         )
     if keep_bytes:
-        return RetentionPolicy(RetentionType.SIZE, parse_bytes(keep_bytes, "--bytes"))
+        return RetentionPolicy(RetentionType.SIZE, parse_bytes(keep_bytes, "--retain-bytes"))
     if keep_hours:
-        return RetentionPolicy(RetentionType.TIME, int(keep_hours * ms_per_hour))
+        return RetentionPolicy(RetentionType.TIME, ms_of_hours(keep_hours, "--retain-hours"))
     return RetentionPolicy()
 
 

@@ -25,15 +25,13 @@ from pravega_spark.commands.common import (
     text_of_bytes,
 )
 from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut
-from pravega_spark.commands.durations import parse_bytes, parse_time_ms, text_of_time
+from pravega_spark.commands.durations import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
 from pravega_spark.commands.stream_facts import retention_text
 from pravega_spark.commands.trimming import Trimmer
 from pravega_spark.service_gateway import ServiceGateway
 from pravega_spark.stream_positions import StreamPositions
 from pravega_streams.controller.model import RetentionPolicy, RetentionType, ScaleType
 from pravega_streams.sync import StreamClient
-
-ms_per_hour = 3_600_000
 
 
 def add_to(group: typer.Typer) -> None:
@@ -125,14 +123,15 @@ def retain(
     if dry_run and not once:
         raise InvalidArgument("--dry-run goes with --once")
     size_bytes = parse_bytes(keep_bytes, "--bytes") if keep_bytes else 0
+    age_ms = ms_of_hours(hours, "--hours") if hours else 0
     with _opened(controller, stream) as opened:
         if not once:
-            _set_policy(opened, _policy(size_bytes, hours), as_json)
+            _set_policy(opened, _policy(size_bytes, age_ms), as_json)
         elif size_bytes:
             wanted = opened.trimmer.keep_bytes(size_bytes)
             _truncate(opened, wanted, f"keeping {text_of_bytes(size_bytes)}", dry_run, as_json)
         else:
-            time_ms = time.time_ns() // 1_000_000 - int(hours * ms_per_hour)
+            time_ms = time.time_ns() // 1_000_000 - age_ms
             _truncate(opened, opened.trimmer.since(time_ms), f"before {text_of_time(time_ms)}", dry_run, as_json)
 
 
@@ -200,10 +199,10 @@ def _bytes_before(opened: _Opened, wanted: dict[int, int]) -> int:
         ) from error
 
 
-def _policy(size_bytes: int, hours: float) -> RetentionPolicy:
+def _policy(size_bytes: int, age_ms: int) -> RetentionPolicy:
     if size_bytes:
         return RetentionPolicy(RetentionType.SIZE, size_bytes)
-    return RetentionPolicy(RetentionType.TIME, int(hours * ms_per_hour)) if hours else RetentionPolicy()
+    return RetentionPolicy(RetentionType.TIME, age_ms) if age_ms else RetentionPolicy()
 
 
 def _set_policy(opened: _Opened, policy: RetentionPolicy, as_json: bool) -> None:

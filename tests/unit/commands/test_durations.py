@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from pravega_common.errors import InvalidArgument
 from pravega_spark.commands.common import text_of_bytes
-from pravega_spark.commands.durations import parse_bytes, parse_time_ms, text_of_time
+from pravega_spark.commands.durations import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
 
 NOW_MS = 1_700_000_000_000
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("1000", 1000), ("512k", 524_288), ("1.5GiB", 1_610_612_736), ("2 MB", 2_097_152), ("0", 0)]
+    ("text", "size"),
+    [("1000", 1000), ("512k", 524_288), ("1.5GiB", 1_610_612_736), ("2 MB", 2_097_152), (str(2**53 + 1), 2**53 + 1)],
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_bytes(text, "--bytes") == size
@@ -22,6 +25,22 @@ def test_sizes(text: str, size: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(InvalidArgument, match=f"--bytes '{text}' is no size"):
         parse_bytes(text, "--bytes")
+
+
+@pytest.mark.parametrize("text", ["0", "0.5", "0k", "9999999999T", str(2**63)])
+def test_sizes_that_nothing_can_have(text: str) -> None:
+    """Nought would mean that everything is kept, or that nothing is."""
+    with pytest.raises(InvalidArgument, match=f"--bytes {text} must be at least 1 and at most {2**63 - 1} bytes"):
+        parse_bytes(text, "--bytes")
+
+
+def test_hours() -> None:
+    assert [ms_of_hours(hours, "--hours") for hours in (1, 0.5, 1e6)] == [3_600_000, 1_800_000, 3_600_000_000_000]
+    for hours in (1e-9, 1e6 + 1, 1e300, math.inf, math.nan):
+        with pytest.raises(
+            InvalidArgument, match=r"--hours \S+ must be at least a millisecond and at most 1000000 hours"
+        ):
+            ms_of_hours(hours, "--hours")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +62,12 @@ def test_times(text: str, time_ms: int) -> None:
 def test_what_is_no_time() -> None:
     with pytest.raises(InvalidArgument, match="--before 'yesterday' is no time"):
         parse_time_ms("yesterday", "--before", NOW_MS)
+
+
+@pytest.mark.parametrize("text", ["999999999d", "99999999999999999999d", "1969-12-31"])
+def test_times_before_all_time(text: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"--before '{text}' is before 1970"):
+        parse_time_ms(text, "--before", NOW_MS)
 
 
 def test_texts() -> None:

@@ -103,6 +103,25 @@ def test_json_events() -> None:
         events(Parser(Format.JSON), b'{"event_base64":"?"}\n')
 
 
+@pytest.mark.parametrize(
+    ("line", "field", "wanted"),
+    [
+        (b'{"event":"\\ud800"}', "", Format.JSON),
+        (b'{"event":{"a":"\\udfff"}}', "", Format.JSON),
+        (b'{"event":"x","key":"\\ud800"}', "", Format.JSON),
+        (b'{"id":"\\ud800"}', "id", Format.LINES),
+    ],
+)
+def test_half_a_character_is_no_text(line: bytes, field: str, wanted: Format) -> None:
+    with pytest.raises(InvalidArgument, match="event 2 holds a text that is not Unicode"):
+        events(Parser(wanted, field), b'{"event":"whole","id":"a"}\n' + line + b"\n")
+
+
+def test_json_that_is_too_deep() -> None:
+    with pytest.raises(InvalidArgument, match="event 1 is no JSON"):
+        events(Parser(Format.JSON), b"[" * 100_000 + b"\n")
+
+
 def test_json_output_says_where_an_event_lies() -> None:
     lines = [json.loads(line) for line in printed(Format.JSON, ["ü".encode(), b"\xff"]).splitlines()]
     assert lines == [
