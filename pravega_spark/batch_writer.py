@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError
 from pravega_spark.batch_commit import abort_batch, commit_batch
-from pravega_spark.commit_protocol import BatchIdentity
+from pravega_spark.commit_protocol import APPLICATION_PREFIX, BatchIdentity
 from pravega_spark.gateway import gateway_for
 from pravega_spark.options import Options
 from pravega_spark.preparation import prepared_gateway
@@ -27,7 +27,7 @@ def batch_identity(options: Options) -> BatchIdentity:
     """
     run_id = uuid.uuid4().hex
     if options.is_given("txn_app_id"):
-        name, batch_id = f"app:{options['txn_app_id']}", options["txn_version"]
+        name, batch_id = f"{APPLICATION_PREFIX}{options['txn_app_id']}", options["txn_version"]
     elif options.is_given("job_id"):
         name, batch_id = f"job:{options['job_id']}", 0
     else:

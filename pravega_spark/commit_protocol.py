@@ -25,6 +25,8 @@ from pravega_streams.controller.transaction_sets import (
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
 RUN_ID_PROPERTY: Final = "spark.jobGroup.id"
+APPLICATION_PREFIX: Final = "app:"
+"""How the name of a sink begins that ``txn_app_id`` names."""
 
 
 class ReplayDiffers(RejectedError):
@@ -32,7 +34,7 @@ class ReplayDiffers(RejectedError):
 
 
 class CheckpointBehindSink(RejectedError):
-    """Spark asks for a batch older than the last one committed: its checkpoint went back."""
+    """A batch older than the last one committed: the checkpoint of a query went back, or a ``txn_version`` did."""
 
 
 class BatchRefused(RejectedError):
@@ -141,8 +143,8 @@ def consequence_of(decision: SetDecision, summary: BatchSummary, on_replay_misma
         case CommitStatus.CHECKPOINT_BEHIND_SINK:
             return Consequence(
                 error=CheckpointBehindSink(
-                    f"{summary.identity} comes after a later batch was committed ({decision.detail}): the checkpoint "
-                    "is older than the stream; restore a newer one, or begin a new one and accept repeated rows"
+                    f"{summary.identity} comes after a later batch was committed ({decision.detail}): "
+                    f"{_why_behind(summary.identity.sink)}"
                 )
             )
         case CommitStatus.FENCED:
@@ -158,6 +160,15 @@ def consequence_of(decision: SetDecision, summary: BatchSummary, on_replay_misma
                     f"{summary.identity} was not committed, nothing of it is readable: {decision.detail}"
                 )
             )
+
+
+def _why_behind(sink: Sink) -> str:
+    if sink.query_id.startswith(APPLICATION_PREFIX):
+        return (
+            "txn_version must grow with every write under one txn_app_id; where it is the batch of a query, the "
+            "query's checkpoint is older than the stream"
+        )
+    return "the checkpoint is older than the stream; restore a newer one, or begin a new one and accept repeated rows"
 
 
 def _replay_differs(summary: BatchSummary, recorded: TransactionSet, on_replay_mismatch: str) -> Consequence:

@@ -56,7 +56,8 @@ class Destinations:
             yield Part(streams[0], rows, lengths)
             return
         # A stream may be there under two spellings, whose rows must stay in their order.
-        indexes = np.array([streams.index(name) for name in named])[encoded.indices.to_numpy(zero_copy_only=False)]
+        ranks = {name: rank for rank, name in enumerate(streams)}
+        indexes = np.array([ranks[name] for name in named])[encoded.indices.to_numpy(zero_copy_only=False)]
         order = np.argsort(indexes, kind="stable")
         taken, first = rows.take(pa.array(order)), 0
         for stream, count in zip(streams, np.bincount(indexes, minlength=len(streams)).tolist(), strict=True):
