@@ -48,7 +48,10 @@ class SetMember:
 
 @dataclass(frozen=True, slots=True)
 class SetRecord:
-    """``sequence`` names the set within its sink and is never given to another."""
+    """``sequence`` names the set within its sink and is never given to another.
+
+    ``ordered_streams``: noted while the set is ``COMMITTED`` because of other streams, whose order cannot be had yet.
+    """
 
     sequence: int
     batch_id: int
@@ -58,6 +61,12 @@ class SetRecord:
     bytes: int
     state: SetState
     started_ms: int
+    ordered_streams: tuple[str, ...] = ()
+
+    @property
+    def unordered(self) -> tuple[SetMember, ...]:
+        """The members that are not known to stand in the commit orders of their streams."""
+        return tuple(member for member in self.members if member.stream not in self.ordered_streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +173,15 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsOrdered:
+    """The members of these streams stand in the commit orders, those of others could not be put there yet."""
+
+    sequence: int
+    streams: tuple[str, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class BatchesCleared:
     """Nothing registered for these batches is open any more."""
 
@@ -171,7 +189,7 @@ class BatchesCleared:
     now_ms: int
 
 
-Event = Register | Commit | AllBound | Refuse | Advance | BatchesCleared
+Event = Register | Commit | AllBound | Refuse | Advance | StreamsOrdered | BatchesCleared
 
 
 # ---- outcomes --------------------------------------------------------------------------------------------------------
@@ -219,6 +237,8 @@ def step(record: SinkRecord, event: Event) -> Step:
             return _refuse(record, event)
         case Advance():
             return _advance(record, event)
+        case StreamsOrdered():
+            return _streams_ordered(record, event)
         case BatchesCleared():
             kept = tuple(batch for batch in record.open_batches if batch not in event.batches)
             return Step(dataclasses.replace(record, open_batches=kept), Verdict.RECORDED)
@@ -357,6 +377,16 @@ def _advance(record: SinkRecord, event: Advance) -> Step:
         return Step(record, Verdict.RECORDED, set=last)
     advanced = dataclasses.replace(last, state=event.state)
     return Step(dataclasses.replace(record, last=advanced), Verdict.RECORDED, set=advanced)
+
+
+def _streams_ordered(record: SinkRecord, event: StreamsOrdered) -> Step:
+    last = record.last
+    if last is None or last.sequence != event.sequence:
+        return Step(record, Verdict.OBSOLETE)
+    if last.state is not SetState.COMMITTED:
+        return Step(record, Verdict.RECORDED, set=last)
+    noted = dataclasses.replace(last, ordered_streams=tuple(sorted({*last.ordered_streams, *event.streams})))
+    return Step(dataclasses.replace(record, last=noted), Verdict.RECORDED, set=noted)
 
 
 def in_partition_order(members: Sequence[SetMember]) -> tuple[SetMember, ...]:

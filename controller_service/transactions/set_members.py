@@ -20,8 +20,8 @@ from controller_service.transactions.records import (
 )
 from controller_service.transactions.set_store import Registered
 from controller_service.transactions.transaction_store import Change, Found
-from pravega_common.errors import DataCorruption
-from pravega_common.names import split_scoped_name
+from pravega_common.errors import DataCorruption, PravegaError
+from pravega_common.names import scoped_name, split_scoped_name
 
 members_per_step_max: Final = 500
 """Records read or written in one call."""
@@ -120,22 +120,38 @@ class MemberRecords:
 
         await self._checked(members, release)
 
-    async def order(self, reference: SetReference, members: Sequence[SetMember]) -> None:
+    async def order(
+        self, reference: SetReference, members: Sequence[SetMember]
+    ) -> tuple[tuple[str, ...], PravegaError | None]:
         """Put the members of a committed set into the commit orders of their streams, in the order given.
 
-        ``DataCorruption`` if one was lost: a committed set's member is open and bound, committing, or committed. One
-        that an operator gave up is passed over.
+        Returns the streams where that is done and what keeps one of the others from it: ``DataCorruption`` if a member
+        was lost, since a committed set's member is open and bound, committing, or committed. One that an operator gave
+        up is passed over, as is a stream that was deleted.
         """
 
-        async def order_stream(chunks: Sequence[Chunk]) -> None:
-            # One after the other: the order of the whole stream is that of the members.
-            for chunk in chunks:
-                await self._records.retrying(lambda chunk=chunk: self._order_chunk(reference, chunk))  # type: ignore[misc]
+        async def order_stream(chunks: Sequence[Chunk]) -> PravegaError | None:
+            scope, stream, _ = chunks[0]
+            try:
+                # One after the other: the order of the whole stream is that of the members.
+                for chunk in chunks:
+                    await self._records.retrying(lambda chunk=chunk: self._order_chunk(reference, chunk))  # type: ignore[misc]
+            except NoSuchStream as error:
+                return None if await self._is_deleted(scope, stream) else error
+            except PravegaError as error:
+                return error
+            return None
 
-        by_stream: dict[tuple[str, str], list[Chunk]] = {}
+        by_stream: dict[str, list[Chunk]] = {}
         for chunk in _chunks(members):
-            by_stream.setdefault(chunk[:2], []).append(chunk)
-        await asyncio.gather(*map(order_stream, by_stream.values()))
+            by_stream.setdefault(scoped_name(*chunk[:2]), []).append(chunk)
+        problems = await asyncio.gather(*map(order_stream, by_stream.values()))
+        done = tuple(stream for stream, problem in zip(by_stream, problems, strict=True) if problem is None)
+        return done, next(filter(None, problems), None)
+
+    async def _is_deleted(self, scope: str, stream: str) -> bool:
+        """A stream is deleted only when no transaction is left in it. One that merely lost its records is not."""
+        return await self._records.streams.entry(scope, stream) is None
 
     async def _order_chunk(self, reference: SetReference, chunk: Chunk) -> None:
         scope, stream, ids = chunk
@@ -178,7 +194,12 @@ class MemberRecords:
 
         async def count(chunk: Chunk) -> int:
             scope, stream, ids = chunk
-            return sum(item is not None for item in await self._records.get_many(scope, stream, ids))
+            try:
+                return sum(item is not None for item in await self._records.get_many(scope, stream, ids))
+            except NoSuchStream:
+                if await self._is_deleted(scope, stream):
+                    return 0
+                raise
 
         return sum(await asyncio.gather(*map(count, _chunks(members))))
 

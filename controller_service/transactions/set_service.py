@@ -24,6 +24,7 @@ from controller_service.transactions.commit_set import (
     SetState,
     SinkRecord,
     Step,
+    StreamsOrdered,
     Verdict,
     destination_of,
     sink_key,
@@ -334,9 +335,18 @@ class SetService(Service):
             alarm.cancel()
 
     async def _order(self, key: str, committed: SetRecord) -> None:
-        """Put a committed set's members in order and have them merged."""
+        """Put a committed set's members in order and have them merged; raises what keeps one of them from it.
+
+        What was done in some streams is noted before that is raised: by the time that the others can go on, those may
+        have been deleted, or what became of their transactions forgotten.
+        """
         if committed.state is SetState.COMMITTED:
-            await self._members.order(SetReference(key, committed.sequence), committed.members)
+            done, problem = await self._members.order(SetReference(key, committed.sequence), committed.unordered)
+            if problem is not None:
+                if done:
+                    await self._members.schedule([item for item in committed.members if item.stream in done])
+                    await self._apply(key, StreamsOrdered(committed.sequence, done, self._now()))
+                raise problem
             await failpoint_async(MEMBERS_ORDERED, destination_of(key))
             await asyncio.gather(
                 self._members.schedule(committed.members),

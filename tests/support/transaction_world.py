@@ -247,9 +247,14 @@ class World:
 
     async def instance(self, fuse: Fuse | None = None) -> Instance:
         """A started controller; time runs while it starts."""
+        instance = self.add_instance(fuse)
+        await self.run(instance.start())
+        return instance
+
+    def add_instance(self, fuse: Fuse | None = None) -> Instance:
+        """A controller whose services the test starts itself."""
         instance = Instance(self, f"c{next(self._names)}", fuse or Fuse())
         self.instances.append(instance)
-        await self.run(instance.start())
         return instance
 
     async def run(self, work: Awaitable[T], limit_s: float = 3_600.0) -> T:

@@ -21,6 +21,7 @@ from controller_service.transactions.commit_set import (
     SetState,
     SinkRecord,
     Step,
+    StreamsOrdered,
     Verdict,
     decision,
     in_partition_order,
@@ -166,6 +167,17 @@ def test_members_are_kept_in_partition_order() -> None:
 def test_an_empty_set_is_finished_with_its_commit() -> None:
     record = play(commit(0, members=(), events=0, size_bytes=0), bound(1)).record
     assert record.last is not None and record.last.state is SetState.FINISHED
+
+
+def test_streams_are_noted_while_others_have_no_order() -> None:
+    other = dataclasses.replace(B, stream="s/b")
+    record = play(commit(0, members=(A, other)), bound(1), StreamsOrdered(1, ("s/a",), 1)).record
+    assert record.last is not None and record.last.unordered == (other,)
+    for obsolete in (StreamsOrdered(2, ("s/b",), 1), StreamsOrdered(1, ("s/a",), 1)):
+        assert step(record, obsolete).record == record
+    assert decode(SinkRecord, encode(record)) == record
+    done = step(record, ordered(1)).record
+    assert step(done, StreamsOrdered(1, ("s/b",), 1)).record == done
 
 
 def test_progress_never_goes_back() -> None:
