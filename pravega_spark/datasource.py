@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from pravega_common.errors import ConfigurationError
 from pravega_spark.batch_reader import METADATA_SCHEMAS, BatchReader, FilteringBatchReader, MetadataReader
 from pravega_spark.batch_writer import BatchWriter
 from pravega_spark.options import Options, Use, missing_option
@@ -31,6 +32,8 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | 
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
+    if Options(given, Use.READ)["metadata"] is not None:
+        raise ConfigurationError("option 'metadata' is of batch reads; a streaming read gives events: leave it out")
     arrow = _arrow_schema(schema)
     check_source_schema(arrow)
     return StreamReader(Options(given, Use.STREAM_READ), arrow)

@@ -234,9 +234,10 @@ class InMemoryGateway:
         """Every block is a known boundary."""
         name = segment_name(scope, stream, segment_id)
         with self._change() as store:
+            length = _present(store, name).length
             query = "SELECT MIN(start) FROM blocks WHERE segment = ? AND start >= ?"
             found = store.execute(query, (name, offset)).fetchone()[0]
-            return _present(store, name).length if found is None else found
+            return length if found is None else found
 
     def boundaries(self, scope: str, stream: str, segment_id: int) -> InMemoryBoundaries:
         """Every block is in the index."""

@@ -40,9 +40,9 @@ class SourceOffset:
         return made
 
     @classmethod
-    def from_json(cls, made: Mapping[str, Any]) -> SourceOffset:
+    def from_json(cls, made: Any) -> SourceOffset:
         """``InvalidArgument`` for an offset that is damaged, of a newer version, or of another source."""
-        version = made.get("version")
+        version = made.get("version") if isinstance(made, Mapping) else None
         if not isinstance(version, int) or isinstance(version, bool):
             raise InvalidArgument(
                 f"the checkpoint's offset {_short(made)} is not one of this source: it has no version"
@@ -87,12 +87,18 @@ def _segments(stream: str, segments: Any) -> dict[int, int]:
         )
     parsed = {}
     for segment_id, offset in segments.items():
-        if not (isinstance(segment_id, str) and segment_id.isdecimal()) or type(offset) is not int or offset < 0:
+        identifier = int(segment_id) if isinstance(segment_id, str) and segment_id.isdecimal() else -1
+        if not _is_int64(identifier) or not _is_int64(offset):
             raise InvalidArgument(
                 f"the checkpoint's offset is damaged: stream {stream}, segment {_short(segment_id)} at {_short(offset)}"
             )
-        parsed[int(segment_id)] = offset
+        parsed[identifier] = offset
     return parsed
+
+
+def _is_int64(value: Any) -> bool:
+    """Whether a value is a whole number that a segment id or an offset may be."""
+    return type(value) is int and 0 <= value < 2**63
 
 
 def _short(value: Any) -> str:

@@ -6,7 +6,14 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from pravega_common.errors import DataCorruption, InvalidArgument, NoSuchSegment, SegmentTruncated, UnsupportedOperation
+from pravega_common.errors import (
+    DataCorruption,
+    InvalidArgument,
+    NoSuchSegment,
+    SegmentTruncated,
+    UnknownOutcome,
+    UnsupportedOperation,
+)
 from pravega_common.names import segment_epoch, segment_name
 from pravega_spark.event_walk import Walked, walk
 from pravega_spark.gateway import Boundaries, Cut, StreamGateway
@@ -21,6 +28,7 @@ located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024, 128 
 located_excess_bytes_max: Final = 256 * 1024
 """How far behind a limit of bytes a known boundary may lie; a farther one is not taken, and events are stepped over."""
 events_max: Final = 2**62
+offset_max: Final = 2**63 - 1
 walk_bytes_max: Final = 64 * 1024 * 1024
 """Stepped over event by event at once. Boundaries of an index are 64 KiB apart, but of a transaction it has the end."""
 
@@ -49,6 +57,15 @@ class Bound:
             return max(offset, min(length, self._cut[segment_id]))
         return length if segment_id in self._before else offset
 
+    def is_reached(self, position: Cut) -> bool:
+        """Whether nothing that a read at a position may still take could lie before this end."""
+        return all(self.end_of(item, offset, offset_max) == offset for item, offset in position.items())
+
+
+def ended_at(position: Cut) -> dict[int, SegmentInfo]:
+    """What to know of the segments of a position from which nothing is to be read, whatever they are."""
+    return {item: SegmentInfo("", offset, offset, False) for item, offset in position.items()}
+
 
 class StreamPositions:
     """One stream as the source sees it. Asks the gateway anew in every call."""
@@ -58,15 +75,19 @@ class StreamPositions:
         self.scope = scope
         self.stream = stream
         self._fails = fail_on_data_loss
+        # Of sealed segments behind those that are read, which do not change: a handful of numbers each.
+        self._sealed: dict[int, SegmentInfo] = {}
+        self._successors: dict[int, list[int]] = {}
+        self._counts: dict[int, tuple[int, int, int | None]] = {}
 
     def bound(self, cut: Cut) -> Bound:
+        """``InvalidArgument`` for a cut with segments that the stream never had."""
         head = self._gateway.head_cut(self.scope, self.stream)
         try:
-            return Bound(cut, self._gateway.segments_between(self.scope, self.stream, head, cut))
-        except InvalidArgument as error:
-            raise InvalidArgument(
-                f"the end of {self.scope}/{self.stream} lies before what is left of it: {error}"
-            ) from error
+            before = self._gateway.segments_between(self.scope, self.stream, head, cut)
+        except (InvalidArgument, UnknownOutcome):  # It lies before what is left, at least in part: from the beginning.
+            before = self._gateway.segments_between(self.scope, self.stream, {}, cut)
+        return Bound(cut, before)
 
     def advanced(
         self, cut: Cut, known: Mapping[int, SegmentInfo] | None = None
@@ -115,7 +136,7 @@ class StreamPositions:
             return self._present(self._around(moved, gone), infos)
         except NotFound:
             _log.warning("stream %s/%s is deleted: nothing is read until it is created anew", self.scope, self.stream)
-            return dict(cut), {item: SegmentInfo("", offset, offset, False) for item, offset in cut.items()}
+            return dict(cut), ended_at(cut)
 
     def _around(self, cut: Cut, gone: set[int]) -> dict[int, int]:
         """The cut with its deleted segments replaced by what the head of the stream has for their keys.
@@ -132,6 +153,38 @@ class StreamPositions:
             if item not in made and any(_overlap(ranges[item], other) for other in lost):
                 made[item] = offset
         return made
+
+    def later(self, known: Mapping[int, SegmentInfo]) -> dict[int, SegmentInfo]:
+        """The segments behind the sealed ones of a position, up to the tail; fewer where some are deleted meanwhile.
+
+        A sealed one is asked for once, so what was truncated from it since is not seen.
+        """
+        for item in known:
+            self._sealed.pop(item, None)
+            self._counts.pop(item, None)
+        found: dict[int, SegmentInfo] = {}
+        sealed = {item: info for item, info in known.items() if info.is_sealed}
+        try:
+            while sealed:
+                for item in self._following(sealed.popitem()[0]):
+                    if item in found or item in known:
+                        continue
+                    info = self._sealed.get(item) or self._gateway.segment_info(self.scope, self.stream, item)
+                    found[item] = info
+                    if info.is_sealed:
+                        sealed[item] = self._sealed[item] = info
+        except (NoSuchSegment, NotFound):
+            _log.info("stream %s/%s: what is left to read is not all known", self.scope, self.stream)
+        return found
+
+    def _following(self, segment_id: int) -> list[int]:
+        found = self._successors.get(segment_id)
+        if found is None:
+            successors = self._gateway.successors(self.scope, self.stream, segment_id)
+            found = [item.segment.segment_id for item in successors]
+            if found:
+                self._successors[segment_id] = found
+        return found
 
     def _range(self, segment_id: int) -> SegmentRange | None:
         try:
@@ -170,12 +223,15 @@ class StreamPositions:
         return spans
 
     def locate(self, segment_id: int, offset: int, end: int) -> int:
-        """The first known event boundary at or after ``offset``, at most ``end``; ``end`` where none is known."""
+        """The first known event boundary at or after ``offset``, at most ``end``; ``end`` where none is known.
+
+        Also of a segment that is deleted meanwhile: who reads the range says so.
+        """
         if offset >= end:
             return end
         try:
             return min(end, self._gateway.locate_offset(self.scope, self.stream, segment_id, offset))
-        except UnsupportedOperation:
+        except (UnsupportedOperation, NoSuchSegment):
             return end
         except SegmentTruncated as error:
             return min(end, error.start_offset)
@@ -212,11 +268,17 @@ class StreamPositions:
         """About how many events lie between two positions; None where the store keeps no index or none any more."""
         if start >= end:
             return 0
+        first, last, counted = self._counts.get(segment_id, (0, 0, None))
+        if (first, last) == (start, end):
+            return counted
         try:
             boundaries = self._boundaries(segment_id)
-            return None if boundaries is None else boundaries.events_between(start, end).events
+            counted = None if boundaries is None else boundaries.events_between(start, end).events
         except (NoSuchSegment, SegmentTruncated):
             return None
+        if segment_id in self._sealed:
+            self._counts[segment_id] = (start, end, counted)
+        return counted
 
     def estimated_events(self, segment_id: int, start: int, end: int) -> EventCount | None:
         """The same, with whether it is exact, and at least one if there are any bytes."""

@@ -17,14 +17,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, NoSuchSegment
 from pravega_common.names import scoped_name, split_scoped_name
+from pravega_spark.gateway import gateway_for
 from pravega_spark.offsets import Position, SourceOffset
 from pravega_spark.options import Options
 from pravega_spark.partition_reader import SpanPartition, read_span
 from pravega_spark.preparation import prepared_gateway
 from pravega_spark.range_planner import Span, lag_bytes, share, spans_of_batch, split
-from pravega_spark.stream_positions import Bound, StreamPositions
+from pravega_spark.start_limits import UNBOUNDED
+from pravega_spark.stream_positions import Bound, StreamPositions, ended_at
+from pravega_streams.errors import NotFound
 from pravega_streams.segment.event_index import EventCount
 from pravega_streams.segment.segment_client import SegmentInfo
 
@@ -33,6 +36,9 @@ _BySegment = dict[tuple[str, int], int]
 
 index_delay_max_ms: Final = 5_000
 """How long after an event its time may be unknown to the index of its store, and how far two clocks may differ."""
+
+plans_max: Final = 3
+"""How often a batch is planned anew because a segment or its stream was deleted while it was planned."""
 
 certain_excess: Final = 2
 """So many times the limit of events are more than the limit, also where their number is an estimate."""
@@ -70,16 +76,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _opened(self) -> dict[str, StreamPositions]:
         """The streams of the options, by ``scope/stream``; connects at the first call."""
         if not self._streams:
-            gateway = prepared_gateway(self._options)
-            fails = self._options["fail_on_data_loss"]
-            for scope, stream in self._options.streams:
-                positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=fails)
-                self._streams[scoped_name(scope, stream)] = positions
+            prepared_gateway(self._options)
+            made = {scoped_name(*name): self._positions(*name) for name in self._options.streams}
             limit = self._options["end_stream_cut"]
-            if limit is not None and limit.keyword is None:
-                for name, positions in self._streams.items():
-                    self._end[name] = positions.bound(limit.cut_of(*split_scoped_name(name)))
+            if limit is not None and limit != UNBOUNDED:
+                for name, positions in made.items():
+                    cut = self._tail(name) if limit.is_latest else limit.cut_of(*split_scoped_name(name))
+                    self._end[name] = positions.bound(cut)
+            self._streams = made
         return self._streams
+
+    def _positions(self, scope: str, stream: str) -> StreamPositions:
+        fails = self._options["fail_on_data_loss"]
+        return StreamPositions(gateway_for(self._options["controller"]), scope, stream, fail_on_data_loss=fails)
 
     def _first_cut(self, name: str) -> dict[int, int]:
         if self._options["start_time"] is not None:
@@ -98,8 +107,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # How far to go
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """First the start, then the target: so the target is never before it."""
-        self.initialOffset()
+        """First the start, then the target: so the target is never before it.
+
+        A start at a stream cut does not move; and when there is a checkpoint, it need not be of all streams any more.
+        """
+        limit = self._options["start_stream_cut"]
+        if limit is None or limit.keyword is not None:
+            self.initialOffset()
         self._target = {name: positions.bound(self._tail(name)) for name, positions in self._opened().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -113,13 +127,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; ``start`` itself when there is nothing to read."""
         self._look_at_the_clock()
+        for _ in range(plans_max - 1):
+            try:
+                return self._planned(start, limit)
+            except (NoSuchSegment, NotFound):
+                _log.info("a segment was deleted while a batch was planned: it is planned anew")
+        return self._planned(start, limit)
+
+    def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = self._begin(SourceOffset.from_json(start).position)
         moved, infos = self._advanced(begin, {})
         ends = self._ends(moved, infos, limited=not isinstance(limit, ReadAllAvailable))
         available = {
             name: {item: self._end_of(name, item, moved[name][item], infos) for item in moved[name]} for name in moved
         }
-        self._report(ends, available)
+        self._report(ends, available, infos)
         if ends == moved:
             return start
         position, _ = self._advanced(ends, infos)
@@ -155,7 +177,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moved: Position = {}
         infos: _Infos = {}
         for name, cut in position.items():
-            moved[name], infos[name] = self._opened()[name].advanced(cut, known.get(name))
+            if name in self._end and self._end[name].is_reached(cut):  # What becomes of the rest is not ours.
+                moved[name], infos[name] = cut, ended_at(cut)
+            else:
+                moved[name], infos[name] = self._opened()[name].advanced(cut, known.get(name))
         return moved, infos
 
     def _end_of(self, name: str, segment_id: int, offset: int, infos: _Infos) -> int:
@@ -231,12 +256,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 name,
             )
 
-    def _report(self, ends: Position, available: Position) -> None:
-        """With how much is left behind the batch; events only where the store keeps an index."""
-        reported = {**SourceOffset(available).to_json(), "lag_bytes": lag_bytes(ends, available)}
+    def _report(self, ends: Position, available: Position, infos: _Infos) -> None:
+        """With how much is left behind the batch, also in segments after a scaling that the position has not reached.
+
+        Events only where the store keeps an index.
+        """
+        first, last = dict(ends), dict(available)
+        for name, cut in available.items():
+            later = self._opened()[name].later(infos[name])
+            first[name] = ends[name] | {item: info.start_offset for item, info in later.items()}
+            last[name] = cut | {item: self._end_of(name, item, 0, {name: later}) for item in later}
+        reported = {**SourceOffset(available).to_json(), "lag_bytes": lag_bytes(first, last)}
         events = [
-            self._opened()[name].events_between(item, ends[name][item], end)
-            for name, cut in available.items()
+            self._opened()[name].events_between(item, first[name][item], end)
+            for name, cut in last.items()
             for item, end in cut.items()
         ]
         if None not in events:
@@ -261,7 +294,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spans = spans_of_batch(last.start, last)
 
         def locate(span: Span, offset: int) -> int:
-            positions = self._opened()[scoped_name(span.scope, span.stream)]
+            positions = self._opened().get(scoped_name(span.scope, span.stream))
+            if positions is None:  # The batch is repeated, and the options name the stream no more.
+                positions = self._positions(span.scope, span.stream)
             return positions.locate(span.segment_id, offset, span.end)
 
         pieces = split(spans, self._options["min_partitions"], self._options["max_partition_bytes"], locate)

@@ -122,6 +122,8 @@ class StreamGatewayContract:
         self.make(gateway, scope)
         with pytest.raises(NoSuchSegment):
             gateway.segment_info(scope, "t", 77)
+        with pytest.raises((NoSuchSegment, UnsupportedOperation)):
+            gateway.locate_offset(scope, "t", 77, 0)
         writer = gateway.open_writer(segment_name(scope, "t", 77))
         with pytest.raises(NoSuchSegment):
             writer.write(framed([b"x"]), 1)

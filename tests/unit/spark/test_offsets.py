@@ -50,9 +50,13 @@ def test_initial_offset_has_no_from() -> None:
         ({"version": 1, "streams": {"s/t": {"0": -1}}}, "segment '0' at -1"),
         ({"version": 1, "streams": {"s/t": {"0": True}}}, "at True"),
         ({"version": 1, "streams": {"s/t": {"x": 1}}}, "segment 'x'"),
+        ({"version": 1, "streams": {"s/t": {"0": 2**63}}}, "segment '0' at 9223372036854775808"),
+        ({"version": 1, "streams": {"s/t": {"9223372036854775808": 0}}}, "segment '9223372036854775808'"),
+        ([1], r"\[1\] is not one of this source"),
+        (None, "None is not one of this source"),
         ({"version": 1, "streams": {"s/t": {"0": 0}}, "from": 5}, "5 names no streams"),
     ],
 )
-def test_damaged_or_newer(made: dict[str, object], message: str) -> None:
+def test_damaged_or_newer(made: object, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         SourceOffset.from_json(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.batch_reader import BatchReader
+from pravega_spark.gateway import Cut
 from pravega_spark.options import Options, Use
 from pravega_spark.partition_reader import SpanPartition
 from pravega_spark.preparation import forget_prepared
@@ -129,6 +131,51 @@ class TestFromStartToEnd:
         with pytest.raises(InvalidArgument, match="the stream cut is of s/other, but the stream to read is s/t"):
             reader(streams, start_stream_cut=cut).initialOffset()
 
+    def test_latest_as_end_is_where_the_stream_ends_at_the_start(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams, end_stream_cut="latest", approx_bytes_per_trigger="40"))
+        query.source.initialOffset()
+        streams.append("t", 0, numbered(4, 8))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(8, 9))
+        assert query.all() == numbered(0, 4)
+        query.restart(reader(streams, end_stream_cut="unbounded"))
+        assert query.all() == numbered(4, 9)
+
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_what_is_truncated_behind_the_end_is_not_missed(self, streams: TwinStreams, fails: str) -> None:
+        """Nor before it, when the end was reached."""
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        end = StreamCut("s", "t", streams.gateway.tail_cut("s", "t")).as_text()
+        streams.append("t", 0, numbered(4, 8))
+        query = Query(reader(streams, end_stream_cut=end, fail_on_data_loss=fails))
+        assert query.all() == numbered(0, 4)
+        streams.gateway.truncate_stream("s", "t", {0: 5 * 18})
+        query.restart(reader(streams, end_stream_cut=end, fail_on_data_loss=fails))
+        assert query.step() is None
+
+    def test_an_end_before_what_is_left(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A controller refuses a range whose end lies before its start, as the head does here."""
+        between = streams.gateway.segments_between
+
+        def refusing(scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+            if start.get(0, 0) > end.get(0, 0):
+                raise InvalidArgument(f"cut {end} lies before {start}")
+            return between(scope, stream, start, end)
+
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 8))
+        streams.gateway.truncate_stream("s", "t", {0: 5 * 18})
+        monkeypatch.setattr(streams.gateway, "segments_between", refusing)
+        end = StreamCut("s", "t", {0: 4 * 18}).as_text()
+        start = StreamCut("s", "t", {0: 2 * 18}).as_text()
+        with pytest.raises(DataCorruption, match="segment 0 from offset 36, the first offset available is 90"):
+            Query(reader(streams, start_stream_cut=start, end_stream_cut=end)).step()
+        given = {"start_stream_cut": start, "end_stream_cut": end, "fail_on_data_loss": "false"}
+        assert Query(reader(streams, **given)).all() == []
+
     def test_several_streams(self, streams: TwinStreams) -> None:
         streams.create("a")
         streams.create("b", 2)
@@ -152,6 +199,43 @@ class TestFromStartToEnd:
         streams.append("b", 0, numbered(2, 3))
         query.restart(reader(streams, "b", fail_on_data_loss="false"))
         assert query.all() == numbered(2, 3)
+
+    def test_a_stream_added_need_not_be_in_the_cut_to_start_at(self, streams: TwinStreams) -> None:
+        """The checkpoint goes before it; also with AvailableNow, which asks for the start in any case."""
+        for stream in ("a", "b"):
+            streams.create(stream)
+            streams.append(stream, 0, numbered(0, 4))
+        cut = StreamCut("s", "a", {0: 18}).as_text()
+        query = Query(reader(streams, "a", start_stream_cut=cut))
+        query.source.prepareForTriggerAvailableNow()
+        assert query.all() == numbered(1, 4)
+        query.restart(reader(streams, "a,b", start_stream_cut=cut))
+        query.source.prepareForTriggerAvailableNow()
+        assert query.all() == numbered(0, 4)
+
+    def test_a_batch_with_a_stream_that_is_given_up_is_repeated_whole(self, streams: TwinStreams) -> None:
+        for stream in ("a", "b"):
+            streams.create(stream)
+            streams.append(stream, 0, numbered(0, 4))
+        given = {"order": "none", "min_partitions": "4", "fail_on_data_loss": "false"}
+        query = Query(reader(streams, "a,b", **given))
+        start = query.source.initialOffset()
+        rows = query.step()
+        assert rows == [numbered(0, 2), numbered(2, 4)] * 2
+        assert Query(reader(streams, "b", **given)).rows(start, json.loads(query.log[0])) == rows
+
+    def test_empty_streams(self, streams: TwinStreams) -> None:
+        """With nothing new the very object that Spark gave comes back, so that its text is the same."""
+        streams.create("a", 2)
+        streams.create("b")
+        query = Query(reader(streams, "a,b", max_events_per_trigger="3", approx_bytes_per_trigger="40"))
+        start = query.source.initialOffset()
+        assert query.source.latestOffset(start, query.source.getDefaultReadLimit()) is start
+        query.source.prepareForTriggerAvailableNow()
+        streams.append("b", 0, numbered(0, 4))
+        assert query.step() is None
+        query.source.prepareForTriggerAvailableNow()
+        assert steps_of(query) == [numbered(0, 3), numbered(3, 4)]
 
 
 class TestScaling:
@@ -261,6 +345,49 @@ class TestLimits:
         reported = query.source.reportLatestOffset()
         assert reported is not None
         assert (reported["streams"], reported["lag_bytes"]) == ({"s/t": {"0": 72}}, 54)
+
+    def test_lag_counts_what_comes_after_a_scaling(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Sealed segments are asked for once, however many triggers it takes to come to them."""
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(4, 10))
+        low, high = streams.scale("t", [second], [(0.0, 0.5), (0.5, 1.0)])
+        streams.append("t", low, numbered(10, 13))
+        query = Query(reader(streams, approx_bytes_per_trigger="18"))
+        asked: list[int] = []
+
+        def noted(call: Callable[[str, str, int], Any]) -> Callable[[str, str, int], Any]:
+            def noting(scope: str, stream: str, segment_id: int) -> Any:
+                asked.append(segment_id)
+                return call(scope, stream, segment_id)
+
+            return noting
+
+        for name in ("segment_info", "boundaries"):
+            monkeypatch.setattr(streams.gateway, name, noted(getattr(streams.gateway, name)))
+        lags = []
+        for _ in range(3):
+            query.step()
+            reported = query.source.reportLatestOffset()
+            assert reported is not None and reported["lag_bytes"] == reported["lag_events"] * 18
+            lags.append(reported["lag_events"])
+        assert lags == [12, 11, 10]
+        assert asked.count(second) == 2 and asked.count(high) == 3
+        query.all()
+        reported = query.source.reportLatestOffset()
+        assert reported is not None and (reported["lag_bytes"], reported["lag_events"]) == (0, 0)
+
+    def test_lag_ends_where_the_read_does(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(4, 10))
+        end = StreamCut("s", "t", {second: 2 * 18}).as_text()
+        query = Query(reader(streams, end_stream_cut=end, approx_bytes_per_trigger="18"))
+        query.step()
+        reported = query.source.reportLatestOffset()
+        assert reported is not None and (reported["lag_bytes"], reported["lag_events"]) == (5 * 18, 5)
 
     def test_events_in_proportion_and_no_segment_starves(self, streams: TwinStreams) -> None:
         streams.create("t", 2)
@@ -419,6 +546,47 @@ class TestLoss:
             query.step()
         query.restart(reader(streams, fail_on_data_loss="false"))
         assert query.all() == numbered(5, 6)
+
+    @pytest.mark.parametrize("limit", ["max_events_per_trigger", "approx_bytes_per_trigger"])
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_deleted_while_it_is_planned(
+        self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch, limit: str, fails: str
+    ) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(4, 8))
+        source = reader(streams, fail_on_data_loss=fails, **{limit: "20"})
+        plan = source._ends
+
+        def truncating(*given: Any, **named: Any) -> Any:
+            streams.gateway.truncate_stream("s", "t", {second: 18})
+            return plan(*given, **named)
+
+        monkeypatch.setattr(source, "_ends", truncating)
+        query = Query(source)
+        if fails == "true":
+            with pytest.raises(DataCorruption, match=r"s/t was lost .* segment \d+ from offset 0, "):
+                query.all()
+        else:
+            assert query.all() == numbered(5, 8)
+
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_deleted_before_a_batch_is_repeated(self, streams: TwinStreams, fails: str) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 8))
+        given = {"order": "none", "min_partitions": "4", "fail_on_data_loss": fails}
+        source = reader(streams, **given)
+        start = source.initialOffset()
+        end = source.latestOffset(start, ReadAllAvailable())
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.gateway.truncate_stream("s", "t", {second: 0})
+        query = Query(reader(streams, **given))
+        if fails == "true":
+            with pytest.raises(DataCorruption, match="segment 0 from offset 0, the segment is deleted"):
+                query.rows(start, end)
+        else:
+            assert query.rows(start, end) == [[]]
 
     def test_deleted_and_created_anew(self, streams: TwinStreams) -> None:
         streams.create("t", 2)
