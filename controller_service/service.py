@@ -119,7 +119,7 @@ class Controller(Service):
             clock=clock,
             kept_ms=config.transactions.sink_keep_ms,
         )
-        self.repair = CommitRepair(self.transactions.records, backends.access, self.transactions.scheduler)
+        self.repair = CommitRepair(self.transactions.records, backends.access, self.transactions.scheduler, self.sets)
         self.parts = self._make_parts()
         self.retention = self._make_retention()
         self.grpc = GrpcServer(config.controller.listen, self._grpc_services())

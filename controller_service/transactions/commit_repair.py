@@ -1,8 +1,9 @@
 """What keeps a stream's commits from going on, found by looking, and the two ways out that an operator has.
 
-A commit that was promised is never dropped by itself, so data that is lost stops its stream. What is lost before
-anything of a transaction was merged: the transaction can be given up, none of it is ever readable. What is lost in the
-middle of a round: what is there is merged already, and all that can be done is to let the round end without the rest.
+A commit that was promised is never dropped by itself, so data that is lost stops its stream; a transaction that is lost
+on its way from a committed set into the commit order stops the sink of the set. What is lost before anything of a
+transaction was merged: the transaction can be given up, none of it is ever readable. What is lost in the middle of a
+round: what is there is merged already, and all that can be done is to let the round end without the rest.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import enum
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from controller_service.errors import NoSuchStream
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.stream_context import StreamContext
+from controller_service.store.versioned_store import ABSENT
 from controller_service.transactions.records import (
     ActiveTransaction,
     CommittingRecord,
@@ -27,6 +29,7 @@ from controller_service.transactions.records import (
     transaction_segments,
 )
 from controller_service.transactions.scheduling import WorkScheduler
+from controller_service.transactions.set_members import LostMember
 from controller_service.transactions.transaction_store import Change, CommitState, Found, TransactionStore
 from pravega_common import names
 from pravega_common.errors import DataCorruption, InvalidArgument, NoSuchSegment
@@ -44,7 +47,7 @@ class ObstacleKind(enum.Enum):
     """Numbers of ``Obstacle.Kind`` in commit_operations.proto."""
 
     LOST_TRANSACTION = 0
-    """A segment of it is gone, and nothing of it was merged."""
+    """A segment of it is gone and nothing of it was merged, or its record before it stood in the commit order."""
     STRAY_ENTRY = 1
     """In the commit order, and neither committing nor committed."""
     SHORT_MERGE = 2
@@ -72,17 +75,31 @@ class Commits:
         return self.state.committing.is_idle and not self.state.queue.waiting
 
 
+class Sets(Protocol):
+    """What the repair asks of the transaction sets."""
+
+    async def lost_members(self) -> list[LostMember]: ...
+
+
 class CommitRepair:
-    def __init__(self, records: TransactionStore, segments: SegmentAccess, scheduler: WorkScheduler) -> None:
+    def __init__(
+        self, records: TransactionStore, segments: SegmentAccess, scheduler: WorkScheduler, sets: Sets
+    ) -> None:
         self._records = records
         self._segments = segments
         self._scheduler = scheduler
+        self._sets = sets
         self._log = structlog.get_logger(service="transactions")
 
     # ---- looking -----------------------------------------------------------------------------------------------------
 
     async def look(self, scope: str, stream: str) -> Commits:
-        """``NoSuchStream``. Obstacles are those of the round, or of the next one; a stream that moves has none."""
+        """``NoSuchStream``. Obstacles are those of the round, or of the next one; a stream that moves has none. Then
+        come the transactions that committed sets lost on their way into the order."""
+        commits, lost = await asyncio.gather(self._look_at_order(scope, stream), self._sets.lost_members())
+        return _with_lost(commits, scope, stream, lost)
+
+    async def _look_at_order(self, scope: str, stream: str) -> Commits:
         for _ in range(looks_max):
             context, state = await asyncio.gather(
                 self._records.streams.open(scope, stream), self._records.commit_state(scope, stream)
@@ -102,12 +119,13 @@ class CommitRepair:
     async def blocked_streams(self) -> list[tuple[str, str, tuple[Obstacle, ...]]]:
         """Scope, stream and obstacles of every stream that has any."""
         blocked = []
+        lost = await self._sets.lost_members()
         for scope, stream, _ in await self._records.indexed_streams():
             try:
-                state = await self._records.commit_state(scope, stream)
-                if Commits(state).are_idle:
-                    continue
-                obstacles = (await self.look(scope, stream)).obstacles
+                commits = Commits(await self._records.commit_state(scope, stream))
+                if not commits.are_idle:
+                    commits = await self._look_at_order(scope, stream)
+                obstacles = _with_lost(commits, scope, stream, lost).obstacles
             except NoSuchStream:
                 continue
             except DataCorruption as error:
@@ -220,8 +238,8 @@ class CommitRepair:
             if obstacle is None:
                 raise InvalidArgument(_why_not(identifier, commits))
             changes: list[Change] = []
-            if found is not None and found.record.state is TransactionState.COMMITTING:
-                changes = [(identifier, _lost(found.record), found.version)]
+            if obstacle.kind is ObstacleKind.LOST_TRANSACTION:
+                changes = [await self._given_up(scope, stream, identifier, found)]
             await self._records.give_up(scope, stream, changes, commits.state, [identifier])
             self._log.error("transaction given up by an operator", stream=f"{scope}/{stream}", reason=obstacle.detail)
             failpoint(GIVEN_UP)
@@ -231,6 +249,15 @@ class CommitRepair:
         if left is not None and left.record.state is TransactionState.ABORTING:
             await self._scheduler.schedule_abort(scope, stream, identifier)
         await self._scheduler.schedule_commit(scope, stream)
+
+    async def _given_up(self, scope: str, stream: str, identifier: uuid.UUID, found: Found | None) -> Change:
+        """To be aborted and marked as lost; without a record a new one, from what the id tells."""
+        if found is not None:
+            return identifier, _lost(found.record), found.version
+        epoch = await (await self._records.streams.open(scope, stream)).epoch(names.transaction_epoch(identifier))
+        numbers = tuple(segment.number for segment in epoch.segments)
+        now_ms = self._records.streams.clock.wall_ms()
+        return identifier, _lost(ActiveTransaction(TransactionState.OPEN, now_ms, 0, now_ms, now_ms, numbers)), ABSENT
 
     async def _was_given_up(self, scope: str, stream: str, identifier: uuid.UUID, found: Found | None) -> bool:
         if found is not None:
@@ -260,6 +287,15 @@ class CommitRepair:
 
 def _lost(record: ActiveTransaction) -> ActiveTransaction:
     return dataclasses.replace(record, state=TransactionState.ABORTING, bound_to=None, lost=True)
+
+
+def _with_lost(commits: Commits, scope: str, stream: str, lost: Sequence[LostMember]) -> Commits:
+    obstacles = tuple(
+        Obstacle(ObstacleKind.LOST_TRANSACTION, item.detail, item.id)
+        for item in lost
+        if (item.scope, item.stream) == (scope, stream)
+    )
+    return dataclasses.replace(commits, obstacles=commits.obstacles + obstacles)
 
 
 def _why_not(identifier: uuid.UUID, commits: Commits) -> str:

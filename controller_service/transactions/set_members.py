@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from controller_service.errors import NoSuchStream
@@ -29,6 +30,16 @@ aborts_concurrent_max: Final = 32
 
 Chunk = tuple[str, str, list[uuid.UUID]]
 """Scope, stream, and transactions of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostMember:
+    """A transaction that a committed set promised, and that is neither there nor committed."""
+
+    scope: str
+    stream: str
+    id: uuid.UUID
+    detail: str
 
 
 class MemberRecords:
@@ -158,26 +169,47 @@ class MemberRecords:
         found, commits = await self._records.get_with_commits(scope, stream, ids)
         changes: list[Change] = []
         for identifier, item in zip(ids, found, strict=True):
-            if item is None:
-                ended = await self._records.completed(scope, stream, identifier)
-                state = TransactionState.UNKNOWN if ended is None else ended.state
-                if ended is not None and ended.lost:
-                    continue
-            elif item.record.lost:
-                continue
-            elif _is_bound(item, reference):
+            if item is not None and _is_bound(item, reference):
                 marked = dataclasses.replace(item.record, state=TransactionState.COMMITTING)
                 changes.append((identifier, marked, item.version))
                 continue
-            else:
-                state = item.record.state
-            if state not in (TransactionState.COMMITTING, TransactionState.COMMITTED):
-                raise DataCorruption(
-                    f"transaction {identifier} of {scope}/{stream} is {state.value}, but its set {reference.sequence} "
-                    f"of sink {reference.sink} is committed"
-                )
+            lost = await self._lost(reference, scope, stream, identifier, item)
+            if lost is not None:
+                raise DataCorruption(lost.detail)
         if changes:
             await self._transactions.order.add(scope, stream, changes, commits)
+
+    async def lost(self, reference: SetReference, members: Sequence[SetMember]) -> list[LostMember]:
+        """The members that keep a committed set out of the commit orders until an operator gives them up."""
+
+        async def look(chunk: Chunk) -> list[LostMember]:
+            scope, stream, ids = chunk
+            try:
+                found = await self._records.get_many(scope, stream, ids)
+            except NoSuchStream:
+                return []
+            lost = [
+                await self._lost(reference, scope, stream, identifier, item)
+                for identifier, item in zip(ids, found, strict=True)
+                if item is None or not _is_bound(item, reference)
+            ]
+            return [item for item in lost if item is not None]
+
+        return [item for found in await asyncio.gather(*map(look, _chunks(members))) for item in found]
+
+    async def _lost(
+        self, reference: SetReference, scope: str, stream: str, identifier: uuid.UUID, item: Found | None
+    ) -> LostMember | None:
+        """Of a member that is not bound any more; None if it went on as decided, or an operator gave it up."""
+        found = await self._records.completed(scope, stream, identifier) if item is None else item.record
+        state = TransactionState.UNKNOWN if found is None else found.state
+        if state in (TransactionState.COMMITTING, TransactionState.COMMITTED) or (found is not None and found.lost):
+            return None
+        detail = (
+            f"transaction {identifier} of {scope}/{stream} is {state.value}, but its set {reference.sequence} "
+            f"of sink {reference.sink} is committed"
+        )
+        return LostMember(scope, stream, identifier, detail)
 
     async def schedule(self, members: Iterable[SetMember]) -> None:
         """Have the commit orders of the members' streams worked off."""

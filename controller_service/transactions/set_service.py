@@ -32,7 +32,7 @@ from controller_service.transactions.commit_set import (
 from controller_service.transactions.completions import Expectation
 from controller_service.transactions.lifecycle import TransactionService
 from controller_service.transactions.records import Registration, SetReference
-from controller_service.transactions.set_members import MemberRecords
+from controller_service.transactions.set_members import LostMember, MemberRecords
 from controller_service.transactions.set_store import FoundSink, Registered, SinkStore, shard_of
 from controller_service.transactions.validation import check_batch, check_commit, check_sink
 from pravega_common.errors import FailedError, PravegaError, Throttled, UnknownOutcome, VersionConflict
@@ -277,6 +277,19 @@ class SetService(Service):
         """Some sinks and the token of the next page, empty at the end."""
         page, token = await self._sinks.page(token)
         return [found.record for _, found in page], token
+
+    async def lost_members(self) -> list[LostMember]:
+        """Of all sinks: what keeps a committed set out of the commit orders of its streams."""
+        lost: list[LostMember] = []
+        token = b""
+        while True:
+            page, token = await self._sinks.page(token)
+            for key, found in page:
+                last = found.record.last
+                if last is not None and last.state is SetState.COMMITTED:
+                    lost += await self._members.lost(SetReference(key, last.sequence), last.unordered)
+            if not token:
+                return lost
 
     async def holds(self, reference: SetReference) -> bool:
         found = await self._sinks.read(reference.sink)

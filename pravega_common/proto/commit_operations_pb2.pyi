@@ -79,7 +79,7 @@ class Obstacle(_message.Message):
     class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Obstacle._Kind.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
         LOST_TRANSACTION: Obstacle._Kind.ValueType  # 0
-        """a segment of it is gone, and nothing of it was merged"""
+        """a segment of it, or its record, is gone, and nothing of it was merged"""
         STRAY_ENTRY: Obstacle._Kind.ValueType  # 1
         """in the commit order, and neither committing nor committed"""
         SHORT_MERGE: Obstacle._Kind.ValueType  # 2
@@ -89,7 +89,7 @@ class Obstacle(_message.Message):
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     LOST_TRANSACTION: Obstacle.Kind.ValueType  # 0
-    """a segment of it is gone, and nothing of it was merged"""
+    """a segment of it, or its record, is gone, and nothing of it was merged"""
     STRAY_ENTRY: Obstacle.Kind.ValueType  # 1
     """in the commit order, and neither committing nor committed"""
     SHORT_MERGE: Obstacle.Kind.ValueType  # 2

@@ -16,7 +16,7 @@ from pravega_streams.controller.transport import ControllerTransport
 
 class ObstacleKind(enum.IntEnum):
     LOST_TRANSACTION = 0
-    """A segment of it is gone, and nothing of it was merged: it can be given up."""
+    """A segment of it, or its record, is gone, and nothing of it was merged: it can be given up."""
     STRAY_ENTRY = 1
     """In the commit order, and neither committing nor committed: it can be given up."""
     SHORT_MERGE = 2

@@ -14,10 +14,12 @@ from typer.testing import CliRunner
 
 from controller_service.service import Controller
 from controller_service.store.records import ScaleType, ScalingPolicy, StreamConfiguration
+from controller_service.transactions import set_service
+from controller_service.transactions.commit_set import SetMember, Verdict
 from controller_service.transactions.records import TransactionState, transaction_segments
 from controller_service.workflows import commit_transactions
 from pravega_common.errors import InvalidArgument
-from pravega_common.runtime.failpoints import arm, disarm_all, raise_on_hit
+from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
 from pravega_spark.commands import diagnosis
 from pravega_spark.commands.application import application
 from pravega_streams.sync import StreamClient
@@ -139,6 +141,24 @@ async def test_a_loss_in_the_middle_of_a_commit_is_accepted(shop: Shop) -> None:
     accepted = await shop.json("stream", "transaction", "accept-loss", "s/t", "--yes")
     assert "10 are lost" in accepted["losses"][0]
     await shop.ends(half, TransactionState.COMMITTED)
+
+
+async def test_a_record_that_a_committed_set_lost_is_seen_and_given_up(shop: Shop) -> None:
+    sets, store = shop.controller.sets, shop.controller.transactions.records
+    identifier = await shop.begin()
+    arm(set_service.COMMIT_RECORDED, raise_on_hit("decided"))
+    with pytest.raises(FailpointError):
+        await sets.commit("q", "s/t", "run", 0, [SetMember("s/t", identifier.hex, 0, 1, 10)], 1, 10)
+    await store.remove("s", "t", [identifier])
+    [obstacle] = (await shop.json("stream", "transaction", "list", "s/t"))["obstacles"]
+    assert (obstacle["kind"], obstacle["transaction"]) == ("lost_transaction", str(identifier))
+    with StreamClient(shop.uri) as client:
+        assert (await asyncio.to_thread(diagnosis._commits, client)).is_ok is False
+    given_up = await shop.json("stream", "transaction", "abort", "s/t", str(identifier), "--yes")
+    assert given_up["given_up"]
+    await shop.ends(identifier, TransactionState.ABORTED)
+    following = SetMember("s/t", (await shop.begin()).hex, 0, 1, 10)
+    assert (await sets.commit("q", "s/t", "run", 1, [following], 1, 10)).verdict is Verdict.COMMITTED
 
 
 async def test_health_and_doctor_name_the_stream(shop: Shop) -> None:

@@ -34,7 +34,7 @@ async def world() -> AsyncIterator[World]:
 
 def repair_of(instance: Instance) -> CommitRepair:
     transactions = instance.transactions
-    return CommitRepair(transactions.records, transactions._segments, transactions.scheduler)
+    return CommitRepair(transactions.records, transactions._segments, transactions.scheduler, instance.sets)
 
 
 async def committing(world: World, instance: Instance, label: str) -> uuid.UUID:

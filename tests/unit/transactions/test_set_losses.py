@@ -3,15 +3,18 @@ where nothing promised is lost, and else waits for an operator, who is told and 
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import AsyncIterator
 
 import pytest
 
 from controller_service.transactions import records, set_service, transaction_store
+from controller_service.transactions.commit_repair import CommitRepair, ObstacleKind
 from controller_service.transactions.commit_set import SetMember, SetRecord, SetState, Verdict
 from controller_service.transactions.records import TransactionState, transaction_segments
-from tests.support.transaction_world import Instance, World, event_bytes
+from pravega_common.errors import DataCorruption, InvalidArgument
+from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
 
 S, T, U = "scope", "stream", "other"
 Q, D = "query", "scope/stream"
@@ -124,3 +127,102 @@ async def test_a_stream_is_deleted_between_its_commit_and_the_note_of_it(world: 
     await settle(world)
     assert await set_state(world, two, 0) is SetState.FINISHED
     assert await commit(world, two, 1, [await world.member(two, S, T, "next", 0)]) is Verdict.COMMITTED
+
+
+# ---- what needs an operator ------------------------------------------------------------------------------------------
+
+
+def repair_of(instance: Instance) -> CommitRepair:
+    transactions = instance.transactions
+    return CommitRepair(transactions.records, transactions._segments, transactions.scheduler, instance.sets)
+
+
+async def decided(world: World) -> tuple[uuid.UUID, SetMember]:
+    """A set of two members is committed and its controller dies; the first member is to be lost, the second not."""
+    one = await world.instance()
+    one.die_at(set_service.COMMIT_RECORDED)
+    members = [await world.member(one, S, T, label, number) for number, label in enumerate(("gone", "kept"))]
+    with pytest.raises(Crashed):
+        await commit(world, one, 0, members)
+    await world.run(one.kill())
+    return uuid.UUID(hex=members[0].transaction), members[1]
+
+
+async def damage(world: World, gone: uuid.UUID, how: str) -> None:
+    """To the controller's records, as a restored or repaired table could leave them."""
+    store = transaction_store.TransactionStore(world.streams)
+    found = await store.get(S, T, gone)
+    assert found is not None
+    if how == "let go":
+        await store.put_many(S, T, [(gone, dataclasses.replace(found.record, bound_to=None), found.version)])
+        return
+    if how == "aborted":
+        await store.start()
+        await store.complete(S, T, [gone], TransactionState.ABORTED)
+    await store.remove(S, T, [gone])
+
+
+async def repaired(world: World, instance: Instance, gone: uuid.UUID, kept: SetMember) -> None:
+    await settle(world)
+    assert await set_state(world, instance, 0) is SetState.FINISHED
+    assert (await world.run(repair_of(instance).look(S, T))).obstacles == ()
+    assert await world.run(repair_of(instance).blocked_streams()) == []
+    assert await world.run(instance.transactions.transaction_state(S, T, gone)) is TransactionState.ABORTED
+    assert await state_of(world, instance, kept) is TransactionState.COMMITTED
+    assert list(world.segments.stream_events(S, T).values()) == [["kept"], ["kept"]]
+    assert not [name for name in world.segments.transaction_segments() if gone.hex in name]
+    assert await commit(world, instance, 1, [await world.member(instance, S, T, "next", 0)]) is Verdict.COMMITTED
+
+
+async def test_a_segment_that_is_lost_before_the_order_is_found_in_it(world: World) -> None:
+    gone, kept = await decided(world)
+    await world.segments.delete_segments(transaction_segments(S, T, gone, [1]))
+    two = await world.instance()
+    await settle(world)
+    assert await commit(world, two, 1, [await world.member(two, S, T, "next", 0)]) is Verdict.COMMITTED
+    [obstacle] = (await world.run(repair_of(two).look(S, T))).obstacles
+    assert (obstacle.kind, obstacle.transaction) == (ObstacleKind.LOST_TRANSACTION, gone)
+    await world.run(repair_of(two).give_up(S, T, gone))
+    await settle(world)
+    assert await state_of(world, two, kept) is TransactionState.COMMITTED
+    assert list(world.segments.stream_events(S, T).values()) == [["kept", "next"], ["kept", "next"]]
+
+
+@pytest.mark.parametrize("how", ["gone", "let go", "aborted"])
+async def test_a_record_that_is_lost_before_the_order_can_be_given_up(world: World, how: str) -> None:
+    gone, kept = await decided(world)
+    await damage(world, gone, how)
+    two = await world.instance()
+    await settle(world)
+    with pytest.raises(DataCorruption, match=f"{gone} of {S}/{T} is .*, but its set 1 of sink .* is committed"):
+        await commit(world, two, 1, [await world.member(two, S, T, "never", 0)])
+    repair = repair_of(two)
+    [obstacle] = (await world.run(repair.look(S, T))).obstacles
+    assert (obstacle.kind, obstacle.transaction) == (ObstacleKind.LOST_TRANSACTION, gone)
+    assert await world.run(repair.blocked_streams()) == [(S, T, (obstacle,))]
+    with pytest.raises(InvalidArgument):
+        await world.run(repair.give_up(S, T, uuid.UUID(hex=kept.transaction)))
+    await world.run(repair.give_up(S, T, gone))
+    await world.run(repair.give_up(S, T, gone))
+    await repaired(world, two, gone, kept)
+
+
+@pytest.mark.parametrize("blow_at", range(1, 14))
+@pytest.mark.parametrize("after_effect", [False, True])
+async def test_giving_up_a_lost_record_survives_a_crash_at_every_call(
+    world: World, blow_at: int, after_effect: bool
+) -> None:
+    gone, kept = await decided(world)
+    await damage(world, gone, "gone")
+    two = await world.instance(Fuse())
+    await settle(world)
+    two.fuse.blow_later(blow_at, after_effect)
+    try:
+        await world.run(repair_of(two).give_up(S, T, gone))
+    except Crashed:
+        pass
+    await world.run(two.kill())
+    three = await world.instance()
+    await world.run(repair_of(three).give_up(S, T, gone))
+    await world.clock.pass_time(200.0)
+    await repaired(world, three, gone, kept)
