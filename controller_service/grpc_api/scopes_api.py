@@ -7,6 +7,7 @@ from typing import Any
 from controller_service.errors import NoSuchScope
 from controller_service.grpc_api.messages import page_start, page_token
 from controller_service.grpc_api.parts import ApiParts
+from controller_service.workflows.delete_scope import ScopeNotEmpty
 from pravega_common.errors import InvalidArgument, NoSuchSegment
 from pravega_common.names import SYSTEM_SCOPE, validate_scope_name
 from pravega_common.proto import controller_pb2 as pb
@@ -32,10 +33,12 @@ class ScopesApi:
         if request.scope == SYSTEM_SCOPE:
             return status(status=status.SCOPE_NOT_EMPTY)
         try:
-            deleted = await self.parts.store.delete_empty_scope(request.scope)
+            await self.parts.workflows.delete_scope.delete_if_empty(self.parts.new_id(), request.scope)
         except NoSuchScope:
             return status(status=status.SCOPE_NOT_FOUND)
-        return status(status=status.SUCCESS if deleted else status.SCOPE_NOT_EMPTY)
+        except ScopeNotEmpty:
+            return status(status=status.SCOPE_NOT_EMPTY)
+        return status(status=status.SUCCESS)
 
     async def deleteScopeRecursive(self, request: pb.ScopeInfo, context: Any) -> pb.DeleteScopeStatus:
         _require_scope(request.scope)

@@ -13,6 +13,7 @@ from controller_service.errors import NoSuchScope, NotFound
 from controller_service.grpc_api.parts import ApiParts
 from controller_service.rest_api.policies import configuration_of, stream_property
 from controller_service.store.records import EpochRecord, StreamEntry, StreamState
+from controller_service.workflows.delete_scope import ScopeNotEmpty
 from controller_service.workflows.delete_stream import StreamNotSealed
 from pravega_common.errors import InvalidArgument, NoSuchSegment, PravegaError
 from pravega_common.names import READER_GROUP_PREFIX, SYSTEM_SCOPE, validate_user_name, validate_user_scope_name
@@ -42,7 +43,7 @@ def _status_of(error: PravegaError) -> int:
             return 400
         case NotFound() | NoSuchSegment():
             return 404
-        case StreamNotSealed():
+        case StreamNotSealed() | ScopeNotEmpty():
             return 412
     return 500
 
@@ -97,8 +98,10 @@ class AdminRoutes:
 
     async def _delete_scope(self, request: web.Request) -> web.Response:
         scope = request.match_info["scope"]
-        deleted = scope != SYSTEM_SCOPE and await self._store.delete_empty_scope(scope)
-        return web.Response(status=204 if deleted else 412)
+        if scope == SYSTEM_SCOPE:
+            return web.Response(status=412)
+        await self._parts.workflows.delete_scope.delete_if_empty(self._parts.new_id(), scope)
+        return web.Response(status=204)
 
     # ---- streams -----------------------------------------------------------------------------------------------------
 

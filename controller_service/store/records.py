@@ -73,8 +73,8 @@ class ScopeRecord:
     """Part of the names of the scope's tables, so that a new scope of the same name starts empty."""
     created_ms: int
     deleting: bool = False
-    closings: int = 0
-    """How often a deletion was tried."""
+    holder: str = ""
+    """Of a scope that is being deleted: the request that opens it again if it has members. None: it goes with them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Final
 
@@ -91,48 +92,30 @@ class ScopeStore:
         now = await self.scope(scope)
         return now is not None and now.scope_id == record.scope_id and not now.deleting
 
-    async def delete_empty_scope(self, scope: str) -> bool:
-        """False if the scope has members; it is as it was then. ``NoSuchScope``."""
-        before = await self.scope(scope)
-        closed = None if before is None else await self.close_scope(scope)
-        if before is None or closed is None:
-            raise NoSuchScope(scope)
-        record, version = closed
-        if await self.scope_is_empty(scope, record):
-            await self.remove_scope(scope, record.scope_id)
-            return True
-        if not before.deleting:
-            await self._reopen_scope(scope, record, version)
-        return False
+    async def close_scope(self, scope: str, scope_id: str, holder: str = "") -> tuple[ScopeRecord, int] | None:
+        """Refuse new members from now on. The record with its version, or None if this scope is gone.
 
-    async def close_scope(self, scope: str) -> tuple[ScopeRecord, int] | None:
-        """Refuse new members from now on. The record with its version, or None if there is no such scope.
-
-        Every closing is a change of its own, so that one who closed before cannot open what another one closed.
+        ``holder``: the request that may open it again, also instead of another one that closed it before; a scope that
+        was closed without one stays closed.
         """
         for attempt in range(cas_attempts_max):
             found = await self.tables.get(SCOPES_TABLE, scope)
-            if found is None:
+            record = None if found is None else decode(ScopeRecord, found.value)
+            if found is None or record is None or record.scope_id != scope_id:
                 return None
-            record = decode(ScopeRecord, found.value)
-            closed = ScopeRecord(record.scope_id, record.created_ms, True, record.closings + 1)
+            if record.deleting and record.holder in ("", holder):
+                return record, found.version
+            closed = dataclasses.replace(record, deleting=True, holder=holder)
             try:
                 return closed, await self.tables.put(SCOPES_TABLE, scope, encode(closed), found.version)
             except (VersionConflict, UnknownOutcome):
                 await self.pause(attempt)
         raise VersionConflict(f"scope {scope}: changed by others {cas_attempts_max} times in a row")
 
-    async def _reopen_scope(self, scope: str, record: ScopeRecord, version: int) -> None:
-        opened = encode(ScopeRecord(record.scope_id, record.created_ms, False, record.closings))
-        for attempt in range(cas_attempts_max):
-            try:
-                await self.tables.put(SCOPES_TABLE, scope, opened, version)
-                return
-            except VersionConflict:
-                # Closed by another one since, or open: an earlier attempt's answer was lost.
-                return
-            except UnknownOutcome:
-                await self.pause(attempt)
+    async def reopen_scope(self, scope: str, record: ScopeRecord, version: int) -> None:
+        """Undo ``close_scope``; ``VersionConflict`` if the scope was closed by another one since."""
+        opened = dataclasses.replace(record, deleting=False, holder="")
+        await self.tables.put(SCOPES_TABLE, scope, encode(opened), version)
 
     async def scope_is_empty(self, scope: str, record: ScopeRecord) -> bool:
         pages = await asyncio.gather(
@@ -140,9 +123,15 @@ class ScopeStore:
         )
         return not any(page.entries for page in pages)
 
-    async def remove_scope(self, scope: str, scope_id: str) -> None:
-        """Remove an empty, closed scope. Idempotent; a newer scope of the same name is left alone."""
-        await self.remove_if(SCOPES_TABLE, scope, lambda value: decode(ScopeRecord, value).scope_id == scope_id)
+    async def remove_scope(self, scope: str, scope_id: str, version: int | None = None) -> None:
+        """Remove an empty, closed scope. Idempotent; a newer scope of the same name is left alone.
+
+        ``version``: of the record, for a scope that somebody may open again; then ``VersionConflict`` if it changed.
+        """
+        if version is None:
+            await self.remove_if(SCOPES_TABLE, scope, lambda value: decode(ScopeRecord, value).scope_id == scope_id)
+        else:
+            await self.tables.remove(SCOPES_TABLE, scope, version)
         failpoint(RECORD_REMOVED)
         await self._delete_lists(scope, scope_id)
 

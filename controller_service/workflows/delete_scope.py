@@ -1,4 +1,8 @@
-"""Delete a scope with everything in it (controller-api.md 2.4, deleteScopeRecursive)."""
+"""Delete a scope if it is empty, or with everything in it (controller-api.md 2.4).
+
+Both close the scope first, so that nothing is added to it any more; what is closed is in a request of the queue, which
+removes it or, if it had to be empty and is not, opens it again.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from controller_service.errors import NoSuchScope, NoSuchStream
+from controller_service.errors import NoSuchScope, NoSuchStream, PreconditionFailed
 from controller_service.store.members import KeyValueTableRecord, M, ReaderGroupRecord, ScopeMembers
+from controller_service.store.records import ScopeRecord
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.answers import run_and_wait
 from controller_service.workflows.delete_stream import DeleteStream
@@ -15,16 +20,24 @@ from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.request_queue import Postpone, Request, RequestQueue
 from controller_service.workflows.seal_stream import SealStream
+from pravega_common.errors import NoSuchSegment
 from pravega_common.names import MARK_PREFIX
 from pravega_common.runtime.failpoints import failpoint, register
 
 KIND: Final = "delete_scope"
+IF_EMPTY_KIND: Final = "delete_scope_if_empty"
 streams_concurrent_max: Final = 10
 
 CLOSED = register("controller.scope_closed")
+CLOSED_TO_LOOK = register("controller.scope_closed_to_look")
+OPENED_AGAIN = register("controller.scope_opened_again")
 GROUPS_DELETED = register("controller.scope_groups_deleted")
 STREAMS_DELETED = register("controller.scope_streams_deleted")
 TABLES_DELETED = register("controller.scope_tables_deleted")
+
+
+class ScopeNotEmpty(PreconditionFailed):
+    """Only empty scopes may be deleted without what is in them."""
 
 
 class DeleteScope:
@@ -44,24 +57,61 @@ class DeleteScope:
         self._seal = seal
         self._delete = delete
         queue.register(KIND, self.handle)
+        queue.register(IF_EMPTY_KIND, self.handle_if_empty)
 
     async def delete(self, scope: str) -> None:
         """Returns when everything is gone, at once if the scope does not exist. New members are refused meanwhile."""
-        closed = await self._store.close_scope(scope)
-        if closed is None:
+        record = await self._store.scope(scope)
+        if record is None:
             return
-        failpoint(CLOSED)
-        record, _ = closed
         payload = {"scope": scope, "scope_id": record.scope_id}
         await run_and_wait(self._queue, f"{KIND}-{record.scope_id}", KIND, f"{scope}/", payload)
 
-    async def handle(self, request: Request) -> None:
-        scope = request.payload["scope"]
+    async def delete_if_empty(self, request_id: str, scope: str) -> None:
+        """``NoSuchScope``; ``ScopeNotEmpty``: the scope is as it was then."""
         record = await self._store.scope(scope)
-        if record is None or record.scope_id != request.payload["scope_id"]:
+        if record is None:
+            raise NoSuchScope(scope)
+        # A scope in use is not closed, even for a moment, just to find that out.
+        await self._require_empty(scope, record)
+        payload = {"scope": scope, "scope_id": record.scope_id}
+        await run_and_wait(self._queue, f"{IF_EMPTY_KIND}-{request_id}", IF_EMPTY_KIND, f"{scope}/", payload)
+
+    async def _require_empty(self, scope: str, record: ScopeRecord) -> None:
+        try:
+            is_empty = await self._store.scope_is_empty(scope, record)
+        except NoSuchSegment as error:
+            raise NoSuchScope(scope) from error
+        if not is_empty:
+            raise ScopeNotEmpty(f"scope {scope} has streams, reader groups or key-value tables")
+
+    async def handle_if_empty(self, request: Request) -> None:
+        scope, scope_id = request.payload["scope"], request.payload["scope_id"]
+        closed = await self._store.close_scope(scope, scope_id, request.request_id)
+        if closed is None:
             # Its record went in an earlier attempt; what that one did not come to is done now.
-            await self._store.remove_scope(scope, request.payload["scope_id"])
+            await self._store.remove_scope(scope, scope_id)
             return
+        record, version = closed
+        failpoint(CLOSED_TO_LOOK)
+        try:
+            await self._require_empty(scope, record)
+        except ScopeNotEmpty:
+            if record.holder:
+                await self._store.reopen_scope(scope, record, version)
+                failpoint(OPENED_AGAIN)
+            raise
+        await self._store.remove_scope(scope, scope_id, version)
+
+    async def handle(self, request: Request) -> None:
+        scope, scope_id = request.payload["scope"], request.payload["scope_id"]
+        closed = await self._store.close_scope(scope, scope_id)
+        if closed is None:
+            # As above.
+            await self._store.remove_scope(scope, scope_id)
+            return
+        record, _ = closed
+        failpoint(CLOSED)
         # Groups first: they unsubscribe from streams and delete a stream of their own.
         await _for_all(self._groups.records, scope, lambda name, group: self._delete_group(scope, name, group))
         failpoint(GROUPS_DELETED)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from controller_service.errors import NoSuchScope
 from controller_service.service import Controller
 from controller_service.store import scope_store
 from controller_service.store.in_memory import InMemoryVersionedStore
@@ -21,6 +22,7 @@ from controller_service.store.records import (
     SUBSCRIBERS,
     ScaleType,
     ScalingPolicy,
+    ScopeRecord,
     StreamConfiguration,
     SubscribersRecord,
 )
@@ -33,6 +35,7 @@ from controller_service.workflows import (
     seal_stream,
     table_request_queue,
 )
+from pravega_common.errors import VersionConflict
 from pravega_common.names import reader_group_stream, segment_id, table_segment_name
 from pravega_common.runtime.failpoints import KNOWN
 from tests.support.controller_in_memory import ControllerParts
@@ -43,6 +46,7 @@ Step = Callable[[Controller], Awaitable[object]]
 
 GROUP_ID = "11111111-2222-3333-4444-555555555555"
 PARTITIONS = 3
+STREAM = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1))
 
 
 def group_config(*streams: str) -> ReaderGroupConfig:
@@ -73,6 +77,13 @@ async def delete_group(controller: Controller) -> None:
     await controller.parts.groups.delete("scope", "group", GROUP_ID)
 
 
+async def delete_empty(controller: Controller) -> None:
+    try:
+        await controller.parts.workflows.delete_scope.delete_if_empty(controller.parts.new_id(), "empty")
+    except NoSuchScope:
+        return
+
+
 async def delete_everything(controller: Controller) -> None:
     await controller.parts.workflows.delete_scope.delete("scope")
 
@@ -83,6 +94,7 @@ BEFORE: dict[Step, tuple[Step, ...]] = {
     create_group: (),
     update_group: (create_group,),
     delete_group: (create_group, update_group),
+    delete_empty: (),
     delete_everything: (create_table, create_group),
 }
 """What has to be there for each step."""
@@ -100,6 +112,8 @@ PROMISED: dict[str, Step] = {
     reader_groups.UNSUBSCRIBED: delete_group,
     reader_groups.STREAM_SEALED: delete_group,
     reader_groups.STREAM_DELETED: delete_group,
+    delete_scope.CLOSED_TO_LOOK: delete_empty,
+    delete_scope.CLOSED: delete_everything,
     delete_scope.GROUPS_DELETED: delete_everything,
     delete_scope.STREAMS_DELETED: delete_everything,
     delete_scope.TABLES_DELETED: delete_everything,
@@ -109,10 +123,10 @@ PROMISED: dict[str, Step] = {
 UNPROMISED: dict[str, Step] = {
     key_value_tables.ENTRY_ADDED: create_table,
     reader_groups.ENTRY_ADDED: create_group,
-    delete_scope.CLOSED: delete_everything,
 }
 """Before that point: nobody was told anything, and asking again does it."""
 WITHIN = [
+    (scope_store.RECORD_REMOVED, delete_empty),
     (create_stream.RECORDS_WRITTEN, create_group),
     (create_stream.SEGMENTS_CREATED, create_group),
     (seal_stream.MARKED, delete_group),
@@ -133,7 +147,8 @@ OF_THE_QUEUE = [
 
 def test_every_failpoint_of_these_workflows_is_here() -> None:
     prefixes = ("controller.table_", "controller.group_", "controller.scope_")
-    assert {name for name in KNOWN if name.startswith(prefixes)} == {*PROMISED, *UNPROMISED}
+    known = {name for name in KNOWN if name.startswith(prefixes)}
+    assert known == {*PROMISED, *UNPROMISED, delete_scope.OPENED_AGAIN}
 
 
 @pytest.mark.parametrize(
@@ -163,9 +178,9 @@ async def crashed_and_swept(parts: ControllerParts, name: str, step: Step) -> Co
     first = parts.controller()
     await first.start()
     await first.store.create_scope("scope")
-    policy = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1))
+    await first.store.create_scope("empty")
     for stream in ("one", "two", "both"):
-        await first.parts.workflows.create.create("scope", stream, policy)
+        await first.parts.workflows.create.create("scope", stream, STREAM)
     for earlier in BEFORE[step]:
         await earlier(first)
     await crash_during(first, step, name)
@@ -191,11 +206,11 @@ async def assert_done(parts: ControllerParts, controller: Controller, step: Step
     assert _is_active(group) == (create_group in done and not {delete_group, delete_everything} & set(done))
     segments = {table_segment_name("scope", "table", segment_id(number, 0)) for number in range(PARTITIONS)}
     assert set(parts.access.tables) == (segments if table is not None else set())
+    if step is delete_empty:
+        assert await is_gone(parts, controller, "empty")
     if step is delete_everything:
-        assert await controller.store.scope("scope") is None
+        assert await is_gone(parts, controller, "scope")
         assert not parts.access.segments
-        assert isinstance(parts.tables, InMemoryVersionedStore)
-        assert not [name for name in parts.tables._tables if name.startswith("scope/")]
         return
     assert (await controller.store.entry("scope", reader_group_stream("group")) is None) == (group is None)
     wanted = set() if group is None else set(group.config.starting)
@@ -206,6 +221,65 @@ async def assert_done(parts: ControllerParts, controller: Controller, step: Step
         subscribers = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers
         assert ("scope/group" in subscribers) == (f"scope/{stream}" in wanted), stream
         assert all(group is not None and item.generation == group.generation for item in subscribers.values())
+
+
+async def is_gone(parts: ControllerParts, controller: Controller, scope: str) -> bool:
+    assert isinstance(parts.tables, InMemoryVersionedStore)
+    left = [name for name in parts.tables._tables if name.startswith(f"{scope}/")]
+    return await controller.store.scope(scope) is None and not left
+
+
+@pytest.mark.parametrize("name", [delete_scope.CLOSED_TO_LOOK, delete_scope.OPENED_AGAIN])
+async def test_a_scope_that_is_not_empty_after_all_is_open_whoever_dies(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream came between the first look and the closing."""
+    parts = ControllerParts()
+    first = parts.controller()
+    await first.start()
+    await first.store.create_scope("scope")
+    looks = iter([True])
+    look = first.store.scope_is_empty
+
+    async def come_between(scope: str, record: ScopeRecord) -> bool:
+        if next(looks, False):
+            assert await first.parts.workflows.create.create(scope, "between", STREAM)
+            return True
+        return await look(scope, record)
+
+    monkeypatch.setattr(first.store, "scope_is_empty", come_between)
+    deletion = first.parts.workflows.delete_scope
+    await crash_during(first, lambda _: deletion.delete_if_empty("request", "scope"), name)
+    second = parts.controller()
+    await second.start()
+    try:
+        await settled(parts)
+        with pytest.raises(delete_scope.ScopeNotEmpty, match="scope scope has streams"):
+            await second.parts.workflows.delete_scope.delete_if_empty("again", "scope")
+        assert await second.parts.workflows.create.create("scope", "another", STREAM)
+        await audit(second, parts.access)
+    finally:
+        await second.stop()
+
+
+async def test_who_closed_a_scope_alone_opens_it(controller: Controller) -> None:
+    store = controller.store
+    await store.create_scope("scope")
+    record = await store.scope("scope")
+    assert record is not None
+    assert await store.close_scope("scope", "another scope of the name", "one") is None
+    one = await store.close_scope("scope", record.scope_id, "one")
+    two = await store.close_scope("scope", record.scope_id, "two")
+    assert one is not None and two is not None and two == await store.close_scope("scope", record.scope_id, "two")
+    for call in (store.reopen_scope("scope", *one), store.remove_scope("scope", record.scope_id, one[1])):
+        with pytest.raises(VersionConflict):
+            await call
+    await store.reopen_scope("scope", *two)
+    assert await store.still_usable("scope", record)
+    for_good = await store.close_scope("scope", record.scope_id)
+    assert for_good == await store.close_scope("scope", record.scope_id, "one")
+    with pytest.raises(NoSuchScope):
+        await controller.parts.workflows.create.create("scope", "late", STREAM)
 
 
 def _is_active(record: KeyValueTableRecord | ReaderGroupRecord | None) -> bool:

@@ -25,6 +25,7 @@ from controller_service.store.records import (
     sealed_segment_key,
 )
 from controller_service.store.stream_context import StreamContext
+from controller_service.workflows.delete_scope import ScopeNotEmpty
 from controller_service.workflows.delete_stream import StreamNotSealed
 from controller_service.workflows.request_queue import Postpone, Request
 from controller_service.workflows.states import Superseded, enter, leave, require_hold
@@ -223,14 +224,17 @@ async def test_numbers_continue_in_a_stream_created_again(stream: Controller, pa
 async def test_a_scope_is_deleted_with_everything_in_it(stream: Controller, parts: ControllerParts) -> None:
     for number in range(5):
         await stream.parts.workflows.create.create(S, f"s{number}", fixed(1))
-    assert await stream.store.delete_empty_scope(S) is False
+    with pytest.raises(ScopeNotEmpty):
+        await stream.parts.workflows.delete_scope.delete_if_empty("1", S)
     assert await stream.parts.workflows.create.create(S, "after", fixed(1))
     await stream.parts.workflows.delete_scope.delete(S)
     assert not parts.access.segments
     with pytest.raises(NoSuchScope):
         await stream.parts.workflows.create.create(S, T, fixed(1))
     assert await stream.store.create_scope(S)
-    assert await stream.store.delete_empty_scope(S)
+    await stream.parts.workflows.delete_scope.delete_if_empty("2", S)
+    with pytest.raises(NoSuchScope):
+        await stream.parts.workflows.delete_scope.delete_if_empty("3", S)
     await stream.parts.workflows.delete_scope.delete(S)
 
 
