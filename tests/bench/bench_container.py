@@ -50,7 +50,8 @@ class InstantLog:
         pass
 
     async def read(self) -> AsyncIterator[LogEntry]:
-        for entry in ():
+        nothing: tuple[LogEntry, ...] = ()
+        for entry in nothing:
             yield entry
 
     def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
@@ -58,7 +59,12 @@ class InstantLog:
         future: asyncio.Future[LogAddress] = loop.create_future()
         self._frames += 1
         address = LogAddress(0, self._frames)
-        loop.call_soon(lambda: future.done() or future.set_result(address))
+
+        def durable() -> None:
+            if not future.done():
+                future.set_result(address)
+
+        loop.call_soon(durable)
         return future
 
     async def truncate(self, up_to: LogAddress) -> None:
@@ -107,6 +113,11 @@ async def measure(size: int, count: int, in_flight_max: int) -> dict[str, float]
     window = asyncio.Semaphore(in_flight_max)
     data = memoryview(bytes(size))
     last = dict.fromkeys(names, NULL_ATTRIBUTE_VALUE)
+
+    def acknowledged(done: asyncio.Future[int]) -> None:
+        done.result()
+        window.release()
+
     began, cpu_began = time.perf_counter(), time.process_time()
     for number in range(1, count + 1):
         await window.acquire()
@@ -116,7 +127,7 @@ async def measure(size: int, count: int, in_flight_max: int) -> dict[str, float]
             AttributeUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, 10),
         )
         last[name] = number
-        container.append(name, (data,), updates).add_done_callback(lambda done: (done.result(), window.release()))
+        container.append(name, (data,), updates).add_done_callback(acknowledged)
     for _ in range(in_flight_max):
         await window.acquire()
     taken, cpu = time.perf_counter() - began, time.process_time() - cpu_began
