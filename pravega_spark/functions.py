@@ -13,7 +13,7 @@ Layout of an envelope, version 1, numbers big-endian::
     bytes 11-14 i32 length of the key in bytes; 0 if null
     bytes 15-18 i32 length of the headers in bytes; 0 if null
     then        key | headers | value: the rest. Headers are JSON in UTF-8, in order, values in Base64:
-                [{"key":"name","value":"AAE="},…]; a null value is left out
+                [{"key":"name","value":"AAE="},…]; a null key or value is left out, a null header is null
 
 An event whose version is higher than this module knows is an error that says so, never a guess.
 """
@@ -144,7 +144,10 @@ def _encoded_headers(given: Column | str | None) -> Column:
         return F.lit(None).cast("binary")
     plain = F.transform(
         _column(given),
-        lambda header: F.struct(header["key"].cast("string").alias("key"), _base64(header["value"]).alias("value")),
+        lambda header: F.when(
+            header.isNotNull(),
+            F.struct(header["key"].cast("string").alias("key"), _base64(header["value"]).alias("value")),
+        ),
     )
     return F.to_json(plain).cast("binary")
 
@@ -158,7 +161,9 @@ def _decoded_headers(data: Column) -> Column:
     plain = F.from_json(F.decode(data, "UTF-8"), _HEADERS_JSON)
     return F.transform(
         plain,
-        lambda header: F.struct(header["key"].alias("key"), F.unbase64(header["value"]).alias("value")),
+        lambda header: F.when(
+            header.isNotNull(), F.struct(header["key"].alias("key"), F.unbase64(header["value"]).alias("value"))
+        ),
     )
 
 
@@ -183,12 +188,12 @@ def _number(data: Column, start: int, count: int) -> Column:
     """A signed number (of 8 bytes) or an unsigned one (of fewer), from a position counted from 0."""
     # A base of -10 makes conv read 16 digits as a signed number.
     number = F.conv(F.hex(F.substring(data, start + 1, count)), 16, -10)
-    return number.cast("bigint" if count == 8 else "int")
+    return number.cast("int" if count == 1 else "bigint")
 
 
 def _slice(data: Column, start: Column, count: Column) -> Column:
-    """Bytes from a position counted from 0."""
-    return F.substring(data, start + 1, count)
+    """Bytes from a position counted from 0. Lengths of a damaged header may be more than Spark can count to."""
+    return F.substring(data, (start + 1).try_cast("int"), count.try_cast("int"))
 
 
 def _if(present: Column, bit: int, column: Column) -> Column:

@@ -32,6 +32,7 @@ ROWS: list[tuple[Any, ...]] = [
     (5, None, b"only a value", [("empty", None)], EPOCH + timedelta(microseconds=1)),
     (6, b"tombstone", None, None, datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
     (7, b"\xe7\x01\x00", b"\xe7\x01\x00", [("x" * 300, b"y" * 3000)], datetime(1, 1, 1, tzinfo=UTC)),
+    (8, None, None, [None, (None, b"no name"), ("h", b"x")], None),
 ]
 
 
@@ -58,15 +59,17 @@ def test_what_goes_in_comes_out(enveloped: DataFrame) -> None:
     ] * len(ROWS)
 
 
+def documented_header(name: str | None, data: bytes | None) -> dict[str, str]:
+    made = {} if name is None else {"key": name}
+    return made | ({} if data is None else {"value": base64.b64encode(data).decode()})
+
+
 def documented(row: tuple[Any, ...]) -> bytes:
     """The layout of the docstring, made a second way."""
     _, key, value, headers, timestamp = row
     present = sum(bit for bit, part in ((1, key), (2, value), (4, headers), (8, timestamp)) if part is not None)
     micros = 0 if timestamp is None else (timestamp - EPOCH) // timedelta(microseconds=1)
-    entries = [
-        {"key": name} | ({} if data is None else {"value": base64.b64encode(data).decode()})
-        for name, data in headers or []
-    ]
+    entries = [None if header is None else documented_header(*header) for header in headers or []]
     packed = b"" if headers is None else json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
     head = struct.pack(">BBBqii", 0xE7, 1, present, micros, len(key or b""), len(packed))
     return head + (key or b"") + packed + (value or b"")
@@ -101,6 +104,11 @@ def test_no_python_runs_for_a_row(enveloped: DataFrame) -> None:
         (b"", "an event of 0 bytes is no whole envelope"),
         (b"\xe7\x01\x0f", "an event of 3 bytes is no whole envelope"),
         (struct.pack(">BBBqii", 0xE7, 1, 1, 0, 5, 0) + b"four", "an event of 23 bytes is no whole envelope"),
+        (struct.pack(">BBBqII", 0xE7, 1, 1, 0, 2**32 - 1, 0) + b"k", "an event of 20 bytes is no whole envelope"),
+        (
+            struct.pack(">BBBqII", 0xE7, 1, 7, 0, 2**31 - 1, 2**31 - 1) + b"k",
+            "an event of 20 bytes is no whole envelope",
+        ),
         (struct.pack(">BBBqii", 0xE7, 2, 0, 0, 0, 0), "an envelope of version 2, this function reads version 1"),
     ],
 )
