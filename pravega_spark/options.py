@@ -66,7 +66,7 @@ def _integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str], int]:
         except ValueError:
             value = minimum - 1
         if not minimum <= value <= maximum:
-            upper = "" if maximum == 2**63 - 1 else f" and at most {maximum}"
+            upper = "" if maximum == 2**63 - 1 and value < minimum else f" and at most {maximum}"
             raise ValueError(f"must be a whole number of at least {minimum}{upper}")
         return value
 
@@ -164,7 +164,7 @@ OPTIONS: Final = (
         Use.READ,
         _limit(parse_end),
         None,
-        "where to stop: latest, unbounded, or the text of a stream cut",
+        "where to stop: latest (as it is when the read starts), unbounded, or the text of a stream cut",
         "latest; unbounded in streaming",
     ),
     Option(
@@ -212,7 +212,8 @@ OPTIONS: Final = (
         Use.STREAM_READ,
         _choice("key", "none"),
         "key",
-        "key: the events of a routing key stay in order, also over scaling; none: all available segments at once",
+        "key: the events of a routing key stay in order, also over scaling; none: only inside a partition, so that "
+        "long ranges may be split",
     ),
     Option(
         "min_partitions",
@@ -380,6 +381,17 @@ _OF_A_CATALOG_TABLE: Final = frozenset(
 """What Spark's own catalog puts among the properties of a table, in lower case; the jar takes them off
 (``TableOptions.java``). Beside them each option of CREATE TABLE comes a second time, under ``option.NAME``."""
 
+_OF_KAFKA: Final = {
+    "kafka.bootstrap.servers": "controller",
+    "subscribe": "stream",
+    "topic": "stream",
+    "startingoffsets": "start_stream_cut",
+    "endingoffsets": "end_stream_cut",
+    "startingtimestamp": "start_time",
+    "endingtimestamp": "end_time",
+}
+"""What options of Spark's Kafka connector are called here, where the spelling alone does not lead to it."""
+
 _WORDS_FOR_USE: Final = {
     Use.BATCH_READ: "a batch read",
     Use.STREAM_READ: "a streaming read",
@@ -399,6 +411,14 @@ def _plain(name: str) -> str:
 
 
 _BY_NAME: Final = {_plain(option.name): option for option in OPTIONS}
+
+
+def _nearest(plain: str) -> str | None:
+    """The valid option that somebody may have meant."""
+    if plain in _OF_KAFKA:
+        return _OF_KAFKA[plain]
+    found = difflib.get_close_matches(plain, _BY_NAME, n=1, cutoff=0.5)
+    return _BY_NAME[found[0]].name if found else None
 
 
 class Options:
@@ -439,11 +459,13 @@ class Options:
                     f"option '{name}' is a property of a table in Spark's catalog: {_CREATE_TABLE}; with the jar of "
                     "jvm-shim CREATE TABLE … USING pravega works too"
                 )
-            nearest = difflib.get_close_matches(_plain(name), _BY_NAME, n=1, cutoff=0.5)
-            hint = f"; did you mean '{_BY_NAME[nearest[0]].name}'?" if nearest else ""
+            nearest = _nearest(_plain(name))
+            hint = f"; did you mean '{nearest}'?" if nearest else ""
             raise ConfigurationError(f"unknown option '{name}'{hint}")
         if not option.use & self.use:
             return
+        if option.name in self._given:
+            raise ConfigurationError(f"option '{option.name}' is given in two spellings; give it once")
         try:
             self._values[option.name] = option.parse(text)
         except ValueError as error:
@@ -472,13 +494,14 @@ class Options:
     def _named(self, item: str, option: str) -> StreamName:
         try:
             if "/" in item or option in ("path", "paths"):
-                return split_scoped_name(item)
-            if self["scope"] is None:
+                scope, stream = split_scoped_name(item)
+            elif self["scope"] is None:
                 raise missing_option("scope")
-            validate_stream_name(item)
+            else:
+                scope, stream = self["scope"], item
+            return validate_scope_name(scope), validate_stream_name(stream)
         except InvalidArgument as error:
             raise ConfigurationError(f"the {option} {error}" if option == "path" else str(error)) from error
-        return self["scope"], item
 
     def _scope(self) -> str:
         """Where the sink has its record; ``ConfigurationError`` when no scope or no stream is named."""
