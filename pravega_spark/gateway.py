@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE, arm_from_environment
+from pravega_spark.worker_process import spare_collections
 from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
 from pravega_streams.controller.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
 from pravega_streams.event.block_writer import Piece
@@ -176,6 +177,8 @@ _opened: dict[tuple[int, str], StreamGateway] = {}
 def gateway_for(controller: str) -> StreamGateway:
     """The gateway to a controller, made once per process: connections do not survive a fork.
 
+    Called by whatever Spark starts, and only there: tasks, planning, commits.
+
     ``directory:///some/path`` stands for the twin over that directory, for tests. Nothing connects before the first
     call; ``ConfigurationError`` for an address that is none.
     """
@@ -185,6 +188,7 @@ def gateway_for(controller: str) -> StreamGateway:
         if os.environ.get(ENVIRONMENT_VARIABLE):  # Spark's workers have no main function of ours.
             arm_from_environment()
         gateway = _made(controller)
+        spare_collections()
         _opened[key] = gateway
     return gateway
 
