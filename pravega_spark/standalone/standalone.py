@@ -11,6 +11,7 @@ from rich.console import Console
 
 from pravega_common.runtime.ports import free_ports
 from pravega_spark.standalone.data_folder import DataFolder
+from pravega_spark.standalone.log_page_cache import LogPageCache
 from pravega_spark.standalone.options import StandaloneOptions, Tier2
 from pravega_spark.standalone.ready_file import write_ready_file
 from pravega_spark.standalone.servers import minio_bucket, minio_credentials, minio_spec, redis_spec
@@ -37,6 +38,8 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
             write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": supervisor.pids()})
 
     supervisor = Supervisor(specs, announce)
+    page_cache = LogPageCache(folder.folder("redis"))
+    supervisor.own(page_cache)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -47,12 +50,14 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
         await asyncio.wait((starting, end), return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
+            await page_cache.start()
             announce()
             _print_ready(options)
             await end
     finally:
         starting.cancel()
         end.cancel()
+        await page_cache.stop()
         await supervisor.stop()
     if supervisor.failure is not None:
         raise supervisor.failure
