@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from pravega_common.names import segments_per_stream_max
 from pravega_spark.backfill.definition import (
     FILE_FORMATS,
     ExportJob,
@@ -69,6 +70,8 @@ def load_job(given: argparse.Namespace) -> LoadJob:
     """``InvalidArgument`` and ``ConfigurationError`` name what cannot work."""
     checked_job_id(given.job_id)
     checked_stream(given.target)
+    if not 1 <= given.segments <= segments_per_stream_max:
+        _refuse(f"--segments {given.segments} must be at least 1 and at most {segments_per_stream_max}")
     return LoadJob(
         given.source,
         given.format or format_of(given.source),
@@ -86,8 +89,6 @@ def chunks_of(given: argparse.Namespace) -> Chunks:
     if given.chunk_files is not None and given.chunk_files < 1:
         _refuse(f"--chunk-files {given.chunk_files} must be at least 1")
     size_bytes = parse_bytes(given.chunk_bytes, "--chunk-bytes") if given.chunk_bytes else chunk_bytes_default
-    if size_bytes < 1:
-        _refuse(f"--chunk-bytes {given.chunk_bytes} must be at least 1")
     return Chunks(size_bytes, given.chunk_files)
 
 

@@ -26,8 +26,8 @@ _BY_ENDING: Final = {
     "xml": "xml",
 }
 _COMPRESSIONS: Final = ("gz", "bz2", "zst", "snappy", "lz4")
-_OWN_EVENT: Final = {"text": "value", "binaryFile": "content"}
-"""The column that is the event by default, where one holds all there is."""
+_OWN_EVENT: Final = {"text": "value", "binaryfile": "content"}
+"""By the format in lower case, the column that is the event by default where one holds all there is."""
 job_id_chars_max: Final = 100
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 chunk_bytes_default: Final = 256 * 1024 * 1024
@@ -58,7 +58,7 @@ class LoadJob:
 
     @property
     def event_expression(self) -> str:
-        return self.event or _OWN_EVENT.get(self.source_format, "to_json(struct(*))")
+        return self.event or _OWN_EVENT.get(self.source_format.lower(), "to_json(struct(*))")
 
 
 @dataclass(frozen=True, slots=True)

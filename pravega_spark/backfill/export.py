@@ -12,13 +12,13 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.backfill.definition import ExportJob, checked_stream, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
-from pravega_spark.backfill.load import finished_share
-from pravega_spark.backfill.progress import Display, State
+from pravega_spark.backfill.load import state_of_stages
+from pravega_spark.backfill.progress import Display
 from pravega_streams.errors import StreamNotFound
 from pravega_streams.sync import StreamClient
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 RECORD_FOLDER: Final = "_pravega-spark"
 """In the target; readers of Parquet skip what begins with an underscore."""
@@ -51,6 +51,8 @@ def run_export(
     plan = folder.read(PLAN)
     if plan is None:
         plan = {**job_json(job), **_range(job, resolve)}
+        # What cannot work is found before it is written down as the job, so that a slip costs no job id.
+        _rows(spark, job, source)
         folder.create(PLAN, plan)
     else:
         compare_with_record(job_id, job, plan)
@@ -101,12 +103,9 @@ def _write(
 
     _remove_attempts(folder)
     attempt = f"{folder.path}/attempt-{uuid.uuid4().hex}"
-    frame = spark.read.format("pravega").options(**source).load()
-    selected = frame.selectExpr(*job.select) if job.select else frame
     observed = Observation("backfill")
-    counted = selected.observe(observed, F.count(F.lit(1)).alias("rows"))
-    tasks = spark.sparkContext.statusTracker()
-    with Display(lambda: State(None, finished_share(tasks))):
+    counted = _rows(spark, job, source).observe(observed, F.count(F.lit(1)).alias("rows"))
+    with Display(lambda: state_of_stages(spark)):
         counted.write.parquet(attempt)
     rows = observed.get.get("rows")
     if rows is None:
@@ -120,6 +119,11 @@ def _write(
             {"from": name, "to": f"{job_id}-{index:05d}{_ending(name)}"} for index, (name, _) in enumerate(files)
         ],
     }
+
+
+def _rows(spark: SparkSession, job: ExportJob, source: dict[str, str]) -> DataFrame:
+    frame = spark.read.format("pravega").options(**source).load()
+    return frame.selectExpr(*job.select) if job.select else frame
 
 
 def _ending(name: str) -> str:

@@ -12,6 +12,7 @@ from pravega_common.errors import UnknownOutcome
 from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.progress import Display, State
+from pravega_spark.rows import sink_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,6 +59,9 @@ def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder)
     known = job
     if job.is_of_files and not job.schema:
         known = replace(job, schema=_reader(spark, job).load(job.source).schema.json())
+    # What cannot work is found before it is written down as the job, so that a slip costs no job id.
+    schema = _events(_rows(spark, known), known).schema
+    sink_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
     folder.create(RECORD, job_json(known))
     return known
 
@@ -65,6 +69,13 @@ def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder)
 def _reader(spark: SparkSession, job: LoadJob) -> Any:
     reader = spark.read.format(job.source_format).options(**job.options)
     return reader.schema(_schema(job.schema)) if job.schema else reader
+
+
+def _rows(spark: SparkSession, job: LoadJob) -> DataFrame:
+    """Of a batch read."""
+    reader = _reader(spark, job)
+    rows: DataFrame = reader.load(job.source) if job.source not in ("", "-") else reader.load()
+    return rows
 
 
 def _schema(text: str) -> Any:
@@ -216,12 +227,9 @@ def _load_at_once(spark: SparkSession, job_id: str, job: LoadJob, sink: dict[str
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    reader = _reader(spark, job)
-    frame = reader.load(job.source) if job.source not in ("", "-") else reader.load()
     observed = Observation("backfill")
-    counted = _events(frame, job).observe(observed, F.count(F.lit(1)).alias("rows"))
-    tasks = spark.sparkContext.statusTracker()
-    with Display(lambda: State(None, finished_share(tasks))):
+    counted = _events(_rows(spark, job), job).observe(observed, F.count(F.lit(1)).alias("rows"))
+    with Display(lambda: state_of_stages(spark)):
         counted.write.format("pravega").mode("append").options(**sink).option("job_id", job_id).save()
     rows = observed.get.get("rows")
     if rows is None:
@@ -229,8 +237,15 @@ def _load_at_once(spark: SparkSession, job_id: str, job: LoadJob, sink: dict[str
     return LoadResult(int(rows), 1)
 
 
-def finished_share(tracker: Any) -> float | None:
-    """The share of the tasks of the running stages that are through."""
-    stages = [info for item in tracker.getActiveStageIds() if (info := tracker.getStageInfo(item)) is not None]
-    total = sum(info.numTasks for info in stages)
-    return sum(info.numCompletedTasks for info in stages) / total if total else None
+def state_of_stages(spark: SparkSession) -> State:
+    """Of the stages that run now: the rows they have read, as Spark was told last, and the share of their tasks that
+    are through.
+    """
+    context: Any = spark.sparkContext
+    active = context._jsc.sc().statusStore().activeStages()
+    stages = [active.apply(index) for index in range(active.size())]
+    tasks = sum(stage.numTasks() for stage in stages)
+    if not tasks:
+        return State()
+    rows = sum(stage.inputRecords() for stage in stages)
+    return State(rows, sum(stage.numCompleteTasks() for stage in stages) / tasks)

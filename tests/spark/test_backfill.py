@@ -10,6 +10,8 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ from pravega_spark.backfill import export
 from pravega_spark.backfill.definition import ExportJob, JobDiffers, LoadJob
 from pravega_spark.backfill.export import ExportResult, resolver, run_export
 from pravega_spark.backfill.job_folder import JobFolder
-from pravega_spark.backfill.load import Chunks, run_load
+from pravega_spark.backfill.load import Chunks, run_load, state_of_stages
+from pravega_spark.backfill.progress import State
 from pravega_spark.commands.checkpoint import committed_position
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
@@ -181,6 +184,35 @@ def test_new_files_are_loaded_and_old_ones_are_not_loaded_again(spark: SparkSess
         run_load(spark, "j", other, folder, sink_of(place), chunks)
 
 
+def test_json_lines(spark: SparkSession, place: Place) -> None:
+    source = place.folder / "lines.json"
+    source.write_text('{"user": "ü", "text": "one"}\n{"user": null, "text": "two"}\n')
+    job = LoadJob(str(source), "json", f"{place.scope}/t", event="text", key="user")
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20)).rows == 2
+    assert place.events() == [b"one", b"two"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"source": "/no/such/folder", "schema": "value string"}, "PATH_NOT_FOUND"),
+        ({"event": "no_such_column"}, "no_such_column"),
+        ({"event": "length(value)"}, "event attribute type must be a string or binary"),
+        ({"key": "no_such_column"}, "no_such_column"),
+    ],
+)
+def test_a_slip_costs_no_job_id(spark: SparkSession, place: Place, wrong: dict[str, str], complaint: str) -> None:
+    """What cannot work is not written down as the job, so the job can be begun rightly under the same id."""
+    (place.folder / "a.txt").write_text("one\n")
+    job = LoadJob(str(place.folder / "a.txt"), "text", f"{place.scope}/t")
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    with pytest.raises(Exception, match=complaint):
+        run_load(spark, "j", replace(job, **wrong), folder, sink_of(place), Chunks(1 << 20))
+    assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20)).rows == 1
+    assert place.events() == [b"one"]
+
+
 def test_rows_are_json_by_default_and_keep_the_schema_of_the_first_run(spark: SparkSession, place: Place) -> None:
     source = place.folder / "table"
     source.mkdir()
@@ -264,6 +296,35 @@ def test_an_export_that_fails_at_any_step_is_written_once(
         "files.json",
         "plan.json",
     ]
+
+
+def test_a_slip_costs_no_export(spark: SparkSession, place: Place) -> None:
+    place.fill(10)
+    job = ExportJob(f"{place.scope}/t", str(place.folder / "out"), select=("no_such_column",))
+    with pytest.raises(Exception, match="no_such_column"):
+        run(spark, place, "one", job)
+    assert run(spark, place, "one", replace(job, select=("cast(event AS string) AS event",))).rows == 10
+    assert numbers_in(place.folder / "out") == list(range(10))
+
+
+def test_rows_of_running_stages(spark: SparkSession, streams: Streams) -> None:
+    """What an export shows while it runs."""
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        time.sleep(1)
+
+    streams.fill("t", 0, 400, default_num_segments=6)
+    rows = streams.read("t").select("event")
+    with ThreadPoolExecutor(1) as pool:
+        counted = pool.submit(lambda: rows.mapInArrow(slowly, "event binary").count())
+        seen: list[State] = []
+        while not counted.done():
+            seen.append(state_of_stages(spark))
+            time.sleep(poll_s)
+    assert counted.result() == 400
+    assert any(0 < (state.rows or 0) < 400 and 0 < (state.fraction or 0) < 1 for state in seen)
+    assert state_of_stages(spark) == State()
 
 
 def test_jobs_export_ranges_side_by_side(spark: SparkSession, place: Place) -> None:

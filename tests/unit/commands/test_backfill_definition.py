@@ -38,6 +38,8 @@ def test_arguments_of_load() -> None:
         ("parquet", "", "to_json(struct(*))"),
         ("text", "", "value"),
         ("binaryFile", "", "content"),
+        ("Text", "", "value"),
+        ("binaryfile", "", "content"),
         ("text", "upper(value)", "upper(value)"),
     ],
 )
@@ -70,6 +72,11 @@ def test_the_format_by_the_ending(path: str, found: str) -> None:
         (["load", "a.csv", "s/t", "--job-id", "j", "--chunk-bytes", "many"], "--chunk-bytes 'many' is no size"),
         (["load", "a.csv", "s/t", "--job-id", "j", "--chunk-bytes", "0"], "--chunk-bytes 0 must be at least 1"),
         (["load", "a.csv", "s/t", "--job-id", "j", "--chunk-files", "0"], "--chunk-files 0 must be at least 1"),
+        (["load", "a.csv", "s/t", "--job-id", "j", "--segments", "0"], "--segments 0 must be at least 1 and at most"),
+        (
+            ["load", "a.csv", "s/t", "--job-id", "j", "--segments", "10001"],
+            "10001 must be at least 1 and at most 10000",
+        ),
         (
             ["load", "a.csv", "s/t", "--job-id", "j", "--chunk-files", "2", "--chunk-bytes", "1k"],
             "--chunk-bytes 1k and --chunk-files 2 exclude each other",
