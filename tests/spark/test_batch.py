@@ -109,6 +109,8 @@ def test_named_jobs_are_written_once(streams: Streams) -> None:
     with pytest.raises(PySparkException, match=r"was committed with 100 events .* replayed with 90 events"):
         streams.fill("t", 0, 90, job_id="nightly")
     streams.fill("t", 200, 300, txn_app_id="loader", txn_version=4)
+    with pytest.raises(PySparkException, match="txn_version must grow with every write under one txn_app_id"):
+        streams.fill("t", 100, 200, txn_app_id="loader", txn_version=3)
     assert streams.numbers("t") == list(range(300))
 
 
@@ -146,7 +148,7 @@ class TestRefused:
         self.fails(streams, "event attribute type must be a string or binary", "1 as event")
 
     def test_modes(self, streams: Streams) -> None:
-        self.fails(streams, "cannot be overwritten", mode="overwrite")
+        self.fails(streams, r"cannot be overwritten; use mode\('append'\), after truncating", mode="overwrite")
         for mode in ("ignore", "error"):
             with pytest.raises(AnalysisException):
                 streams.rows(0, 1).write.format("pravega").mode(mode).options(**streams.options("t")).save()

@@ -68,6 +68,14 @@ def test_two_queries_into_one_stream(streams: Streams) -> None:
     assert streams.numbers("to") == sorted([*range(100), *range(100)])
 
 
+def test_a_deleted_checkpoint_is_a_new_sink(streams: Streams, tmp_path: Path) -> None:
+    streams.fill("from", 0, 100)
+    streams.run(source(streams), "to")
+    shutil.rmtree(tmp_path / "checkpoint")
+    streams.run(source(streams), "to")
+    assert streams.numbers("to") == sorted([*range(100), *range(100)])
+
+
 def test_at_least_once(streams: Streams) -> None:
     streams.fill("from", 0, 300, default_num_segments=2)
     streams.run(source(streams), "to", exactly_once="false", default_num_segments=2)
@@ -130,7 +138,7 @@ def test_complete_mode_is_refused(streams: Streams) -> None:
     streams.fill("from", 0, 10)
     counted = source(streams).groupBy("routing_key").count().selectExpr("to_json(struct(*)) as event")
     writer = counted.writeStream.format("pravega").outputMode("complete").options(**streams.options("to"))
-    with pytest.raises(Exception, match="output mode complete would write the whole result"):
+    with pytest.raises(Exception, match=r"output mode complete would write the whole result .* use append, or foreach"):
         writer.option("checkpointLocation", str(streams.folder / "x")).trigger(
             availableNow=True
         ).start().awaitTermination(60)
