@@ -67,8 +67,10 @@ def write(
                 show.update,
             )
         except KeyboardInterrupt:
-            say(f"\nstopped: {show.count:,} events are durable, {parser.events_seen - show.count:,} more may be")
+            say(f"\nstopped: {show.text(parser.events_seen)}")
             raise typer.Exit(130) from None
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{error} ({show.text(parser.events_seen)})") from error
         finally:
             gateway.close()
     show.end()
@@ -89,6 +91,9 @@ class _Counter:
         self.count = count
         if self._shows:
             print(f"\r{count:,} events", end="", file=sys.stderr, flush=True)
+
+    def text(self, seen: int) -> str:
+        return f"{self.count:,} events are durable, {seen - self.count:,} more may be"
 
     def end(self) -> None:
         if self._shows:

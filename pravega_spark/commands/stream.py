@@ -44,7 +44,7 @@ from pravega_streams.controller.model import (
     SegmentRange,
     StreamConfiguration,
 )
-from pravega_streams.errors import AlreadyExists, StreamSealed
+from pravega_streams.errors import AlreadyExists, ScopeNotFound, StreamSealed
 from pravega_streams.sync import StreamClient
 
 number_max: Final = 2**31 - 1
@@ -139,14 +139,18 @@ def list_streams(
         else:
             scopes = [item for item in client.controller.list_scopes() if internal or not is_internal_scope(item)]
         for item in sorted(scopes):
-            names = [
-                name for name in client.controller.list_streams(item) if internal or not is_internal_stream(item, name)
-            ]
-            found += [(item, name) for name in sorted(names)]
+            found += [(item, name) for name in _names(client, item) if internal or not is_internal_stream(item, name)]
     if as_json:
         print_json([{"scope": item, "stream": name} for item, name in found])
     else:
         print_table(f"{len(found)} streams", ["scope", "stream"], found)
+
+
+def _names(client: StreamClient, scope: str) -> list[str]:
+    try:
+        return sorted(client.controller.list_streams(scope))
+    except ScopeNotFound as error:
+        raise ScopeNotFound(f"scope '{scope}' does not exist; see pravega-spark stream list") from error
 
 
 def info(

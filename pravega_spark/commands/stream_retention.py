@@ -31,6 +31,7 @@ from pravega_spark.commands.trimming import Trimmer
 from pravega_spark.service_gateway import ServiceGateway
 from pravega_spark.stream_positions import StreamPositions
 from pravega_streams.controller.model import RetentionPolicy, RetentionType, ScaleType
+from pravega_streams.errors import StreamSealed
 from pravega_streams.sync import StreamClient
 
 
@@ -207,10 +208,14 @@ def _policy(size_bytes: int, age_ms: int) -> RetentionPolicy:
 
 def _set_policy(opened: _Opened, policy: RetentionPolicy, as_json: bool) -> None:
     controller, scope, stream = opened.client.controller, opened.scope, opened.stream
+    count = len(controller.current_segments(scope, stream))
+    if not count:
+        raise StreamSealed(
+            f"stream '{scope}/{stream}' is sealed, and its policy stays as it is; cut off now with --once"
+        )
     configuration = replace(controller.stream_configuration(scope, stream), retention=policy)
     if configuration.scaling.scale_type is ScaleType.FIXED:
         # An update scales a fixed stream back to the number in its policy: keep what was scaled by hand.
-        count = len(controller.current_segments(scope, stream))
         configuration = replace(configuration, scaling=replace(configuration.scaling, segments_min=count))
     controller.update_stream(scope, stream, configuration)
     if as_json:

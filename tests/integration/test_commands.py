@@ -100,6 +100,9 @@ def test_the_life_of_a_stream(shell: Shell) -> None:
     assert "needs --yes where nobody can be asked" in shell.complaint("stream", "delete", stream)
     shell.run("stream", "seal", stream)
     assert shell.json("stream", "info", stream)["sealed"]
+    assert "is sealed, and its policy stays" in shell.complaint("stream", "retain", stream, "--hours", "1")
+    assert shell.json("stream", "retain", stream, "--hours", "1", "--once")["bytes"] == 0
+    assert f"scope '{shell.scope}-2' does not exist" in shell.complaint("stream", "list", f"{shell.scope}-2")
     shell.run("stream", "delete", stream, "--yes")
     assert "does not exist; create it with" in shell.complaint("stream", "info", stream)
     assert shell.json("stream", "list", shell.scope) == []
@@ -140,6 +143,12 @@ def test_policies_are_kept(shell: Shell) -> None:
         "stream", "create", "s/x", "--events-per-second", "1", "--kilobytes-per-second", "1"
     )
     assert "--bytes 'much' is no size" in shell.complaint("stream", "retain", shell.stream, "--bytes", "much")
+    assert "--bytes 0 must be at least 1" in shell.complaint("stream", "retain", shell.stream, "--bytes", "0")
+    assert "--hours inf must be" in shell.complaint("stream", "retain", shell.stream, "--hours", "inf")
+    assert "--retain-bytes 0 must be" in shell.complaint("stream", "create", "s/x", "--retain-bytes", "0")
+    assert "--retain-hours 1e+300 must be" in shell.complaint("stream", "create", "s/x", "--retain-hours", "1e300")
+    shell.run("stream", "create", "s/x", "--segments", "2147483648", status=2)
+    assert "a stream of 10001 segments" in shell.complaint("stream", "create", "s/x", "--segments", "10001")
 
 
 def test_cuts_and_truncation(shell: Shell) -> None:
@@ -179,6 +188,7 @@ def test_truncation_before_a_time(shell: Shell) -> None:
     assert shell.lines() == ["new"]
     assert shell.json("stream", "retain", shell.stream, "--hours", "1", "--once")["bytes"] == 0
     assert "is no time" in shell.complaint("stream", "truncate", shell.stream, "--before", "long ago")
+    assert "is before 1970" in shell.complaint("stream", "truncate", shell.stream, "--before", "999999999d")
 
 
 def test_truncation_at_a_time_within_a_segment(shell: Shell) -> None:
@@ -236,10 +246,16 @@ def test_formats_of_a_pipe(shell: Shell) -> None:
     shell.run("event", "write", first, "--format", "length", given=prefixed)
     assert shell.run("event", "read", first, "--format", "length") == prefixed
     as_json = shell.run("event", "read", first, "--format", "json")
+    assert shell.run("event", "read", first, "--json") == as_json
+    assert "--json and --format length exclude" in shell.complaint(
+        "event", "read", first, "--json", "--format", "length"
+    )
     shell.run("event", "write", second, "--format", "json", given=as_json)
     with StreamClient(shell.controller) as client:
         assert [event.data for event in read_events(client, shell.scope, "second")] == events
-    assert "event 1 is no JSON" in shell.complaint("event", "write", first, "--format", "json", given=b"oops\n")
+    complaint = shell.complaint("event", "write", first, "--format", "json", given=b"oops\n")
+    assert "event 1 is no JSON" in complaint
+    assert "(0 events are durable, 0 more may be)" in complaint
     assert "does not exist; create it" in shell.complaint("event", "write", f"{shell.scope}/none", given=b"x\n")
     assert "exclude each other" in shell.complaint("event", "write", first, "--key", "a", "--key-field", "b")
 
