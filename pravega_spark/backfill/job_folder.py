@@ -24,11 +24,13 @@ class JobFolder:
         try:
             root = self._path(self.path)
             self._files: Any = root.getFileSystem(self._configuration)
-            self._files.mkdirs(root)
+            is_there = bool(self._files.mkdirs(root))
         except Exception as error:  # Py4J's, of any of Java's classes.
             raise ConfigurationError(
                 f"the folder '{folder}' cannot be made or written: {_first_line(error)}"
             ) from error
+        if not is_there:
+            raise ConfigurationError(f"the folder '{folder}' cannot be made; is the one above it writable?")
 
     def read(self, name: str) -> dict[str, Any] | None:
         """None while it is not there."""

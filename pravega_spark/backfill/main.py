@@ -157,5 +157,7 @@ def sentence_of(error: Exception) -> str:
     ours = _OUR_ERROR.findall(text)
     if ours:
         return str(ours[-1]).strip()
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    # Py4J says which Java object was called first, and what came of it then.
+    told = [line for line in lines if not line.startswith("An error occurred while calling ")]
+    return (told or lines or [type(error).__name__])[0]

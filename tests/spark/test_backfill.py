@@ -20,6 +20,7 @@ import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import SparkSession
 
+from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.backfill import export
@@ -211,6 +212,11 @@ def test_a_slip_costs_no_job_id(spark: SparkSession, place: Place, wrong: dict[s
         run_load(spark, "j", replace(job, **wrong), folder, sink_of(place), Chunks(1 << 20))
     assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20)).rows == 1
     assert place.events() == [b"one"]
+
+
+def test_a_folder_that_cannot_be_made(spark: SparkSession) -> None:
+    with pytest.raises(ConfigurationError, match="the folder '/proc/none/j' cannot be made"):
+        JobFolder(spark, "/proc/none/j")
 
 
 def test_rows_are_json_by_default_and_keep_the_schema_of_the_first_run(spark: SparkSession, place: Place) -> None:

@@ -148,3 +148,5 @@ def test_what_a_person_needs_of_sparks_errors() -> None:
         == "[PATH_NOT_FOUND] Path does not exist"
     )
     assert sentence_of(RuntimeError()) == "RuntimeError"
+    of_java = "An error occurred while calling o41.create.\n: java.io.IOException: No space left on device\n\tat java…"
+    assert sentence_of(RuntimeError(of_java)) == "java.io.IOException: No space left on device"
