@@ -238,13 +238,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return None
             about[name, item] = found
         counts = {key: found.events for key, found in about.items()}
+        doubtful = [key for key, found in about.items() if not found.is_exact]
         if sum(counts.values()) > limit * certain_excess:
-            return counts
-        for (name, item), found in about.items():
-            if not found.is_exact:
-                start = position[name][item]
-                counted = self._opened()[name].count_events(item, start, start + backlogs[name, item])
-                counts[name, item] = found.events if counted is None else counted
+            # An index that knows nothing of a segment yet says 1, which is no share of it.
+            doubtful = [key for key in doubtful if counts[key] == 1]
+        for name, item in doubtful:
+            start = position[name][item]
+            counted = self._opened()[name].count_events(item, start, start + backlogs[name, item])
+            counts[name, item] = counts[name, item] if counted is None else counted
         return counts
 
     def _tell_unlimited(self, name: str) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from pravega_common.errors import DataCorruption
 from pravega_common.names import segment_name
+from pravega_common.stream_cut import StreamCut
 from pravega_spark.batch_reader import BatchReader, FilteringBatchReader
 from pravega_spark.options import Options, Use
 from pravega_spark.service_gateway import ServiceGateway
@@ -162,6 +163,56 @@ def test_truncated(world: World) -> None:
     with pytest.raises(DataCorruption, match="segment 0 from offset 180, the first offset available is 450"):
         query.step()
     assert going_on.all() == numbered(25, 40)
+
+
+def test_what_is_left_behind_a_scaling(world: World) -> None:
+    world.create()
+    world.append(0, numbered(0, 40))
+    low, high = world.gateway.scale_stream(world.scope, "t", [0], [(0.0, 0.5), (0.5, 1.0)])
+    world.append(low.segment_id, numbered(40, 50))
+    world.append(high.segment_id, numbered(50, 60))
+    query = world.query(max_events_per_trigger="10")
+    lags = []
+    while query.step() is not None:
+        reported = query.source.reportLatestOffset()
+        assert reported is not None
+        lags.append(reported["lag_bytes"] // 18)
+    assert lags == [50, 40, 30, 20, 10, 0]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_an_end_before_what_is_left(world: World, fails: str) -> None:
+    """What was still to be read before it is lost, and nothing when it was reached."""
+    world.create()
+    world.append(0, numbered(0, 40))
+    world.gateway.truncate_stream(world.scope, "t", {0: 25 * 18})
+    start, end = (StreamCut(world.scope, "t", {0: count * 18}).as_text() for count in (10, 20))
+    given = {"end_stream_cut": end, "fail_on_data_loss": fails}
+    assert world.query(start_stream_cut=end, **given).all() == []
+    query = world.query(start_stream_cut=start, **given)
+    if fails == "true":
+        with pytest.raises(DataCorruption, match="segment 0 from offset 180, the first offset available is 450"):
+            query.step()
+    else:
+        assert query.all() == []
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_deleted_before_a_batch_is_repeated(world: World, fails: str) -> None:
+    world.create()
+    world.append(0, numbered(0, 40), block=10)
+    given = {"order": "none", "min_partitions": "4", "fail_on_data_loss": fails}
+    query = world.query(**given)
+    start = query.source.initialOffset()
+    query.step()
+    (second,) = world.gateway.scale_stream(world.scope, "t", [0], [(0.0, 1.0)])
+    world.gateway.truncate_stream(world.scope, "t", {second.segment_id: 0})
+    repeated = world.query(**given)
+    if fails == "true":
+        with pytest.raises(DataCorruption, match="segment 0 from offset 0, the segment is deleted"):
+            repeated.rows(start, json.loads(query.log[0]))
+    else:
+        assert [row for part in repeated.rows(start, json.loads(query.log[0])) for row in part] == []
 
 
 def test_filters_on_offsets(world: World) -> None:

@@ -16,6 +16,7 @@ from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOp
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.batch_reader import BatchReader
 from pravega_spark.gateway import Cut
+from pravega_spark.in_memory_gateway import InMemoryBoundaries
 from pravega_spark.options import Options, Use
 from pravega_spark.partition_reader import SpanPartition
 from pravega_spark.preparation import forget_prepared
@@ -400,6 +401,22 @@ class TestLimits:
         reported = query.source.reportLatestOffset()
         assert reported is not None and (reported["lag_events"], reported["lag_bytes"]) == (90, 90 * 18)
         assert sorted(query.all()) == numbered(9, 90) + numbered(91, 100)
+
+    def test_events_in_proportion_before_the_index_knows_them(
+        self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 90))
+        streams.append("t", 1, numbered(90, 100))
+        known = streams.gateway.boundaries
+
+        def late(scope: str, stream: str, segment_id: int) -> InMemoryBoundaries:
+            if segment_id == 0:
+                return known(scope, stream, segment_id)
+            return InMemoryBoundaries(streams.gateway.segment_info(scope, stream, segment_id), [])
+
+        monkeypatch.setattr(streams.gateway, "boundaries", late)
+        assert Query(reader(streams, max_events_per_trigger="20")).step() == [numbered(0, 18), numbered(90, 92)]
 
     def test_event_limits_end_inside_blocks_of_many_events(self, streams: TwinStreams) -> None:
         """The index knows only the ends of blocks."""
