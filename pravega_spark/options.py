@@ -456,8 +456,9 @@ class Options:
         if option is None:
             if name.lower() in _OF_A_CATALOG_TABLE or name.lower().startswith("option."):
                 raise ConfigurationError(
-                    f"option '{name}' is a property of a table in Spark's catalog: {_CREATE_TABLE}; with the jar of "
-                    "jvm-shim CREATE TABLE … USING pravega works too"
+                    f"option '{name}' is a property of a table in Spark's catalog: {_CREATE_TABLE} (of a table that "
+                    "names its columns: CREATE TABLE t (event BINARY) USING pravega); with the jar of jvm-shim CREATE "
+                    "TABLE … USING pravega works too"
                 )
             nearest = _nearest(_plain(name))
             hint = f"; did you mean '{nearest}'?" if nearest else ""
