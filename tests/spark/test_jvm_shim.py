@@ -295,6 +295,9 @@ def test_metrics_from_the_offsets(child: SparkChild) -> None:
     latest = {"lag_bytes": "40", "lag_events": "3", "segments": "3", "streams": "2"}
     assert child.run(metrics_of, json.dumps(reported), json.dumps(consumed)) == latest | {"last_batch_bytes": "95"}
     assert child.run(metrics_of, json.dumps(reported), None) == latest
+    # Segment 0 had nothing left when it was sealed, so that its successors were read at once.
+    scaled = SourceOffset({"s/a": {1: 20, 1 << 32: 7}}, {"s/a": {0: 100, 1: 20}}).to_json()
+    assert child.run(metrics_of, json.dumps(reported), json.dumps(scaled)) == latest | {"last_batch_bytes": "7"}
     assert child.run(metrics_of, None, "no JSON") == {}
 
 

@@ -36,17 +36,18 @@ final class SourceMetrics {
         return metrics;
     }
 
-    /** Bytes between the start of the batch and its end, which a segment that was read to its seal has in {@code ended}. */
+    /**
+     * Bytes between the start of the batch and its end, which a segment that was read to its seal has in {@code ended}.
+     * A segment that the start does not name was read from its beginning: the one before it had nothing left.
+     */
     private static long bytesOfBatch(JsonNode end) {
         long total = 0;
         for (Map.Entry<String, JsonNode> stream : end.path("from").properties()) {
-            JsonNode positions = end.path("streams").path(stream.getKey());
-            JsonNode ended = end.path("ended").path(stream.getKey());
-            for (Map.Entry<String, JsonNode> segment : stream.getValue().properties()) {
-                long start = segment.getValue().asLong();
-                JsonNode sealed = ended.path(segment.getKey());
-                JsonNode last = sealed.isNumber() ? sealed : positions.path(segment.getKey());
-                total += Math.max(0, last.asLong(start) - start);
+            for (String member : new String[] {"ended", "streams"}) {
+                for (Map.Entry<String, JsonNode> segment : end.path(member).path(stream.getKey()).properties()) {
+                    long start = stream.getValue().path(segment.getKey()).asLong(0);
+                    total += Math.max(0, segment.getValue().asLong(start) - start);
+                }
             }
         }
         return total;
