@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from pravega_spark.batch_commit import AFTER_DECISION, BEFORE_DECISION, BEFORE_RETURN
 from pravega_spark.partition_writer import ROWS_DURABLE, ROWS_WRITTEN, TRANSACTION_BEGUN, TRANSACTION_REGISTERED
@@ -79,7 +81,15 @@ def random_moment(bench: Bench, runs: list[Run]) -> None:
     bench.kill_victim()
     for run in runs:
         run.change(start_after_s=0.0)
+        _delete_if_hardly_begun(run.checkpoint)
     bench.finish(runs)
+
+
+def _delete_if_hardly_begun(checkpoint: Path) -> None:
+    """Spark, killed while it writes its first offset, says to delete the checkpoint; no batch of it has begun."""
+    offsets = checkpoint / "offsets"
+    if offsets.is_dir() and any(offsets.iterdir()) and not (offsets / "0").exists():
+        shutil.rmtree(checkpoint)
 
 
 @point("commit-log", "query fails between our commit and Spark's commit log", at_least_once=True)
