@@ -87,7 +87,7 @@ class Tier2Section(_Section):
     url: str = "file:///var/lib/pravega-spark/tier2"
     access_key: str = ""
     secret_key: SecretStr = SecretStr("")
-    flush_bytes: Annotated[int, Field(ge=1, le=16 * 1024 * 1024)] = 4 * 1024 * 1024
+    flush_bytes: Annotated[int, Field(ge=1, le=16 * 1024 * 1024)] = 8 * 1024 * 1024
     flush_age_ms: Milliseconds = 1_000
     call_time_max_ms: Milliseconds = 30_000
 

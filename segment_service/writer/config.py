@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class WriterConfig:
     """Sizes in bytes, times in seconds."""
 
-    flush_bytes: int = 4 << 20
+    flush_bytes: int = 8 << 20
     """A segment with so many bytes waiting is flushed at once."""
 
     flush_age_s: float = 1.0
