@@ -20,7 +20,7 @@ from tests.bench.sides import PravegaSide, Side
 from tests.bench.timed_sink import RECORDS_VARIABLE, TimedSource
 from tests.bench.watch import Watch
 
-driver_memory: Final = "2g"
+driver_memory: Final = "4g"
 progress_updates_max: Final = 1_000_000
 
 
