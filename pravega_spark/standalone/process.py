@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pravega_common.errors import Unavailable
 from pravega_common.runtime.ports import free_ports
-from pravega_spark.standalone.signals import unblock_signals
+from pravega_spark.standalone.signals import signals_unblocked
 
 start_time_max_s: Final = 90.0
 stop_time_max_s: Final = 60.0
@@ -68,13 +68,9 @@ class StandaloneProcess:
         settings = {"data_dir": self.folder / "data", "ready_file": self.ready_file, **self.options}
         for name, value in settings.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
-        with self.log_file.open("ab") as log:
+        with self.log_file.open("ab") as log, signals_unblocked():
             self._process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})},
-                preexec_fn=unblock_signals,
+                command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
             )
         deadline_s = time.monotonic() + start_time_max_s
         while not self.ready_file.exists():
