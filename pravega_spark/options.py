@@ -24,6 +24,7 @@ from pravega_streams.controller.model import (
     ScaleType,
     ScalingPolicy,
     StreamConfiguration,
+    scaling_number_max,
 )
 
 
@@ -130,8 +131,6 @@ def _listed(text: str) -> tuple[str, ...]:
 transaction_timeout_ms_min: Final = 10_000
 transaction_timeout_ms_max: Final = 600_000
 """What a controller accepts as a lease (controller reference 10)."""
-number_max: Final = 2**31 - 1
-"""What the controller's messages hold of a scaling policy's numbers."""
 streams_per_task_default: Final = 64
 """Streams that the rows of one task may go to: each costs a transaction, and memory for blocks of every segment."""
 StreamName = tuple[str, str]
@@ -244,14 +243,14 @@ OPTIONS: Final = (
     Option(
         "default_num_segments",
         Use.ALL,
-        _integer(1, number_max),
+        _integer(1, scaling_number_max),
         1,
         "least number of segments of a stream that is created",
     ),
     Option(
         "default_scale_factor",
         Use.ALL,
-        _integer(2, number_max),
+        _integer(2, scaling_number_max),
         None,
         "into how many a busy segment is split",
         "no scaling",
@@ -259,7 +258,7 @@ OPTIONS: Final = (
     Option(
         "default_segment_target_rate_bytes_per_sec",
         Use.ALL,
-        _integer(1024, 1024 * number_max),
+        _integer(1024, 1024 * scaling_number_max),
         None,
         "scale a created stream by this many bytes a second and segment; needs the factor and number of segments",
         "no scaling",
@@ -267,7 +266,7 @@ OPTIONS: Final = (
     Option(
         "default_segment_target_rate_events_per_sec",
         Use.ALL,
-        _integer(1, number_max),
+        _integer(1, scaling_number_max),
         None,
         "scale a created stream by this many events a second and segment; needs the factor and number of segments",
         "no scaling",

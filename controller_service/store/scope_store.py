@@ -100,8 +100,10 @@ class ScopeStore:
         """
         for attempt in range(cas_attempts_max):
             found = await self.tables.get(SCOPES_TABLE, scope)
-            record = None if found is None else decode(ScopeRecord, found.value)
-            if found is None or record is None or record.scope_id != scope_id:
+            if found is None:
+                return None
+            record = decode(ScopeRecord, found.value)
+            if record.scope_id != scope_id:
                 return None
             if record.deleting and record.holder in ("", holder):
                 return record, found.version

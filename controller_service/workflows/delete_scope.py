@@ -86,13 +86,10 @@ class DeleteScope:
             raise ScopeNotEmpty(f"scope {scope} has streams, reader groups or key-value tables")
 
     async def handle_if_empty(self, request: Request) -> None:
-        scope, scope_id = request.payload["scope"], request.payload["scope_id"]
-        closed = await self._store.close_scope(scope, scope_id, request.request_id)
+        closed = await self._close(request, request.request_id)
         if closed is None:
-            # Its record went in an earlier attempt; what that one did not come to is done now.
-            await self._store.remove_scope(scope, scope_id)
             return
-        record, version = closed
+        scope, (record, version) = request.payload["scope"], closed
         failpoint(CLOSED_TO_LOOK)
         try:
             await self._require_empty(scope, record)
@@ -101,16 +98,21 @@ class DeleteScope:
                 await self._store.reopen_scope(scope, record, version)
                 failpoint(OPENED_AGAIN)
             raise
-        await self._store.remove_scope(scope, scope_id, version)
+        await self._store.remove_scope(scope, record.scope_id, version)
+
+    async def _close(self, request: Request, holder: str = "") -> tuple[ScopeRecord, int] | None:
+        """None if the scope is gone: its record went in an earlier attempt, and what that did not come to is done."""
+        scope, scope_id = request.payload["scope"], request.payload["scope_id"]
+        closed = await self._store.close_scope(scope, scope_id, holder)
+        if closed is None:
+            await self._store.remove_scope(scope, scope_id)
+        return closed
 
     async def handle(self, request: Request) -> None:
-        scope, scope_id = request.payload["scope"], request.payload["scope_id"]
-        closed = await self._store.close_scope(scope, scope_id)
+        closed = await self._close(request)
         if closed is None:
-            # As above.
-            await self._store.remove_scope(scope, scope_id)
             return
-        record, _ = closed
+        scope, (record, _) = request.payload["scope"], closed
         failpoint(CLOSED)
         # Groups first: they unsubscribe from streams and delete a stream of their own.
         await _for_all(self._groups.records, scope, lambda name, group: self._delete_group(scope, name, group))

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.key_range import WHOLE_KEY_SPACE, KeyRange, merge_adjoining
-from pravega_common.names import segment_number
+from pravega_common.names import segment_number, segments_per_stream_max
 from pravega_streams.controller.model import SegmentRange
-
-segments_max: Final = 10_000
-"""Most segments that a command makes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +22,7 @@ class ScalePlan:
 def plan_split(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
     """``SEGMENT`` or ``SEGMENT:N``: one segment, given by id or number, by ``N`` (2) of equal width."""
     identifier, colon, count = text.partition(":")
-    parts = _number(count, f"--split {text}", 2, segments_max) if colon else 2
+    parts = _number(count, f"--split {text}", 2, segments_per_stream_max) if colon else 2
     segment = _find(segments, identifier, f"--split {text}")
     return ScalePlan((segment.segment_id,), _pairs(segment.key_range.split(parts)))
 
@@ -47,8 +43,8 @@ def plan_merge(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
 
 def plan_segments(segments: Sequence[SegmentRange], count: int) -> ScalePlan:
     """All segments by ``count`` of equal width."""
-    if not 1 <= count <= segments_max:
-        raise InvalidArgument(f"--segments {count} is not in 1..{segments_max}")
+    if not 1 <= count <= segments_per_stream_max:
+        raise InvalidArgument(f"--segments {count} is not in 1..{segments_per_stream_max}")
     return ScalePlan(tuple(item.segment_id for item in segments), _pairs(WHOLE_KEY_SPACE.split(count)))
 
 

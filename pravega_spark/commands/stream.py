@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -38,18 +38,16 @@ from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments,
 from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
 from pravega_streams.controller.model import (
     RetentionPolicy,
-    RetentionType,
     ScaleType,
     ScalingPolicy,
     SegmentRange,
     StreamConfiguration,
+    scaling_number_max,
 )
 from pravega_streams.errors import AlreadyExists, ScopeNotFound, StreamSealed
 from pravega_streams.sync import StreamClient
 
-number_max: Final = 2**31 - 1
-"""What the controller's messages hold."""
-RateOption = Annotated[int, typer.Option(min=0, max=number_max, help="Scale by this rate a segment.")]
+RateOption = Annotated[int, typer.Option(min=0, max=scaling_number_max, help="Scale by this rate a segment.")]
 
 
 def add_to(application: typer.Typer) -> None:
@@ -65,11 +63,13 @@ def add_to(application: typer.Typer) -> None:
 def create(
     stream: StreamArgument,
     segments: Annotated[
-        int, typer.Option(min=1, max=number_max, help="Number of segments, or the least number when scaling.")
+        int, typer.Option(min=1, max=scaling_number_max, help="Number of segments, or the least number when scaling.")
     ] = 1,
     events_per_second: RateOption = 0,
     kilobytes_per_second: RateOption = 0,
-    factor: Annotated[int, typer.Option(min=2, max=number_max, help="Into how many a busy segment is split.")] = 2,
+    factor: Annotated[
+        int, typer.Option(min=2, max=scaling_number_max, help="Into how many a busy segment is split.")
+    ] = 2,
     retain_bytes: Annotated[str, typer.Option(help="Keep at least this much, as in 10GiB.")] = "",
     retain_hours: Annotated[float, typer.Option(min=0, help="Keep at least this long.")] = 0,
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
@@ -118,11 +118,10 @@ def retention_policy(keep_bytes: str, keep_hours: float) -> RetentionPolicy:
             f"--retain-bytes {keep_bytes} and --retain-hours {keep_hours:g} exclude each other: a stream has one "
             "retention"
         )
-    if keep_bytes:
-        return RetentionPolicy(RetentionType.SIZE, parse_bytes(keep_bytes, "--retain-bytes"))
-    if keep_hours:
-        return RetentionPolicy(RetentionType.TIME, ms_of_hours(keep_hours, "--retain-hours"))
-    return RetentionPolicy()
+    return stream_retention.policy_of(
+        parse_bytes(keep_bytes, "--retain-bytes") if keep_bytes else 0,
+        ms_of_hours(keep_hours, "--retain-hours") if keep_hours else 0,
+    )
 
 
 def list_streams(

@@ -8,6 +8,7 @@ from typing import Any
 from pravega_common.errors import NoSuchSegment
 from pravega_common.names import segment_epoch, segment_name, segment_number
 from pravega_common.stream_cut import StreamCut
+from pravega_spark.commands.durations import ms_per_hour
 from pravega_spark.commands.transaction import commits_json, commits_of, commits_text
 from pravega_streams.controller.commit_operations import Commits
 from pravega_streams.controller.model import (
@@ -141,5 +142,5 @@ def retention_text(policy: RetentionPolicy) -> str:
     if policy.retention_type is RetentionType.NONE:
         return "everything is kept"
     if policy.retention_type is RetentionType.TIME:
-        return f"keep {policy.keep_min / 3_600_000:g} hours"
+        return f"keep {policy.keep_min / ms_per_hour:g} hours"
     return f"keep {policy.keep_min:,} bytes"

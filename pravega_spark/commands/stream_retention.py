@@ -127,7 +127,7 @@ def retain(
     age_ms = ms_of_hours(hours, "--hours") if hours else 0
     with _opened(controller, stream) as opened:
         if not once:
-            _set_policy(opened, _policy(size_bytes, age_ms), as_json)
+            _set_policy(opened, policy_of(size_bytes, age_ms), as_json)
         elif size_bytes:
             wanted = opened.trimmer.keep_bytes(size_bytes)
             _truncate(opened, wanted, f"keeping {text_of_bytes(size_bytes)}", dry_run, as_json)
@@ -200,7 +200,8 @@ def _bytes_before(opened: _Opened, wanted: dict[int, int]) -> int:
         ) from error
 
 
-def _policy(size_bytes: int, age_ms: int) -> RetentionPolicy:
+def policy_of(size_bytes: int, age_ms: int) -> RetentionPolicy:
+    """By size or by age; everything is kept when both are 0."""
     if size_bytes:
         return RetentionPolicy(RetentionType.SIZE, size_bytes)
     return RetentionPolicy(RetentionType.TIME, age_ms) if age_ms else RetentionPolicy()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import enum
 import uuid
 from dataclasses import dataclass, field
+from typing import Final
 
 from pravega_common.key_range import KeyRange
 from pravega_common.names import segment_name, transaction_id_bits, transaction_id_from_bits
 from pravega_common.proto import controller_pb2 as pb
+
+scaling_number_max: Final = 2**31 - 1
+"""What the controller's messages hold of a scaling policy's numbers; a rate in bytes is counted in units of 1024."""
 
 
 class ScaleType(enum.IntEnum):

@@ -9,7 +9,7 @@ import pytest
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.drills.sink.matrix import POINTS
 from tests.drills.sink.points import Point
-from tests.drills.sink.run_matrix import run_together
+from tests.drills.sink.run_matrix import check_exact
 from tests.interop.plain_bench import PLAIN_POINTS, PlainBench
 
 CHOSEN = [
@@ -28,6 +28,4 @@ def bench(own_without_extension: StandaloneProcess, tmp_path_factory: pytest.Tem
 @pytest.mark.slow
 @pytest.mark.parametrize("point", CHOSEN, ids=lambda point: point.name)
 def test_nothing_lost_nothing_twice(bench: PlainBench, point: Point) -> None:
-    for outcome in run_together(bench, point, [0, 1]):
-        assert not outcome.failure, outcome.failure
-        assert outcome.tally.exact, outcome.tally
+    check_exact(bench, point, [0, 1])

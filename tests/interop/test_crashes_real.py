@@ -8,7 +8,7 @@ import pytest
 
 from tests.drills.sink.matrix import POINTS
 from tests.drills.sink.points import Point
-from tests.drills.sink.run_matrix import run_together
+from tests.drills.sink.run_matrix import check_exact
 from tests.interop.plain_bench import PLAIN_POINTS, PlainBench, torn_batch
 from tests.interop.real_pravega import RealPravega
 
@@ -38,9 +38,7 @@ def bench(real_pravega: RealPravega, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.mark.slow
 @pytest.mark.parametrize("point", CHOSEN, ids=lambda point: point.name)
 def test_nothing_lost_nothing_twice(bench: PlainBench, point: Point) -> None:
-    for outcome in run_together(bench, point, [0, 1]):
-        assert not outcome.failure, outcome.failure
-        assert outcome.tally.exact, outcome.tally
+    check_exact(bench, point, [0, 1])
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from tests.drills.sink.bench import Bench
 from tests.drills.sink.matrix import POINTS
-from tests.drills.sink.run_matrix import run_together
+from tests.drills.sink.run_matrix import check_exact, run_together
 
 SEEDS = (0, 1)
 
@@ -22,9 +22,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", POINTS)
 def test_nothing_lost_nothing_twice(bench: Bench, name: str) -> None:
-    for outcome in run_together(bench, POINTS[name], SEEDS):
-        assert not outcome.failure, outcome.failure
-        assert outcome.tally.exact, outcome.tally
+    check_exact(bench, POINTS[name], SEEDS)
 
 
 @pytest.mark.slow

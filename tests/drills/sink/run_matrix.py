@@ -62,6 +62,13 @@ def run_together(bench: Bench, point: Point, seeds: Sequence[int]) -> list[Outco
         return [Outcome(Tally(), f"{type(error).__name__}: {error}") for _ in runs]
 
 
+def check_exact(bench: Bench, point: Point, seeds: Sequence[int]) -> None:
+    """What a test asks of a point: its story came as told, and nothing is lost, twice or out of order."""
+    for outcome in run_together(bench, point, seeds):
+        assert not outcome.failure, outcome.failure
+        assert outcome.tally.exact, outcome.tally
+
+
 def rounds(runs: int, together: int) -> list[range]:
     """The seeds of each round."""
     return [range(first, min(first + together, runs)) for first in range(0, runs, together)]
