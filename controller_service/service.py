@@ -14,30 +14,31 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from controller_service.api.grpc.commit_operations_api import CommitOperationsApi
+from controller_service.api.grpc.controller_service_api import ControllerServiceApi
+from controller_service.api.grpc.parts import ApiParts, HostStore, Workflows
+from controller_service.api.grpc.server import GrpcServer
+from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
+from controller_service.api.rest.health import HealthRegistry
+from controller_service.api.rest.server import RestServer
 from controller_service.buckets.retention_job import RetentionJob
 from controller_service.buckets.stream_retention import StreamRetention
 from controller_service.cluster.assignment_leader import AssignmentLeader
 from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.cluster.membership import Membership
 from controller_service.config import ControllerConfig, StoreKind, load_config, redis_address, split_address
-from controller_service.grpc_api.controller_service_api import ControllerServiceApi
-from controller_service.grpc_api.parts import ApiParts, HostStore, Workflows
-from controller_service.grpc_api.server import GrpcServer
-from controller_service.rest_api.health import HealthRegistry
-from controller_service.rest_api.server import RestServer
+from controller_service.queue.table_request_queue import TableRequestQueue
+from controller_service.repair.commit_repair import CommitRepair
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.segment_access.wire_access import WireSegmentAccess
+from controller_service.sets.service import SetService
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.table_backend import TableVersionedStore
 from controller_service.store.versioned_store import VersionedStore
 from controller_service.store.writer_marks import WriterMarks
-from controller_service.transactions.commit_repair import CommitRepair
+from controller_service.transactions.commit_marks import CommitMarks
 from controller_service.transactions.lifecycle import TransactionService
-from controller_service.transactions.repair_api import CommitOperationsApi
-from controller_service.transactions.set_api import TransactionSetsApi
-from controller_service.transactions.set_service import SetService
-from controller_service.workflows.commit_marks import CommitMarks
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_scope import DeleteScope
 from controller_service.workflows.delete_stream import DeleteStream
@@ -45,19 +46,18 @@ from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.scale_stream import ScaleStream
 from controller_service.workflows.seal_stream import SealStream
-from controller_service.workflows.table_request_queue import TableRequestQueue
 from controller_service.workflows.truncate_stream import TruncateStream
 from controller_service.workflows.update_stream import UpdateStream
-from pravega_common.cluster.cpo import ControlPlaneOracle
-from pravega_common.cluster.redis_cpo import RedisCPO
-from pravega_common.cluster.registry import CONTAINER_COUNT_KEY, Member
 from pravega_common.errors import ConfigurationError, PravegaError
 from pravega_common.proto.commit_operations_pb2_grpc import add_CommitOperationsServicer_to_server
 from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from pravega_common.proto.transaction_sets_pb2_grpc import add_TransactionSetsServicer_to_server
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import arm_from_environment
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from pravega_common.services.cluster.redis_cpo import RedisCPO
+from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 

@@ -15,7 +15,7 @@ def main() -> None:
             " install them with: pip install 'pravega-spark[services]'"
         )
     from pravega_common.errors import PravegaError
-    from pravega_spark.commands.application import application
+    from pravega_spark.application import application
 
     try:
         application()

@@ -9,12 +9,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pravega_common.errors import ConfigurationError
-from pravega_spark.batch_reader import METADATA_SCHEMAS, BatchReader, FilteringBatchReader, MetadataReader
-from pravega_spark.batch_writer import BatchWriter
-from pravega_spark.options import Options, Use, missing_option
-from pravega_spark.rows import SOURCE_SCHEMA, SinkColumns, check_source_schema, sink_columns
-from pravega_spark.stream_reader import StreamReader
-from pravega_spark.stream_writer import StreamWriter
+from pravega_spark.options.definitions import Options, Use, missing_option
+from pravega_spark.rows.columns import SOURCE_SCHEMA, SinkColumns, check_source_schema, sink_columns
+from pravega_spark.sink.batch_writer import BatchWriter
+from pravega_spark.sink.stream_writer import StreamWriter
+from pravega_spark.source.batch_reader import METADATA_SCHEMAS, BatchReader, FilteringBatchReader, MetadataReader
+from pravega_spark.source.stream_reader import StreamReader
 
 
 def read_schema(given: Mapping[str, str]) -> str:

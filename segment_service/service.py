@@ -7,29 +7,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pravega_common.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
-from pravega_common.cluster.redis_cpo import RedisCPO
 from pravega_common.runtime.clock import Clock, SystemClock
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
+from pravega_common.services.cluster.redis_cpo import RedisCPO
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.cache.rocksdb_cache import RocksDBSecondLevel
 from segment_service.config import SegmentStoreConfig, host_and_port
-from segment_service.container.back_pressure import StoreBackPressure
 from segment_service.container.manager import ContainerManager, ManagerConfig
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import ContainerConfig, SegmentContainer
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.data_log import DurableDataLog
+from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.host.listener import WireServer
-from segment_service.plog.data_log import DurableDataLog
-from segment_service.plog.plog_server import PlogSettings
+from segment_service.metadata.back_pressure import StoreBackPressure
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.status_page import StatusPage, StoreCollector
-from segment_service.storage.chunk_storage import ChunkStorage
 from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.rolling_storage import RollingStorage
-from segment_service.storage.segment_storage import SegmentStorage
 from segment_service.store import RoutedSegmentStore, check_container_count
 from segment_service.tables.table_extension import TableExtension
 from segment_service.writer.data_source import WriterDataSource

@@ -16,11 +16,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
 from segment_service.cache.manager import CacheManager
-from segment_service.container.back_pressure import StoreBackPressure
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
+from segment_service.metadata.back_pressure import StoreBackPressure
 
 request_bytes_max: Final = 64 * 1024
 stop_grace_s: Final = 2.0

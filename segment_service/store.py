@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from pravega_common.cluster.cpo import ControlPlaneOracle
-from pravega_common.cluster.registry import CONTAINER_COUNT_KEY
 from pravega_common.errors import (
     ConfigurationError,
     ContainerNotHosted,
@@ -16,11 +14,13 @@ from pravega_common.errors import (
     PravegaError,
 )
 from pravega_common.hashing import container_of_segment
+from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate
+from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_store import Buffer, MergeResult, ReadResult, SegmentProperties
-from segment_service.storage.chunk_storage import ChunkStorage
 
 container_marker_prefix: Final = "cluster/containers-"
 """Begin of the name, in Tier 2, of an object that says how many containers the cluster was made with."""

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from pravega_common.errors import ConfigurationError
 from segment_service.config import SegmentStoreConfig
-from segment_service.container.back_pressure import hard_limit_ratio
+from segment_service.metadata.back_pressure import hard_limit_ratio
 
 reserve_bytes: Final = 64 * 1024 * 1024
 """For recovery, checkpoints and metadata logs of a store whose Tier 1 is full."""

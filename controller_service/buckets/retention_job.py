@@ -12,7 +12,7 @@ from controller_service.store.stream_store import StreamStore
 from pravega_common.errors import PravegaError
 from pravega_common.names import MARK_PREFIX
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
 
 first_run_max_s: Final = 60.0
 """Wait before the first run, unless the period is shorter: so that one that restarts often gets to it at all."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from controller_service.cluster.balancer import balance
-from pravega_common.cluster.cpo import Assignment, ControlPlaneOracle
-from pravega_common.cluster.registry import ASSIGNMENT_LEADER_ROLE, SEGMENT_STORE_KIND, Member
 from pravega_common.errors import PravegaError, VersionConflict
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from pravega_common.services.cluster.cpo import Assignment, ControlPlaneOracle
+from pravega_common.services.cluster.registry import ASSIGNMENT_LEADER_ROLE, SEGMENT_STORE_KIND, Member
 
 rounds_per_lease: Final = 5
 rebalance_delay_s: Final = 3.0

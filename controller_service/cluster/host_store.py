@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller_service.errors import NoHost
-from pravega_common.cluster.cpo import Assignment, ControlPlaneOracle
-from pravega_common.cluster.registry import CONTROLLER_KIND, SEGMENT_STORE_KIND, Member
 from pravega_common.errors import PravegaError, Unavailable
 from pravega_common.hashing import container_of_segment
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from pravega_common.services.cluster.cpo import Assignment, ControlPlaneOracle
+from pravega_common.services.cluster.registry import CONTROLLER_KIND, SEGMENT_STORE_KIND, Member
 from pravega_streams.connection.endpoints import Endpoint
 
 assignment_wait_s: Final = 10.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pravega_common.cluster.cpo import ControlPlaneOracle
-from pravega_common.cluster.registry import CONTROLLER_KIND, Member
 from pravega_common.errors import PravegaError
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from pravega_common.services.cluster.registry import CONTROLLER_KIND, Member
 
 renewals_per_lease = 3
 

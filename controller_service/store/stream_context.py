@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from controller_service.errors import NoSuchStream, NotFound, OperationNotAllowed
 from controller_service.store.records import (
@@ -27,14 +27,30 @@ from controller_service.store.records import (
     sealed_segment_key,
 )
 from controller_service.store.serializer import decode, encode
-from controller_service.store.versioned_store import ABSENT, Put, Versioned
+from controller_service.store.versioned_store import ABSENT, Put, Versioned, VersionedStore
 from pravega_common.errors import NoSuchSegment
 from pravega_common.invariants import check
 
-if TYPE_CHECKING:
-    from controller_service.store.stream_store import StreamStore
-
 R = TypeVar("R")
+
+
+class RecordSource(Protocol):
+    """Where a context finds a stream's tables, and the cache of epoch records that all contexts share."""
+
+    @property
+    def tables(self) -> VersionedStore: ...
+
+    def metadata_table(self, scope: str, stream: str, stream_id: str) -> str: ...
+
+    def transactions_table(self, scope: str, stream: str, stream_id: str) -> str: ...
+
+    def cached_epoch(self, stream_id: str, key: str) -> tuple[Any, int] | None: ...
+
+    def cache_epoch(self, stream_id: str, key: str, found: tuple[Any, int]) -> None: ...
+
+    def forget(self, scope: str, stream: str) -> None:
+        """Forget the id of a stream that is gone."""
+        ...
 
 
 class StreamContext:
@@ -43,7 +59,7 @@ class StreamContext:
     ``StreamStore.open``; after an error of ``flush`` throw it away and start again with a new one.
     """
 
-    def __init__(self, store: StreamStore, scope: str, stream: str, stream_id: str) -> None:
+    def __init__(self, store: RecordSource, scope: str, stream: str, stream_id: str) -> None:
         self.scope = scope
         self.stream = stream
         self.stream_id = stream_id

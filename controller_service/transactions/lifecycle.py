@@ -11,12 +11,15 @@ from random import Random
 from typing import Final, Protocol
 
 from controller_service.errors import IllegalState, NoSuchStream
+from controller_service.queue.request_queue import RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import EpochRecord, SegmentRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import VersionedStore
+from controller_service.transactions.abort_transactions import AbortWorkflow
 from controller_service.transactions.commit_order import CommitOrder
+from controller_service.transactions.commit_transactions import CommitListener, CommitWorkflow
 from controller_service.transactions.completions import Completions
 from controller_service.transactions.ids import TransactionIds
 from controller_service.transactions.records import (
@@ -29,9 +32,6 @@ from controller_service.transactions.records import (
 from controller_service.transactions.scheduling import ABORT_KIND, COMMIT_KIND, WorkScheduler
 from controller_service.transactions.timeouts import TimedTransaction, Timers
 from controller_service.transactions.transaction_store import CommitState, Found, StreamTables, TransactionStore
-from controller_service.workflows.abort_transactions import AbortWorkflow
-from controller_service.workflows.commit_transactions import CommitListener, CommitWorkflow
-from controller_service.workflows.request_queue import RequestQueue
 from pravega_common.errors import (
     FailedError,
     InvalidArgument,
@@ -41,7 +41,7 @@ from pravega_common.errors import (
 )
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
 
 lease_ms_min: Final = 10_000
 lease_ms_max: Final = 600_000

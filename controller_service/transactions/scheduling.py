@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from controller_service.workflows.request_queue import Request, RequestQueue
+from controller_service.queue.request_queue import Request, RequestQueue
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.runtime.clock import Clock
 

@@ -6,6 +6,8 @@ import asyncio
 from typing import Final
 
 from controller_service.errors import NoSuchStream
+from controller_service.queue.answers import run_and_wait
+from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.records import (
@@ -23,8 +25,6 @@ from controller_service.store.records import (
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.answers import run_and_wait
-from controller_service.workflows.request_queue import Request, RequestQueue
 from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 

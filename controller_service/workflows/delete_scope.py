@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from controller_service.errors import NoSuchScope, NoSuchStream, PreconditionFailed
+from controller_service.queue.answers import run_and_wait
+from controller_service.queue.request_queue import Postpone, Request, RequestQueue
 from controller_service.store.members import KeyValueTableRecord, M, ReaderGroupRecord, ScopeMembers
 from controller_service.store.records import ScopeRecord
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.answers import run_and_wait
 from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
-from controller_service.workflows.request_queue import Postpone, Request, RequestQueue
 from controller_service.workflows.seal_stream import SealStream
 from pravega_common.errors import NoSuchSegment
 from pravega_common.names import MARK_PREFIX

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from controller_service.errors import NoSuchStream, PreconditionFailed
+from controller_service.queue.answers import run_and_wait
+from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import last_number
 from controller_service.store.records import CURRENT_EPOCH, STATE, TRANSITION, TRUNCATION, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.answers import run_and_wait
-from controller_service.workflows.request_queue import Request, RequestQueue
 from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name, segment_epoch
 from pravega_common.runtime.failpoints import failpoint, register
 

@@ -7,11 +7,11 @@ import dataclasses
 from typing import Final
 
 from controller_service.errors import NotFound
+from controller_service.queue.answers import run_and_wait
+from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.members import KeyValueTableRecord, MemberState, key_value_tables
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.answers import run_and_wait
-from controller_service.workflows.request_queue import Request, RequestQueue
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
 from pravega_common.runtime.failpoints import failpoint, register
 

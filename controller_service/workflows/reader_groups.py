@@ -8,6 +8,8 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from controller_service.errors import NoSuchStream, NotFound, PreconditionFailed
+from controller_service.queue.answers import run_and_wait
+from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.store.members import (
     MemberState,
     ReaderGroupConfig,
@@ -27,10 +29,8 @@ from controller_service.store.records import (
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.answers import run_and_wait
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_stream import DeleteStream
-from controller_service.workflows.request_queue import Request, RequestQueue
 from controller_service.workflows.seal_stream import SealStream
 from pravega_common.names import reader_group_stream, scoped_name, split_scoped_name
 from pravega_common.runtime.failpoints import failpoint, register

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from controller_service.errors import NoSuchStream, PreconditionFailed, WaitTimedOut
+from controller_service.queue.answers import wait_time_max_s
+from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import Range, next_epoch, plan_scale, rebase
 from controller_service.store.records import (
@@ -24,8 +26,6 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.answers import wait_time_max_s
-from controller_service.workflows.request_queue import Request, RequestQueue
 from controller_service.workflows.states import Superseded, enter, leave
 from pravega_common.errors import RejectedError, SegmentSealed
 from pravega_common.invariants import check

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from controller_service.errors import OperationNotAllowed
+from controller_service.queue.answers import run_and_wait
+from controller_service.queue.request_queue import Postpone, Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import STATE, StateRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.answers import run_and_wait
-from controller_service.workflows.request_queue import Postpone, Request, RequestQueue
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from controller_service.errors import OperationNotAllowed
+from controller_service.queue.request_queue import Postpone
 from controller_service.store.records import STATE, StateRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.request_queue import Postpone
 from pravega_common.errors import RejectedError, SegmentSealed
 
 

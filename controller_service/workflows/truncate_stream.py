@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from controller_service.queue.answers import run_and_wait
+from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import TRUNCATION, StreamState, TruncationRecord
 from controller_service.store.stream_context import StreamContext
@@ -18,8 +20,6 @@ from controller_service.store.stream_cuts import (
     segments_before,
 )
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.answers import run_and_wait
-from controller_service.workflows.request_queue import Request, RequestQueue
 from controller_service.workflows.states import enter, leave, require_hold
 from pravega_common.errors import InvalidArgument, NoSuchSegment
 from pravega_common.names import scoped_name, segment_name

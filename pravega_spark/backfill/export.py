@@ -14,8 +14,8 @@ from pravega_spark.backfill.definition import ExportJob, checked_stream, compare
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.load import state_of_stages
 from pravega_spark.backfill.progress import Display
+from pravega_streams.client import StreamClient
 from pravega_streams.errors import StreamNotFound
-from pravega_streams.sync import StreamClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

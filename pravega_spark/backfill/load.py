@@ -12,7 +12,7 @@ from pravega_common.errors import UnknownOutcome
 from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.progress import Display, State
-from pravega_spark.rows import sink_columns
+from pravega_spark.rows.columns import sink_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pyarrow import fs
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.offsets import Position, SourceOffset
+from pravega_spark.source.offsets import Position, SourceOffset
 
 KNOWN_VERSIONS: Final = ("v1", "v2")
 

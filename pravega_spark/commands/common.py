@@ -14,8 +14,8 @@ from rich.table import Table
 
 from pravega_common.names import split_scoped_name, validate_scope_name, validate_stream_name
 from pravega_spark.commands.reachability import check_listens
+from pravega_streams.client import StreamClient
 from pravega_streams.errors import StreamNotFound
-from pravega_streams.sync import StreamClient
 
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"
 plain_width_chars: Final = 160

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import segment_epoch, segment_number
 from pravega_common.stream_cut import StreamCut
-from pravega_streams.sync import StreamClient
+from pravega_streams.client import StreamClient
 
 _HEAD = ("head", "earliest")
 _TAIL = ("tail", "latest")

@@ -23,10 +23,10 @@ from pravega_spark.commands.reachability import check_listens
 from pravega_spark.commands.transaction import remedy
 from pravega_spark.standalone.binaries import find_minio, find_redis
 from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.event.event_writer import EventWriter
-from pravega_streams.sync import StreamClient
 
 python_version_min: Final = (3, 11)
 java_version_min: Final = 17

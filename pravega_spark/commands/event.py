@@ -22,9 +22,9 @@ from pravega_spark.commands.common import (
 from pravega_spark.commands.cuts import resolve_cut
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
 from pravega_spark.commands.event_pipe import EventReader, write_pipe
-from pravega_spark.direct_writer import DirectWriter
-from pravega_spark.rows import sink_columns
-from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.gateway.service import ServiceGateway
+from pravega_spark.rows.columns import sink_columns
+from pravega_spark.sink.direct_writer import DirectWriter
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How events are told apart in the pipe.")]
 

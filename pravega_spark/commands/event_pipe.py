@@ -15,9 +15,9 @@ import pyarrow as pa
 from pravega_common.errors import DataCorruption
 from pravega_common.names import segment_name
 from pravega_spark.commands.event_formats import Parser, Printer
-from pravega_spark.framing import EventWindow, Int64s
-from pravega_spark.gateway import StreamGateway
-from pravega_spark.stream_positions import StreamPositions
+from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.rows.framing import EventWindow, Int64s
+from pravega_spark.source.stream_positions import StreamPositions
 
 chunk_bytes: Final = 4 * 1024 * 1024
 """Read from a pipe at once."""

@@ -17,10 +17,10 @@ from pravega_spark.commands.common import (
     print_table,
 )
 from pravega_spark.commands.durations import text_of_time
-from pravega_spark.detected_sets import DetectedSets
+from pravega_spark.ledger.detection import DetectedSets
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.transaction_sets import SinkRecord, TransactionSet
 from pravega_streams.errors import NotFound
-from pravega_streams.sync import StreamClient
 
 
 def add_to(application: typer.Typer) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pravega_spark.commands.diagnosis import Finding, check, make_scratch, remove_scratch
 from pravega_streams.batch.events import read_events
-from pravega_streams.sync import StreamClient
+from pravega_streams.client import StreamClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -36,6 +36,7 @@ from pravega_spark.commands.common import (
 from pravega_spark.commands.durations import ms_of_hours, parse_bytes
 from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments, plan_split
 from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.model import (
     RetentionPolicy,
     ScaleType,
@@ -45,7 +46,6 @@ from pravega_streams.controller.model import (
     scaling_number_max,
 )
 from pravega_streams.errors import AlreadyExists, ScopeNotFound, StreamSealed
-from pravega_streams.sync import StreamClient
 
 RateOption = Annotated[int, typer.Option(min=0, max=scaling_number_max, help="Scale by this rate a segment.")]
 

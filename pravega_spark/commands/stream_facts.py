@@ -10,6 +10,7 @@ from pravega_common.names import segment_epoch, segment_name, segment_number
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.durations import ms_per_hour
 from pravega_spark.commands.transaction import commits_json, commits_of, commits_text
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.commit_operations import Commits
 from pravega_streams.controller.model import (
     RetentionPolicy,
@@ -19,7 +20,6 @@ from pravega_streams.controller.model import (
     StreamConfiguration,
 )
 from pravega_streams.segment.segment_client import SegmentInfo
-from pravega_streams.sync import StreamClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,11 @@ from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut
 from pravega_spark.commands.durations import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
 from pravega_spark.commands.stream_facts import retention_text
 from pravega_spark.commands.trimming import Trimmer
-from pravega_spark.service_gateway import ServiceGateway
-from pravega_spark.stream_positions import StreamPositions
+from pravega_spark.gateway.service import ServiceGateway
+from pravega_spark.source.stream_positions import StreamPositions
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.model import RetentionPolicy, RetentionType, ScaleType
 from pravega_streams.errors import StreamSealed
-from pravega_streams.sync import StreamClient
 
 
 def add_to(group: typer.Typer) -> None:

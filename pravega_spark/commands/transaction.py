@@ -21,9 +21,9 @@ from pravega_spark.commands.common import (
     say,
 )
 from pravega_spark.commands.durations import text_of_time
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.commit_operations import Commits, Obstacle, ObstacleKind
 from pravega_streams.controller.model import TransactionState
-from pravega_streams.sync import StreamClient
 
 listed_max = 1_000
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pravega_common.runtime.clock import Clock, SystemClock
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
 
 round_s: Final = 0.1
 given_back_bytes_min: Final = 1024 * 1024

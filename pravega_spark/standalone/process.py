@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from pravega_common.errors import Unavailable
-from pravega_common.runtime.ports import free_ports
+from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.signals import signals_unblocked
 
 start_time_max_s: Final = 90.0

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from rich.console import Console
 
-from pravega_common.runtime.ports import free_ports
+from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
 from pravega_spark.standalone.options import StandaloneOptions, Tier2

@@ -14,7 +14,7 @@ from typing import Final
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.clock import Clock, SystemClock
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
 from pravega_spark.standalone.signals import unblock_signals
 
 restart_delay_min_s: Final = 0.2

@@ -10,7 +10,7 @@ from typing import Final
 from pravega_common.errors import DataCorruption
 from pravega_common.names import segment_name
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
-from pravega_streams.sync import StreamClient
+from pravega_streams.client import StreamClient
 
 window_bytes: Final = 4 * 1024 * 1024
 _HEADER = struct.Struct(">ii")

@@ -11,10 +11,10 @@ from typing import Final
 from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentSealed
 from pravega_common.hashing import position_of_key
 from pravega_common.invariants import check
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.model import SegmentRange
 from pravega_streams.errors import StreamSealed
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
-from pravega_streams.sync import StreamClient
 
 event_bytes_max: Final = 8 * 1024 * 1024
 """Of one event without its header, as all Pravega clients have it."""

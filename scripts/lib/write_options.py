@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pravega_spark.options import markdown_table
+from pravega_spark.options.definitions import markdown_table
 
 START, END = "<!-- options: ", "<!-- end of options -->"
 

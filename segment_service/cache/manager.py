@@ -6,8 +6,8 @@ from collections import OrderedDict
 from typing import Final, Protocol
 
 from pravega_common.invariants import check
-from segment_service.cache.cache_storage import CacheAddress, CacheStorage
-from segment_service.cache.second_level import SecondLevelCache
+from segment_service.contracts.cache_storage import CacheAddress, CacheStorage
+from segment_service.contracts.second_level_cache import SecondLevelCache
 
 generations_per_budget: Final = 32
 """A generation ends when this fraction of the budget was inserted: recency is as coarse as that."""

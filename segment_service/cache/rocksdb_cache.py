@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.runtime.service import Service
-from segment_service.cache.second_level import SegmentKey
+from pravega_common.services.base import Service
+from segment_service.contracts.second_level_cache import SegmentKey
 
 disk_bytes_max_default: Final = 8 * 1024 * 1024 * 1024
 """Bytes on disk when the configuration names none; the oldest blocks go first. RocksDB gives space back a little

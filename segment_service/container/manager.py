@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pravega_common.cluster.cpo import Assignment, ControlPlaneOracle
-from pravega_common.cluster.registry import SEGMENT_STORE_KIND, Member
 from pravega_common.errors import PravegaError
 from pravega_common.invariants import InvariantViolation
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from pravega_common.services.cluster.cpo import Assignment, ControlPlaneOracle
+from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
 

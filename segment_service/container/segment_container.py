@@ -19,12 +19,12 @@ from pravega_common.errors import (
 )
 from pravega_common.names import index_segment_name, is_user_stream_segment
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.service import Service
-from segment_service.container.back_pressure import PendingBytes, StoreBackPressure
-from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
+from pravega_common.services.base import Service
 from segment_service.container.writer_source import ContainerDataSource
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate
+from segment_service.contracts.data_log import DurableDataLog
 from segment_service.contracts.read_index import ReadIndex
+from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.segment_store import (
     Buffer,
     MergeResult,
@@ -51,9 +51,10 @@ from segment_service.durable_log.operations import (
 )
 from segment_service.event_index.indexer import EventIndexer
 from segment_service.event_index.locator import BoundaryLocator
-from segment_service.event_index.tracker import index_of
-from segment_service.plog.data_log import DurableDataLog
-from segment_service.storage.segment_storage import SegmentStorage
+from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
+from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.index_segments import index_of
+from segment_service.metadata.segment_metadata import SegmentMetadata
 from segment_service.writer.data_source import WriterDataSource
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]

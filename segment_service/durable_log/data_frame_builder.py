@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
 from pravega_common.invariants import check
+from segment_service.contracts.data_log import Buffer, frame_bytes_max
 from segment_service.durable_log.data_frame import (
     ENTRY,
     ENTRY_BEGINS,
@@ -20,7 +21,6 @@ from segment_service.durable_log.data_frame import (
     entry_bytes_min,
     frame_crc,
 )
-from segment_service.plog.data_log import Buffer, frame_bytes_max
 
 Tag = TypeVar("Tag")
 

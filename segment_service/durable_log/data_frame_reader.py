@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pravega_common.errors import DataCorruption
+from segment_service.contracts.data_log import LogAddress, LogEntry
 from segment_service.durable_log.data_frame import (
     ENTRY,
     ENTRY_BEGINS,
@@ -15,7 +16,6 @@ from segment_service.durable_log.data_frame import (
     FrameHeader,
     parse_header,
 )
-from segment_service.plog.data_log import LogAddress, LogEntry
 
 
 @dataclass(frozen=True, slots=True)

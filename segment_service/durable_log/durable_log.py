@@ -11,7 +11,8 @@ from pravega_common.errors import ContainerOffline, FailedError, Fenced, Pravega
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from segment_service.contracts.data_log import DurableDataLog, LogAddress
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
@@ -19,7 +20,6 @@ from segment_service.durable_log.operation_processor import OperationProcessor
 from segment_service.durable_log.operation_queue import OperationQueue, QueuedOperation
 from segment_service.durable_log.operations import Barrier, Checkpoint, Operation
 from segment_service.durable_log.recovery import Recovered, recover
-from segment_service.plog.data_log import DurableDataLog, LogAddress
 
 AFTER_FENCE: Final = register("durable_log.fenced_before_recovery")
 AFTER_RECOVERY: Final = register("durable_log.recovered_before_checkpoint")

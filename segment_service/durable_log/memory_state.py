@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pravega_common.invariants import check
-from segment_service.container.back_pressure import PendingBytes
-from segment_service.container.metadata import ContainerMetadata
 from segment_service.contracts.read_index import ReadIndex
 from segment_service.contracts.segment_store import Buffer
 from segment_service.durable_log.memory_log import MemoryLog
 from segment_service.durable_log.operations import Append, Checkpoint, Delete, Merge, Operation, Seal, Truncate
+from segment_service.metadata.back_pressure import PendingBytes
+from segment_service.metadata.container_metadata import ContainerMetadata
 
 
 class MemoryState:

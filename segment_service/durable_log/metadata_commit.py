@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pravega_common.invariants import check
-from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE
 from segment_service.durable_log.operations import (
     Append,
@@ -21,6 +20,8 @@ from segment_service.durable_log.operations import (
     Truncate,
     UpdateAttributes,
 )
+from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.segment_metadata import SegmentMetadata
 
 
 def commit_operation(metadata: ContainerMetadata, operation: Operation) -> None:

@@ -21,7 +21,6 @@ from pravega_common.errors import (
 )
 from pravega_common.invariants import check, unreachable
 from pravega_common.names import is_transient_segment
-from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
 from segment_service.contracts.attributes import (
     CREATION_TIME,
     EVENT_COUNT,
@@ -46,6 +45,8 @@ from segment_service.durable_log.operations import (
     Truncate,
     UpdateAttributes,
 )
+from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.segment_metadata import SegmentMetadata
 
 segment_name_bytes_max: Final = 4_096
 """UTF-8 bytes of a segment's name."""

@@ -18,14 +18,19 @@ from typing import Final, Protocol
 from pravega_common.errors import ContainerOffline, PravegaError, RejectedError, UnknownOutcome
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from segment_service.container.snapshot import write_snapshot
+from segment_service.contracts.data_log import (
+    DurableDataLog,
+    LogAddress,
+    frames_in_flight_bytes_max,
+    frames_in_flight_max,
+)
 from segment_service.durable_log.data_frame_builder import BuiltFrame, DataFrameBuilder
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
 from segment_service.durable_log.operation_queue import OperationQueue, QueuedOperation
 from segment_service.durable_log.operations import Append, Checkpoint, Merge, Seal
 from segment_service.durable_log.serializer import serialize
-from segment_service.plog.data_log import DurableDataLog, LogAddress, frames_in_flight_bytes_max, frames_in_flight_max
+from segment_service.metadata.snapshot import write_snapshot
 
 BEFORE_SEND: Final = register("durable_log.before_frame_is_sent")
 BEFORE_COMMIT: Final = register("durable_log.frame_durable_before_commit")

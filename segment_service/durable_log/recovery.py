@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pravega_common.errors import DataCorruption
-from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
-from segment_service.container.snapshot import read_snapshot
+from segment_service.contracts.data_log import DurableDataLog, LogAddress
 from segment_service.durable_log.data_frame_reader import DataFrameReader, ReadRecord
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_commit import commit_operation
 from segment_service.durable_log.operations import Append, Checkpoint, MapSegment, Operation
 from segment_service.durable_log.serializer import deserialize
-from segment_service.plog.data_log import DurableDataLog, LogAddress
+from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.segment_metadata import SegmentMetadata
+from segment_service.metadata.snapshot import read_snapshot
 
 sequence_gap_per_epoch: Final = 1 << 20
 """Sequence numbers that a new epoch leaves out: more than the last owner could have had on their way, so that a

@@ -11,7 +11,6 @@ from pravega_common.event_index import IndexRecord, encode_records, index_record
 from pravega_common.names import index_segment_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
 from segment_service.contracts.attributes import (
     EVENT_COUNT,
     EXPECTED_INDEX_EVENT_SIZE,
@@ -23,7 +22,10 @@ from segment_service.contracts.attributes import (
 )
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.event_index.locator import BoundaryLocator
-from segment_service.event_index.tracker import index_of, last_record
+from segment_service.metadata.boundary_tracker import last_record
+from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.index_segments import index_of, recover_boundaries
+from segment_service.metadata.segment_metadata import SegmentMetadata
 
 BEFORE_CREATE: Final = register("event_index.before_create")
 BEFORE_APPEND: Final = register("event_index.before_append")
@@ -63,7 +65,7 @@ class EventIndexer:
     async def run(self) -> None:
         """Write what recovery found missing, then what grows."""
         self._tracker.on_growth = self._grown.set
-        for name in self._tracker.recovered(self._metadata):
+        for name in recover_boundaries(self._metadata):
             await self._delete(name)
         while True:
             await self.write_waiting()
@@ -117,7 +119,7 @@ class EventIndexer:
             index = index_of(self._metadata, segment)
         if index is None or index.length % index_record_bytes:
             raise RejectedError(f"{segment.name} has no index segment of whole records: {index}")
-        records = self._tracker.records(self._metadata, segment)
+        records = self._tracker.records(index, segment)
         if not records:
             self._tracker.written(segment, last_record(index).length)
             return

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
-from pravega_common.runtime.service import Service, ServiceState
+from pravega_common.services.base import Service, ServiceState
 from segment_service.contracts.segment_store import BackPressure, SegmentStore
 from segment_service.contracts.table_store import TableStore
 from segment_service.host.connection import Connection, close_linger_s

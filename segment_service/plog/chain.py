@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.errors import DataCorruption
-from segment_service.plog.data_log import LogAddress, LogEntry
+from segment_service.contracts.data_log import LogAddress, LogEntry
 from segment_service.plog.frame import Frame, FrameKind, decode_frame, envelope_bytes
-from segment_service.plog.plog_server import PlogEntry
+from segment_service.plog.plog_client import PlogEntry
 
 offset_max: Final = 2**62
 """Above every offset in a plog."""

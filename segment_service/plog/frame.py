@@ -26,7 +26,7 @@ from crc32c import crc32c
 
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
-from segment_service.plog.data_log import Buffer, LogAddress
+from segment_service.contracts.data_log import Buffer, LogAddress
 
 _MAGIC: Final = b"PLGF"
 _VERSION: Final = 1

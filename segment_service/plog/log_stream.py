@@ -22,15 +22,15 @@ from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.deadline import Deadline
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from segment_service.contracts.data_log import Buffer, LogAddress, frame_bytes_max
 from segment_service.plog.chain import Chain, find_end, offset_max
-from segment_service.plog.data_log import Buffer, LogAddress, frame_bytes_max
 from segment_service.plog.frame import FrameHeader, FrameKind, encode_envelope, envelope_bytes
 from segment_service.plog.metadata_manager import MetadataManager
 from segment_service.plog.metadata_records import PlogRecord, Switch, Truncate
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
-from segment_service.plog.plog_server import AppendRefused, OpenPlog, PlogMissing
+from segment_service.plog.plog_client import AppendRefused, OpenPlog, PlogMissing
 from segment_service.plog.redis_connection import ReplyError
 
 frames_pending_max: Final = 1024

@@ -12,18 +12,18 @@ from typing import Final, NoReturn
 
 import structlog
 
-from pravega_common.cluster.cpo import ControlPlaneOracle
 from pravega_common.errors import DataCorruption, FailedError, Fenced, Unavailable, UnknownOutcome, VersionConflict
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.chain import Chain, check_kind, offset_max
-from segment_service.plog.data_log import LogAddress
 from segment_service.plog.frame import FrameHeader, FrameKind, decode_frame, encode_envelope
 from segment_service.plog.metadata_records import Full, MetadataRecord, apply, decode_record, encode_record
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
-from segment_service.plog.plog_server import OpenPlog, PlogMissing
+from segment_service.plog.plog_client import OpenPlog, PlogMissing
 
 register_attempts_max: Final = 5
 register_delay_s: Final = 0.1

@@ -13,7 +13,7 @@ from typing import Any
 
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.invariants import check
-from segment_service.plog.data_log import Buffer, LogAddress
+from segment_service.contracts.data_log import Buffer, LogAddress
 from segment_service.plog.plog import PlogId
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from pravega_common.cluster.cpo import ControlPlaneOracle, PersistenceCluster
-from pravega_common.cluster.cpo import PersistenceGroup as GroupConfig
 from pravega_common.errors import ConfigurationError, UnsupportedOperation
-from segment_service.plog.data_log import Buffer
+from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster
+from pravega_common.services.cluster.cpo import PersistenceGroup as GroupConfig
+from segment_service.contracts.data_log import Buffer
 from segment_service.plog.plog import FenceToken, PlogHeader, PlogId, PlogStatus
-from segment_service.plog.plog_server import OnAppended, OpenPlog, PlogEntry, PlogServer, PlogSettings
+from segment_service.plog.plog_client import OnAppended, OpenPlog, PlogEntry, PlogServer, PlogSettings
 
 
 class PersistenceGroup:

@@ -14,8 +14,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pravega_common.cluster.redis_script import Script
 from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.services.cluster.redis_script import Script
 
 plog_block_bytes_tests: Final = 16 * 1024 * 1024
 plog_block_bytes_service: Final = 64 * 1024 * 1024

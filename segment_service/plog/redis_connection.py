@@ -13,10 +13,10 @@ from typing import Any, Final, cast
 
 import hiredis
 
-from pravega_common.cluster.redis_script import Script
 from pravega_common.errors import Unavailable, UnknownOutcome
 from pravega_common.invariants import check
-from segment_service.plog.data_log import Buffer
+from pravega_common.services.cluster.redis_script import Script
+from segment_service.contracts.data_log import Buffer
 
 requests_in_flight_max: Final = 4096
 """Requests without an answer on one connection; callers bound themselves far below it."""

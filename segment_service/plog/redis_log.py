@@ -7,19 +7,19 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
-from pravega_common.cluster.cpo import ControlPlaneOracle
 from pravega_common.errors import ConfigurationError, DataCorruption, Fenced, Unavailable
 from pravega_common.invariants import check, unreachable
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from segment_service.contracts.data_log import Buffer, LogAddress, LogEntry
 from segment_service.plog.chain import Chain, find_end, offset_max, sealed_frames
-from segment_service.plog.data_log import Buffer, LogAddress, LogEntry
 from segment_service.plog.log_stream import LogStream, WritePlog
 from segment_service.plog.metadata_manager import EpochTooLow, MetadataManager
 from segment_service.plog.metadata_records import Full, Init, PlogRecord, StreamRecord, Switch, apply
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
-from segment_service.plog.plog_server import PlogMissing, PlogSettings
+from segment_service.plog.plog_client import PlogMissing, PlogSettings
 
 stream_name: Final = "data"
 epoch_attempts_max: Final = 5

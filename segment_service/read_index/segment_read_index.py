@@ -7,26 +7,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.invariants import check, unreachable
-from segment_service.cache.cache_storage import block_bytes_max, block_bytes_min
 from segment_service.cache.manager import CacheEntry, CacheManager
-from segment_service.cache.second_level import SegmentKey
-from segment_service.container.metadata import SegmentMetadata
+from segment_service.contracts.cache_storage import block_bytes_max, block_bytes_min
+from segment_service.contracts.second_level_cache import SegmentKey
 from segment_service.contracts.segment_store import Buffer
+from segment_service.metadata.segment_metadata import SegmentMetadata
 from segment_service.read_index.entries import EntryList, IndexEntry
-from segment_service.read_index.storage_fetch import Fetch
+from segment_service.read_index.fetch import Fetch, StoredRange
 from segment_service.read_index.waiters import TailWaiters
 
 merge_depth_max: Final = 8
 """How many merges may be stacked while Tier 2 has moved none of them (large event into transaction into stream: 2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRange:
-    """Bytes that are in Tier 2: ``places`` are (segment id, offset) to try in order, since a merge may move them from
-    one to the next at any time; ``length`` is how many follow there in one piece."""
-
-    places: tuple[tuple[int, int], ...]
-    length: int
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pravega_common.errors import (
     BadOffset,
@@ -15,11 +15,10 @@ from pravega_common.errors import (
     Unavailable,
 )
 from pravega_common.invariants import check, unreachable
-from segment_service.cache.second_level import SecondLevelCache, SegmentKey
-from segment_service.storage.segment_storage import SegmentStorage
-
-if TYPE_CHECKING:
-    from segment_service.read_index.segment_read_index import SegmentReadIndex, StoredRange
+from segment_service.contracts.second_level_cache import SecondLevelCache, SegmentKey
+from segment_service.contracts.segment_storage import SegmentStorage
+from segment_service.read_index.fetch import Fetch, StoredRange
+from segment_service.read_index.segment_read_index import SegmentReadIndex
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 """``Service.spawn`` of the container: owns the fetches."""
@@ -36,24 +35,6 @@ locate_attempts_max: Final = 4
 """How often bytes are looked for again when a merge moves them away under a fetch."""
 
 _moved = (NoSuchSegment, BadOffset, SegmentTruncated)
-
-
-class Fetch:
-    """Bytes [start, end) of one segment on their way from Tier 2."""
-
-    __slots__ = ("data", "end", "start")
-
-    def __init__(self, start: int, end: int) -> None:
-        self.start = start
-        self.end = end
-        self.data: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self.data.add_done_callback(_mark_retrieved)
-
-
-def _mark_retrieved(future: asyncio.Future[bytes]) -> None:
-    """A read-ahead may fail with nobody waiting; whoever needs the bytes then asks again."""
-    if not future.cancelled():
-        future.exception()
 
 
 class StorageFetcher:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from pravega_common.errors import DataCorruption, Fenced, PravegaError
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import Layout
-from segment_service.storage.chunk_storage import ChunkStorage
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import ManifestStore

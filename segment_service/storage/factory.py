@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from pravega_common.errors import ConfigurationError
+from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.blocking import call_time_max_s_default
-from segment_service.storage.chunk_storage import ChunkStorage
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from pravega_common.errors import Fenced, PravegaError
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.segment_storage import Barrier
 from segment_service.storage.chunk_names import Layout
-from segment_service.storage.chunk_storage import ChunkStorage
-from segment_service.storage.segment_storage import Barrier
 
 BARRIER_PASSED = register("storage.garbage.barrier_passed")
 ONE_DELETED = register("storage.garbage.one_deleted")

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from pravega_common.errors import Fenced, PravegaError
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestKind
-from segment_service.storage.chunk_storage import ChunkStorage
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest_store import ManifestStore
 from segment_service.storage.segment_view import Change, SegmentView

@@ -19,15 +19,15 @@ from pravega_common.errors import (
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from segment_service.contracts.chunk_storage import Buffer, ChunkStorage
+from segment_service.contracts.segment_storage import Barrier, StorageState, write_bytes_max
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestName
-from segment_service.storage.chunk_storage import Buffer, ChunkStorage
 from segment_service.storage.compaction import Compactor
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import ManifestStore
 from segment_service.storage.orphan_sweep import OrphanSweeper
-from segment_service.storage.segment_storage import Barrier, StorageState, write_bytes_max
 from segment_service.storage.segment_view import Change, SegmentView
 
 WRITE_CHUNK_STORED = register("storage.write.chunk_stored")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from segment_service.container.metadata import SegmentMetadata
 from segment_service.durable_log.operations import Operation
+from segment_service.metadata.segment_metadata import SegmentMetadata
 
 
 class WriterDataSource(Protocol):
@@ -60,5 +60,5 @@ class WriterDataSource(Protocol):
         ...
 
     async def barrier(self) -> None:
-        """See ``segment_service.storage.segment_storage.Barrier``."""
+        """See ``segment_service.contracts.segment_storage.Barrier``."""
         ...

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
-from segment_service.storage.segment_storage import StorageState, write_bytes_max
+from segment_service.contracts.segment_storage import StorageState, write_bytes_max
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ from pravega_common.errors import ContainerOffline, FailedError, Fenced, Unknown
 from pravega_common.names import is_index_segment, is_transaction_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
+from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.durable_log.operations import (
     Append,
     Delete,
@@ -22,7 +23,6 @@ from segment_service.durable_log.operations import (
     Truncate,
     UpdateAttributes,
 )
-from segment_service.storage.segment_storage import SegmentStorage
 from segment_service.writer.ack_calculator import AckCalculator
 from segment_service.writer.config import WriterConfig
 from segment_service.writer.data_source import WriterDataSource

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration, TransactionState
-from pravega_streams.sync import StreamClient
 
 lease_ms: Final = 60_000
 segments: Final = 2

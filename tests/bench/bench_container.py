@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 import uvloop
 
-from pravega_common.runtime.service import Service
+from pravega_common.services.base import Service
 from segment_service.contracts.attributes import (
     EVENT_COUNT,
     NULL_ATTRIBUTE_VALUE,
@@ -24,9 +24,9 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
+from segment_service.contracts.data_log import Buffer, DurableDataLog, LogAddress, LogEntry
+from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.durable_log.operations import Append
-from segment_service.plog.data_log import Buffer, DurableDataLog, LogAddress, LogEntry
-from segment_service.storage.segment_storage import SegmentStorage
 from segment_service.writer.data_source import WriterDataSource
 from tests.support.containers import ContainerKit
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from pravega_spark.framing import EventWindow, blocks_by_segment, event_lengths
-from pravega_spark.routing import RowRouter
-from pravega_spark.rows import RowBuilder
+from pravega_spark.rows.columns import RowBuilder
+from pravega_spark.rows.framing import EventWindow, blocks_by_segment, event_lengths
+from pravega_spark.sink.routing import RowRouter
 from pravega_streams.controller.model import SegmentRange
 
 batch_rows = 10_000

@@ -19,12 +19,12 @@ from typing import Any
 
 import uvloop
 
-from pravega_common.cluster.cpo import PersistenceCluster, PersistenceGroup
-from pravega_common.cluster.in_memory_cpo import InMemoryCPO
-from segment_service.plog.data_log import frame_bytes_max, frames_in_flight_max
-from segment_service.plog.plog_server import PlogSettings
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
+from segment_service.contracts.data_log import frame_bytes_max, frames_in_flight_max
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_connection import RedisConnection, Reply, encode_command
 from segment_service.plog.redis_log import RedisDataLog
+from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.servers import RedisServer, running_redis
 
 rounds = 5

@@ -54,8 +54,8 @@ def run(
 @contextmanager
 def pravega(address: str, target: str, waits_s: list[float]) -> Iterator[tuple[Send, Tick]]:
     """Every tick waits until its events are durable."""
+    from pravega_streams.client import StreamClient
     from pravega_streams.event.event_writer import EventWriter
-    from pravega_streams.sync import StreamClient
 
     with StreamClient(address) as client, EventWriter(client, SCOPE, target) as writer:
         sent_s: list[float] = []

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
-from pravega_streams.sync import StreamClient
 from tests.bench import workload
 from tests.bench.stamps import stamp_of
 

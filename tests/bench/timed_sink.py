@@ -18,10 +18,11 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from pravega_spark import datasource
-from pravega_spark.batch_commit import commit_batch
-from pravega_spark.commit_protocol import TaskMessage
-from pravega_spark.gateway import StreamGateway, gateway_for
-from pravega_spark.options import Options, Use
+from pravega_spark.gateway.connect import gateway_for
+from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.options.definitions import Options, Use
+from pravega_spark.sink.batch_commit import commit_batch
+from pravega_spark.sink.commit_protocol import TaskMessage
 from pyspark_pravega import DefaultSource
 
 RECORDS_VARIABLE: Final = "PRAVEGA_BENCH_COMMITS"

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pravega_common.invariants import InvariantViolation
-from segment_service.cache.cache_storage import CacheStorage
+from segment_service.contracts.cache_storage import CacheStorage
 
 
 class CacheStorageSuite:

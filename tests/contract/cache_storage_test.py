@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from segment_service.cache.cache_storage import CacheStorage
 from segment_service.cache.in_memory import InMemoryCacheStorage
+from segment_service.contracts.cache_storage import CacheStorage
 from tests.contract.cache_storage_suite import CacheStorageSuite
 
 

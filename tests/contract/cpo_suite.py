@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from pravega_common.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
 from pravega_common.errors import Fenced, InvalidArgument, VersionConflict
+from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
 
 Pair = tuple[ControlPlaneOracle, ControlPlaneOracle]
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pravega_common.errors import Fenced, InvalidArgument, PravegaError, UnknownOutcome
-from segment_service.plog.data_log import DurableDataLog, LogAddress, LogEntry, frame_bytes_max
+from segment_service.contracts.data_log import DurableDataLog, LogAddress, LogEntry, frame_bytes_max
 
 MakeLog = Callable[[int], Awaitable[DurableDataLog]]
 """An initialized log of the given container on the store of this test; every call is another owner."""

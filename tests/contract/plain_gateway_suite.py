@@ -10,10 +10,11 @@ from dataclasses import replace
 import pytest
 
 from pravega_common.runtime.failpoints import arm, disarm_all
-from pravega_spark.gateway import StreamGateway
-from pravega_spark.plain_ledger import BatchUnresolved, key_of, new_record, table_segment, to_bytes
-from pravega_spark.plain_sets import AFTER_ONE_COMMIT, AFTER_RECORD, lease_ms
-from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.service import ServiceGateway
+from pravega_spark.ledger.plain_pravega import AFTER_ONE_COMMIT, AFTER_RECORD, lease_ms
+from pravega_spark.ledger.record import BatchUnresolved, key_of, new_record, table_segment, to_bytes
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.transaction_sets import (
     CommitStatus,
     RegisterStatus,
@@ -22,7 +23,6 @@ from pravega_streams.controller.transaction_sets import (
     Sink,
     TransactionSet,
 )
-from pravega_streams.sync import StreamClient
 from pravega_streams.table.blocking_table import BlockingTable
 from tests.contract.stream_gateway_suite import StreamGatewayContract, framed
 

@@ -18,7 +18,7 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.names import segment_name, transaction_segment_name
-from pravega_spark.gateway import StreamGateway
+from pravega_spark.gateway.contract import StreamGateway
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from pravega_streams.controller.transaction_sets import (
     CommitStatus,

@@ -13,11 +13,11 @@ import pytest
 from pravega_common.errors import ConfigurationError, DataCorruption, NoSuchSegment, Unavailable, UnknownOutcome
 from pravega_common.invariants import InvariantViolation
 from pravega_common.runtime.clock import SystemClock
-from segment_service.storage.chunk_storage import ChunkStorage
-from segment_service.storage.faulty import FaultRates, FaultyChunkStorage
+from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings, part_bytes_min
+from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
 from tests.support.servers import MinioServer
 
 

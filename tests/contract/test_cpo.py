@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pravega_common.cluster.in_memory_cpo import InMemoryCPO
-from pravega_common.cluster.redis_cpo import RedisCPO
+from pravega_common.services.cluster.redis_cpo import RedisCPO
 from tests.contract.cpo_suite import CpoSuite, Pair
+from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.server_fixtures import redis_server as redis_server
 from tests.support.servers import RedisServer
 

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pravega_common.cluster.cpo import PersistenceCluster, PersistenceGroup
-from pravega_common.cluster.in_memory_cpo import InMemoryCPO
-from segment_service.plog.data_log import DurableDataLog, frame_bytes_max
-from segment_service.plog.in_memory import InMemoryDataLog, InMemoryLogStore
-from segment_service.plog.plog_server import PlogSettings
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
+from segment_service.contracts.data_log import DurableDataLog, frame_bytes_max
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.contract.data_log_suite import DataLogSuite, MakeLog
+from tests.support.fakes.cpo import InMemoryCPO
+from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
 from tests.support.server_fixtures import redis_server as redis_server
 from tests.support.servers import RedisServer
 

@@ -19,12 +19,12 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
-from segment_service.contracts.in_memory import InMemorySegmentStore
 from segment_service.contracts.segment_store import SegmentStore
-from segment_service.event_index.tracker import indexed_bytes_min
+from segment_service.metadata.boundary_tracker import indexed_bytes_min
 from tests.support.containers import ContainerKit
 from tests.support.event_index import Truth, records_of, settled
 from tests.support.eventually import eventually
+from tests.support.fakes.segment_store import InMemorySegmentStore
 
 SEGMENT = "scope/stream/3.#epoch.1"
 INDEX = SEGMENT + "#index"

@@ -20,12 +20,12 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.runtime.clock import SystemClock
-from segment_service.storage.chunk_storage import ChunkStorage
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.segment_storage import StorageState, write_bytes_max
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from segment_service.storage.rolling_storage import RollingStorage
-from segment_service.storage.segment_storage import StorageState, write_bytes_max
 from tests.support.servers import MinioServer
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pravega_spark.gateway import StreamGateway
-from pravega_spark.in_memory_gateway import InMemoryGateway
+from pravega_spark.gateway.contract import StreamGateway
 from tests.contract.stream_gateway_suite import StreamGatewayContract
+from tests.support.fakes.stream_gateway import InMemoryGateway
 
 
 class TestInMemoryGateway(StreamGatewayContract):

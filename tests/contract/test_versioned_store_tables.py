@@ -9,17 +9,17 @@ import pytest
 
 from controller_service.store.table_backend import TableVersionedStore
 from controller_service.store.versioned_store import VersionedStore
-from pravega_common.cluster.in_memory_cpo import InMemoryCPO
-from pravega_common.cluster.registry import CONTAINER_COUNT_KEY
 from pravega_common.runtime.clock import SystemClock
+from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 from segment_service.config import load_config
-from segment_service.plog.in_memory import InMemoryDataLog, InMemoryLogStore
 from segment_service.service import SegmentStoreProcess, StoreParts
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from tests.contract.versioned_store_contract import VersionedStoreContract
+from tests.support.fakes.cpo import InMemoryCPO
+from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
 
 SETTINGS = """
 [store]

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
-from pravega_streams.sync import StreamClient
 from tests.support.cluster import running_cluster
 
 unflushed_bytes_max = 16 * 1024 * 1024

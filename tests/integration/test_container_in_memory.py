@@ -33,8 +33,8 @@ from segment_service.contracts.attributes import (
 )
 from segment_service.contracts.segment_store import MergeResult, append_bytes_max
 from segment_service.durable_log import durable_log, operation_processor
-from segment_service.plog.in_memory import AppendFault
 from tests.support.containers import ContainerKit, join, read_all
+from tests.support.fakes.data_log import AppendFault
 
 WRITER = AttributeId(b"writer-number-01")
 

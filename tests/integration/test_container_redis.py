@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pravega_common.cluster.cpo import PersistenceCluster, PersistenceGroup
-from pravega_common.cluster.redis_cpo import RedisCPO
 from pravega_common.errors import ContainerOffline, Fenced, PravegaError, UnknownOutcome
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
+from pravega_common.services.cluster.redis_cpo import RedisCPO
 from segment_service.container.segment_container import SegmentContainer
+from segment_service.contracts.data_log import DurableDataLog
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
-from segment_service.plog.data_log import DurableDataLog
-from segment_service.plog.plog_server import PlogSettings
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.property.crash_model import TARGETS, CrashTest
 from tests.support.containers import ContainerKit, eventually, read_all

@@ -16,9 +16,9 @@ import pytest
 
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
 from pravega_streams.controller import ScalingPolicy, StreamConfiguration
 from pravega_streams.event.event_writer import EventWriter
-from pravega_streams.sync import StreamClient
 from tests.support.cluster import running_cluster
 
 SCOPE, STREAM = "crash", "events"

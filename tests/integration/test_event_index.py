@@ -24,10 +24,10 @@ from pravega_common.wire.commands import (
 )
 from pravega_common.wire.commands import SegmentTruncated as Truncated
 from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter
 from pravega_streams.segment.event_index import EventIndex
-from pravega_streams.sync import StreamClient
 from segment_service.event_index import indexer
 from tests.integration.test_container_process import BLOCK_BYTES, SEGMENT, Writer
 from tests.support.cluster import running_cluster

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from pravega_common.cluster.in_memory_cpo import InMemoryCPO
 from pravega_common.errors import DataCorruption
 from segment_service.plog.frame import envelope_bytes
 from segment_service.plog.plog import PlogId, PlogKeys
-from segment_service.plog.plog_server import PlogSettings
+from segment_service.plog.plog_client import PlogSettings
+from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.log_history import WriterHistory, recover, shared_cpo, write_frames
 from tests.support.server_fixtures import own_redis as own_redis
 from tests.support.servers import RedisServer

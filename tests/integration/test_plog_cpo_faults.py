@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.cluster.cpo import PersistenceCluster, PersistenceGroup
-from pravega_common.cluster.redis_cpo import RedisCPO
 from pravega_common.errors import ConfigurationError, Unavailable, UnknownOutcome
-from segment_service.plog.plog_server import PlogSettings
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
+from pravega_common.services.cluster.redis_cpo import RedisCPO
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.log_history import WriterHistory, check_history, read_entries, write_frames
 from tests.support.proxy import CuttingProxy

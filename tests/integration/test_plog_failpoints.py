@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import segment_service.plog.redis_log  # noqa: F401  (registers the failpoints)
-from pravega_common.cluster.redis_cpo import RedisCPO
 from pravega_common.runtime import failpoints
-from segment_service.plog.data_log import LogAddress, LogEntry
+from pravega_common.services.cluster.redis_cpo import RedisCPO
+from segment_service.contracts.data_log import LogAddress, LogEntry
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.log_history import WriterHistory, check_history, frame_number, read_entries, write_frames
 from tests.support.log_writer import settings

@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from pravega_common.errors import ConfigurationError, DataCorruption, Fenced, PravegaError, Unavailable, UnknownOutcome
-from segment_service.plog.plog_server import PlogSettings
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.log_history import (
     WriterHistory,

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pravega_common.cluster.in_memory_cpo import InMemoryCPO
 from pravega_common.errors import FailedError, UnknownOutcome
-from segment_service.plog.data_log import LogAddress, LogEntry
-from segment_service.plog.plog_server import PlogSettings
+from segment_service.contracts.data_log import LogAddress, LogEntry
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
+from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.log_history import (
     WriterHistory,
     check_history,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.model import RetentionPolicy, RetentionType, StreamConfiguration
 from pravega_streams.event.event_writer import EventWriter
-from pravega_streams.sync import StreamClient
 
 SCOPE = "s"
 period_ms = 300

@@ -16,15 +16,15 @@ from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 from pravega_common.errors import DataCorruption
 from pravega_common.names import segment_name
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.batch_reader import BatchReader, FilteringBatchReader
-from pravega_spark.options import Options, Use
-from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.gateway.service import ServiceGateway
+from pravega_spark.options.definitions import Options, Use
+from pravega_spark.source.batch_reader import BatchReader, FilteringBatchReader
+from pravega_spark.source.stream_reader import StreamReader
 from pravega_spark.standalone.process import StandaloneProcess
-from pravega_spark.stream_reader import StreamReader
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from tests.support.cluster import cluster
 from tests.support.eventually import eventually
-from tests.unit.spark.test_stream_reader import Query, numbered
+from tests.unit.pravega_spark.source.test_stream_reader import Query, numbered
 
 __all__ = ["cluster"]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.runtime.ports import free_ports
+from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
-from pravega_streams.sync import StreamClient
 from tests.support.cluster import cluster, running_cluster
 
 __all__ = ["cluster"]

@@ -11,14 +11,14 @@ import pytest
 
 from pravega_common.runtime.clock import SystemClock
 from segment_service.container.segment_container import SegmentContainer
+from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
-from segment_service.storage.chunk_storage import ChunkStorage
-from segment_service.storage.faulty import FaultyChunkStorage
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.config import WriterConfig
 from tests.support.containers import ContainerKit, eventually, read_all
+from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
 from tests.support.servers import MinioServer, running_minio
 
 WRITER = WriterConfig(flush_bytes=512 * 1024, flush_age_s=0.05, tick_s=0.01, retry_delay_max_s=0.2)

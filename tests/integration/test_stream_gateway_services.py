@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pravega_spark.gateway import StreamGateway
-from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.contract.stream_gateway_suite import StreamGatewayContract
 from tests.support.cluster import cluster

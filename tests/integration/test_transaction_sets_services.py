@@ -13,6 +13,7 @@ import pytest
 
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration, TransactionState
 from pravega_streams.controller.transaction_sets import (
     CommitStatus,
@@ -23,7 +24,6 @@ from pravega_streams.controller.transaction_sets import (
     Sink,
 )
 from pravega_streams.event.transaction import Transaction
-from pravega_streams.sync import StreamClient
 from tests.support.cluster import running_cluster
 
 S, T, U = "scope", "events", "others"

@@ -8,9 +8,9 @@ import pytest
 
 from pravega_common.errors import NoSuchSegment, UnsupportedOperation
 from pravega_common.names import segment_name
+from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.segment.event_index import EventIndex
-from pravega_streams.sync import StreamClient
 from tests.interop.real_pravega import RealPravega
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.contract.plain_gateway_suite import PlainGatewayContract
 

@@ -23,9 +23,9 @@ from segment_service.contracts.attributes import (
     AttributeUpdateType,
 )
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
-from segment_service.plog.in_memory import AppendFault
-from segment_service.storage.faulty import FaultRates
 from tests.support.containers import ContainerKit, join, read_all
+from tests.support.fakes.data_log import AppendFault
+from tests.support.fakes.faulty_chunk_storage import FaultRates
 
 WRITER = AttributeId(b"writer-number-01")
 TARGETS = ("a", "b")

@@ -14,13 +14,14 @@ import pytest
 from pravega_common.errors import NoSuchSegment, Unavailable
 from pravega_common.names import index_segment_name
 from segment_service.container.segment_container import SegmentContainer
-from segment_service.contracts.in_memory import InMemorySegmentStore
-from segment_service.event_index import indexer, tracker
+from segment_service.event_index import indexer
+from segment_service.metadata import boundary_tracker as tracker
 from tests.property import crash_model
 from tests.property.crash_model import CrashTest
 from tests.property.test_store_against_twin import SEGMENTS, outcome, random_call
 from tests.support.containers import ContainerKit
 from tests.support.event_index import Truth, records_of, settled
+from tests.support.fakes.segment_store import InMemorySegmentStore
 
 SEEDS = 40
 REGRESSIONS: tuple[int, ...] = ()

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from segment_service.contracts.data_log import LogAddress, LogEntry, frame_bytes_max
 from segment_service.durable_log import data_frame_builder
 from segment_service.durable_log.data_frame_builder import BuiltFrame, DataFrameBuilder
 from segment_service.durable_log.data_frame_reader import DataFrameReader
-from segment_service.plog.data_log import LogAddress, LogEntry, frame_bytes_max
 
 near_the_limit = st.integers(-70, 70).map(lambda delta: frame_bytes_max + delta)
 sizes = st.one_of(st.integers(1, 200), st.integers(1, 3 * frame_bytes_max), near_the_limit)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from pravega_common.errors import FailedError, Fenced, PravegaError, UnknownOutcome
-from pravega_spark import plain_sets
-from pravega_spark.plain_ledger import BatchUnresolved, LedgerRecord, Next
+from pravega_spark.ledger import plain_pravega as plain_sets
+from pravega_spark.ledger.record import BatchUnresolved, LedgerRecord, Next
 from pravega_streams.controller.model import TransactionState
 from pravega_streams.controller.transaction_sets import (
     CommitStatus,
@@ -22,7 +22,7 @@ from pravega_streams.controller.transaction_sets import (
     Sink,
     TransactionSet,
 )
-from tests.support.plain_pravega import PlainPravega
+from tests.support.fakes.plain_pravega import PlainPravega
 
 SINK = Sink("query", "scope/stream")
 histories = 400

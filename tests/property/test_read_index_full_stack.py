@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from pravega_common.runtime.clock import SystemClock
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
-from segment_service.container.back_pressure import StoreBackPressure
 from segment_service.container.segment_container import SegmentContainer
-from segment_service.plog.in_memory import InMemoryDataLog, InMemoryLogStore
+from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.config import WriterConfig
 from segment_service.writer.storage_writer import StorageWriter
+from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
 
 STEPS = ("append",) * 5 + ("create", "merge", "merge", "truncate", "delete", "evict", "pause", "pause") + ("read",) * 6
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pravega_common.errors import NoSuchSegment, SegmentTruncated
-from tests.unit.read_index.container_double import ContainerDouble, container, joined
+from tests.support.fakes.container_without_log import ContainerDouble, container, joined
 
 STEPS = ("append", "append", "append", "new", "merge", "flush", "complete", "evict", "truncate", "read", "read", "seal")
 

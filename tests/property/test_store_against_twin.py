@@ -22,9 +22,9 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
-from segment_service.contracts.in_memory import InMemorySegmentStore
 from segment_service.contracts.segment_store import MergeResult, ReadResult, SegmentProperties, SegmentStore
 from tests.support.containers import ContainerKit
+from tests.support.fakes.segment_store import InMemorySegmentStore
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
 SOURCES = [f"{SEGMENTS[0]}#transaction.{number:032x}" for number in range(3)]

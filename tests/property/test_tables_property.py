@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pravega_common.errors import BadKeyVersion, NoSuchKey
-from segment_service.contracts.in_memory import InMemorySegmentStore
 from segment_service.contracts.table_store import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from segment_service.tables import table_segment
 from segment_service.tables.table_extension import TableExtension
+from tests.support.fakes.segment_store import InMemorySegmentStore
 
 T = "scope/table"
 KEYS = [b"%02d" % number for number in range(12)]

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from controller_service.transactions.commit_set import SetMember, SetRecord, SetState, Verdict
+from controller_service.sets.service import CommitAnswer
+from controller_service.sets.transaction_set import SetMember, SetRecord, SetState, Verdict
 from controller_service.transactions.records import transaction_segments
-from controller_service.transactions.set_service import CommitAnswer
 from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
 

@@ -9,8 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pravega_common.errors import RejectedError
-from segment_service.container.metadata import ContainerMetadata, SegmentMetadata
-from segment_service.container.snapshot import read_snapshot, write_snapshot
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate, AttributeUpdateType
 from segment_service.durable_log.metadata_commit import commit_operation
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
@@ -25,6 +23,9 @@ from segment_service.durable_log.operations import (
     UpdateAttributes,
 )
 from segment_service.durable_log.serializer import deserialize, serialize
+from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.segment_metadata import SegmentMetadata
+from segment_service.metadata.snapshot import read_snapshot, write_snapshot
 
 NAMES = ("a", "b", "c")
 KEYS = tuple(AttributeId(bytes([number]) * 16) for number in range(2))

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.gateway.service import ServiceGateway
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 
 wait_s = 60

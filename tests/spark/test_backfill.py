@@ -32,9 +32,9 @@ from pravega_spark.backfill.progress import State
 from pravega_spark.commands.checkpoint import committed_position
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from pravega_streams.event.event_writer import EventWriter
-from pravega_streams.sync import StreamClient
 from tests.spark.driver_process import REPOSITORY
 from tests.spark.streams import Streams
 from tests.support.processes import kill_tree

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pravega_common.stream_cut import StreamCut
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.model import (
     RetentionPolicy,
     RetentionType,
@@ -12,7 +13,6 @@ from pravega_streams.controller.model import (
     ScalingPolicy,
     StreamConfiguration,
 )
-from pravega_streams.sync import StreamClient
 from tests.spark.batches import assert_same, events, read_events
 from tests.spark.streams import Streams
 

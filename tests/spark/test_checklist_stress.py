@@ -8,8 +8,8 @@ from collections import defaultdict
 
 import pytest
 
+from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
-from pravega_streams.sync import StreamClient
 from tests.spark.batches import Batches
 from tests.spark.streams import Streams
 

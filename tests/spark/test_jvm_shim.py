@@ -19,9 +19,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pravega_common.errors import ConfigurationError
-from pravega_spark import jvm_shim
-from pravega_spark.jvm_shim import CATALOG_CLASS, jar_path
-from pravega_spark.offsets import SourceOffset
+from pravega_spark.jvm import jar as jvm_shim
+from pravega_spark.jvm.jar import CATALOG_CLASS, jar_path
+from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.spark.spark_child import ChildFailed, SparkChild
 
@@ -338,7 +338,7 @@ def helpers(controller: str) -> set[int]:
             words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
         except OSError:
             continue
-        if b"pravega_spark.jvm_shim_helper" in words and controller.encode() in words:
+        if b"pravega_spark.jvm.catalog_helper" in words and controller.encode() in words:
             found.add(int(entry.name))
     return found
 

@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from controller_service.config import config_of
-from controller_service.segment_access.in_memory import InMemorySegmentAccess
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.service import Backends, Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.versioned_store import VersionedStore
-from pravega_common.cluster.in_memory_cpo import InMemoryCPO
 from pravega_common.runtime.clock import Clock, SystemClock
+from tests.support.fakes.cpo import InMemoryCPO
+from tests.support.fakes.segment_access import InMemorySegmentAccess
 
 
 @dataclass

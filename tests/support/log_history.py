@@ -8,12 +8,12 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pravega_common.cluster.cpo import PersistenceCluster, PersistenceGroup
-from pravega_common.cluster.in_memory_cpo import InMemoryCPO
 from pravega_common.errors import PravegaError
-from segment_service.plog.data_log import DurableDataLog, LogAddress, LogEntry
-from segment_service.plog.plog_server import PlogSettings
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
+from segment_service.contracts.data_log import DurableDataLog, LogAddress, LogEntry
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
+from tests.support.fakes.cpo import InMemoryCPO
 
 _HEAD = struct.Struct(">QQ")
 

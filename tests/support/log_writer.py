@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from pravega_common.cluster.cpo import PersistenceCluster, PersistenceGroup
-from pravega_common.cluster.redis_cpo import RedisCPO
 from pravega_common.runtime.failpoints import arm_from_environment
-from segment_service.plog.data_log import LogAddress
-from segment_service.plog.plog_server import PlogSettings
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
+from pravega_common.services.cluster.redis_cpo import RedisCPO
+from segment_service.contracts.data_log import LogAddress
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_connection import RedisConnection
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.log_history import numbered_frame

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pravega_common.runtime.ports import free_ports
+from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.binaries import find_minio, find_redis
 
 start_timeout_s: Final = 20.0

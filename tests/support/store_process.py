@@ -8,8 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from pravega_common.cluster.redis_cpo import RedisCPO
 from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE
+from pravega_common.services.cluster.redis_cpo import RedisCPO
 
 CONTAINERS = 2
 start_time_max_s = 20.0

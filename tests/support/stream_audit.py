@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller_service.errors import NoSuchStream
-from controller_service.segment_access.in_memory import InMemorySegmentAccess
+from controller_service.queue.table_request_queue import REQUESTS_TABLE
 from controller_service.service import Controller
 from controller_service.store.records import (
     CONFIGURATION,
@@ -15,8 +15,8 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import VersionedStore
-from controller_service.workflows.table_request_queue import REQUESTS_TABLE
 from pravega_common.names import SYSTEM_SCOPE, segment_name
+from tests.support.fakes.segment_access import InMemorySegmentAccess
 
 
 async def requests_left(tables: VersionedStore) -> int:

@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from controller_service.segment_access.in_memory import InMemorySegmentAccess
+from controller_service.queue.table_request_queue import TableRequestQueue
+from controller_service.sets.service import SetService
+from controller_service.sets.transaction_set import SetMember
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.records import (
@@ -32,13 +34,11 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.transactions.commit_set import SetMember
 from controller_service.transactions.lifecycle import CreatedTransaction, TransactionService
 from controller_service.transactions.records import transaction_segments
-from controller_service.transactions.set_service import SetService
-from controller_service.workflows.table_request_queue import TableRequestQueue
 from pravega_common.names import is_transaction_segment
 from pravega_common.runtime.failpoints import arm, disarm_all
+from tests.support.fakes.segment_access import InMemorySegmentAccess
 
 T = TypeVar("T")
 

@@ -159,12 +159,11 @@ def test_services_take_time_and_tasks_from_their_owner() -> None:
 
 STARTS_NO_SERVICE = {
     "segment_service/service.py: parts.chunks": "a client of Tier 2; its calls fail, it does not",
-    "segment_service/storage/faulty.py: self._inner": "a client of Tier 2",
     "segment_service/status_page.py: web.TCPSite(self._runner, self.host, self.port)": "aiohttp's own server",
-    "controller_service/grpc_api/streams_api.py: self.parts.workflows.scale": "a workflow",
-    "controller_service/grpc_api/server.py: self._server": "gRPC's own server",
-    "controller_service/rest_api/server.py: site": "aiohttp's own server",
-    "controller_service/transactions/set_service.py: self._sinks": "a table, created if it is missing",
+    "controller_service/api/grpc/streams_api.py: self.parts.workflows.scale": "a workflow",
+    "controller_service/api/grpc/server.py: self._server": "gRPC's own server",
+    "controller_service/api/rest/server.py: site": "aiohttp's own server",
+    "controller_service/sets/service.py: self._sinks": "a table, created if it is missing",
     "controller_service/transactions/lifecycle.py: self._ids": "a table, created if it is missing",
     "controller_service/transactions/lifecycle.py: self.records": "a table, created if it is missing",
 }

@@ -23,7 +23,7 @@ import org.apache.spark.api.python.SimplePythonFunction;
  * when its input does, so also when the JVM is killed. One call at a time.
  */
 final class CatalogHelper implements AutoCloseable {
-    private static final String MODULE = "pravega_spark.jvm_shim_helper";
+    private static final String MODULE = "pravega_spark.jvm.catalog_helper";
     /** Sealing and deleting a stream of many segments takes the longest. */
     private static final long CALL_SECONDS_MAX = 180;
     /** How much of what Python wrote to its error output goes into an error. */

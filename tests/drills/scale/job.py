@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.gateway.service import ServiceGateway
 from pravega_streams.controller.model import ScalingPolicy, SegmentRange, StreamConfiguration
 from pravega_streams.errors import ControllerRefused
 from tests.drills.scale.plan import Change, Plan, number_digits

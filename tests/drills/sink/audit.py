@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pravega_spark.partition_reader import read_span
-from pravega_spark.range_planner import Span
-from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.gateway.service import ServiceGateway
+from pravega_spark.source.partition_reader import read_span
+from pravega_spark.source.range_planner import Span
 
 keys = 10
 _schema = pa.schema([("event", pa.string())])

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from pravega_common.names import scoped_name
-from pravega_spark.direct_writer import DIRECT_ROWS_DURABLE
-from pravega_spark.service_gateway import ServiceGateway
+from pravega_spark.gateway.service import ServiceGateway
+from pravega_spark.sink.direct_writer import DIRECT_ROWS_DURABLE
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from pravega_streams.controller.transaction_sets import SetState, Sink, TransactionSet

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from pravega_spark.batch_commit import AFTER_DECISION, BEFORE_DECISION
-from pravega_spark.partition_writer import ROWS_DURABLE, ROWS_WRITTEN
+from pravega_spark.sink.batch_commit import AFTER_DECISION, BEFORE_DECISION
+from pravega_spark.sink.transaction_writer import ROWS_DURABLE, ROWS_WRITTEN
 from tests.drills.sink.bench import Bench, expect_success
 from tests.drills.sink.cluster import SparkCluster, hosts
 from tests.drills.sink.driver import Driver

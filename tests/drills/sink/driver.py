@@ -14,9 +14,9 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
-import pravega_spark.batch_commit
-import pravega_spark.direct_writer
-import pravega_spark.partition_writer  # noqa: F401 - these name the failpoints
+import pravega_spark.sink.batch_commit
+import pravega_spark.sink.direct_writer
+import pravega_spark.sink.transaction_writer  # noqa: F401 - these name the failpoints
 import tests.drills.sink.hooks  # noqa: F401
 from pravega_common.runtime.failpoints import KNOWN
 from tests.drills.sink.arming import Failpoints

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pravega_spark.batch_commit import AFTER_DECISION, BEFORE_DECISION, BEFORE_RETURN
-from pravega_spark.partition_writer import ROWS_DURABLE, ROWS_WRITTEN, TRANSACTION_BEGUN, TRANSACTION_REGISTERED
+from pravega_spark.sink.batch_commit import AFTER_DECISION, BEFORE_DECISION, BEFORE_RETURN
+from pravega_spark.sink.transaction_writer import ROWS_DURABLE, ROWS_WRITTEN, TRANSACTION_BEGUN, TRANSACTION_REGISTERED
 from tests.drills.sink.bench import Bench, batches_of_input, expect_failure
 from tests.drills.sink.copy import Copy
 from tests.drills.sink.driver import DrillFailed

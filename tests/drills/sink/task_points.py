@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from controller_service.transactions.lifecycle import lease_grace_s
-from pravega_spark.batch_commit import BEFORE_DECISION
-from pravega_spark.partition_writer import ROWS_DURABLE, ROWS_WRITTEN, TRANSACTION_BEGUN, TRANSACTION_REGISTERED
+from pravega_spark.sink.batch_commit import BEFORE_DECISION
+from pravega_spark.sink.transaction_writer import ROWS_DURABLE, ROWS_WRITTEN, TRANSACTION_BEGUN, TRANSACTION_REGISTERED
 from tests.drills.sink.bench import Bench, expect_failure, expect_success
 from tests.drills.sink.copy import Copy
 from tests.drills.sink.driver import DrillFailed

@@ -9,7 +9,7 @@ from importlib import import_module
 
 if "pyspark.daemon" in sys.orig_argv:
     sys.path = [entry for entry in sys.path if not entry.endswith(".zip")]
-    needed = ["pravega_spark.datasource", "pravega_spark.service_gateway", sys.orig_argv[-1]]
+    needed = ["pravega_spark.datasource", "pravega_spark.gateway.service", sys.orig_argv[-1]]
     if sys.orig_argv[-1] == "pyspark.worker":
         needed += ["pandas", "pyarrow.pandas_compat"]
     for name in needed:

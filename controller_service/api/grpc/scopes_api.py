@@ -1,0 +1,94 @@
+"""Scopes: create, delete, list (controller-api.md 2.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller_service.api.grpc.messages import page_start, page_token
+from controller_service.api.grpc.parts import ApiParts
+from controller_service.errors import NoSuchScope
+from controller_service.workflows.delete_scope import ScopeNotEmpty
+from pravega_common.errors import InvalidArgument, NoSuchSegment
+from pravega_common.names import SYSTEM_SCOPE, validate_scope_name
+from pravega_common.proto import controller_pb2 as pb
+
+
+class ScopesApi:
+    parts: ApiParts
+
+    async def createScope(self, request: pb.ScopeInfo, context: Any) -> pb.CreateScopeStatus:
+        _require_scope(request.scope)
+        try:
+            validate_scope_name(request.scope)
+        except InvalidArgument:
+            return pb.CreateScopeStatus(status=pb.CreateScopeStatus.INVALID_SCOPE_NAME)
+        created = await self.parts.store.create_scope(request.scope)
+        return pb.CreateScopeStatus(
+            status=pb.CreateScopeStatus.SUCCESS if created else pb.CreateScopeStatus.SCOPE_EXISTS
+        )
+
+    async def deleteScope(self, request: pb.ScopeInfo, context: Any) -> pb.DeleteScopeStatus:
+        _require_scope(request.scope)
+        status = pb.DeleteScopeStatus
+        if request.scope == SYSTEM_SCOPE:
+            return status(status=status.SCOPE_NOT_EMPTY)
+        try:
+            await self.parts.workflows.delete_scope.delete_if_empty(self.parts.new_id(), request.scope)
+        except NoSuchScope:
+            return status(status=status.SCOPE_NOT_FOUND)
+        except ScopeNotEmpty:
+            return status(status=status.SCOPE_NOT_EMPTY)
+        return status(status=status.SUCCESS)
+
+    async def deleteScopeRecursive(self, request: pb.ScopeInfo, context: Any) -> pb.DeleteScopeStatus:
+        _require_scope(request.scope)
+        if request.scope == SYSTEM_SCOPE:
+            return pb.DeleteScopeStatus(status=pb.DeleteScopeStatus.FAILURE)
+        await self.parts.workflows.delete_scope.delete(request.scope)
+        return pb.DeleteScopeStatus(status=pb.DeleteScopeStatus.SUCCESS)
+
+    async def checkScopeExists(self, request: pb.ScopeInfo, context: Any) -> pb.ExistsResponse:
+        _require_scope(request.scope)
+        return pb.ExistsResponse(exists=await self.parts.store.scope(request.scope) is not None)
+
+    async def listScopes(self, request: pb.ScopesRequest, context: Any) -> pb.ScopesResponse:
+        start = page_start(request.continuationToken)
+        if start is None:
+            return pb.ScopesResponse(continuationToken=request.continuationToken)
+        names, continuation = await self.parts.store.list_scopes(start)
+        return pb.ScopesResponse(scopes=names, continuationToken=page_token(continuation))
+
+    async def listStreamsInScope(self, request: pb.StreamsInScopeRequest, context: Any) -> pb.StreamsInScopeResponse:
+        return await self._list_streams(request.scope.scope, request.continuationToken, None)
+
+    async def listStreamsInScopeForTag(
+        self, request: pb.StreamsInScopeWithTagRequest, context: Any
+    ) -> pb.StreamsInScopeResponse:
+        return await self._list_streams(request.scope.scope, request.continuationToken, request.tag)
+
+    async def _list_streams(
+        self, scope: str, token: pb.ContinuationToken, tag: str | None
+    ) -> pb.StreamsInScopeResponse:
+        """A page of streams, internal ones included. An empty scope name is not found rather than an error, since
+        clients repeat an error ten times."""
+        start = page_start(token)
+        if start is None:
+            return pb.StreamsInScopeResponse(continuationToken=token)
+        names: list[str] = []
+        while True:
+            try:
+                streams, start = await self.parts.store.list_streams(scope, start)
+            except (NoSuchScope, NoSuchSegment):
+                return pb.StreamsInScopeResponse(status=pb.StreamsInScopeResponse.SCOPE_NOT_FOUND)
+            names += [name for name, entry in streams if tag is None or tag in entry.tags]
+            # An empty page ends the listing for clients, so pages without a match are passed over.
+            if names or not start:
+                break
+        return pb.StreamsInScopeResponse(
+            streams=[pb.StreamInfo(scope=scope, stream=name) for name in names], continuationToken=page_token(start)
+        )
+
+
+def _require_scope(scope: str) -> None:
+    if not scope:
+        raise InvalidArgument("the scope's name is empty")

@@ -1,0 +1,135 @@
+"""What clients ask about segments: current ones, head, successors, owners (controller-api.md 2.4, 3.10)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from controller_service.api.grpc.messages import (
+    checked_stream,
+    segment_id_message,
+    segment_range,
+    segment_ranges,
+)
+from controller_service.api.grpc.parts import ApiParts
+from controller_service.errors import IllegalState
+from controller_service.store.epochs import successors
+from controller_service.store.records import TRUNCATION, StreamState, epoch_key, sealed_segment_key
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid, segments_between
+from controller_service.workflows.truncate_stream import place_in
+from pravega_common.errors import InvalidArgument
+from pravega_common.names import segment_epoch, segment_name
+from pravega_common.proto import controller_pb2 as pb
+
+_END_OFFSET: Final = (1 << 63) - 1
+
+
+class SegmentsApi:
+    parts: ApiParts
+
+    async def getCurrentSegments(self, request: pb.StreamInfo, context: Any) -> pb.SegmentRanges:
+        scope, stream = checked_stream(request)
+        opened = await self.parts.store.open(scope, stream)
+        state = await opened.state()
+        if state is StreamState.CREATING:
+            raise IllegalState(f"Stream: {stream} State: CREATING")
+        if state is StreamState.SEALED:
+            return pb.SegmentRanges()
+        return segment_ranges(scope, stream, await opened.current_epoch())
+
+    async def getEpochSegments(self, request: pb.GetEpochSegmentsRequest, context: Any) -> pb.SegmentRanges:
+        scope, stream = checked_stream(request.streamInfo)
+        if request.epoch < 0:
+            raise InvalidArgument(f"epoch {request.epoch} must not be negative")
+        opened = await self.parts.store.open(scope, stream, epoch_key(request.epoch))
+        return segment_ranges(scope, stream, await opened.epoch(request.epoch))
+
+    async def getSegments(self, request: pb.GetSegmentsRequest, context: Any) -> pb.SegmentsAtTime:
+        """The head of the stream; the time is ignored, as by real controllers."""
+        scope, stream = checked_stream(request.streamInfo)
+        opened = await self.parts.store.open(scope, stream, TRUNCATION, epoch_key(0))
+        await opened.state()
+        head = (await opened.truncation()).cut
+        if not head:
+            head = dict.fromkeys((await opened.epoch(0)).segment_ids, 0)
+        return pb.SegmentsAtTime(
+            segments=[
+                pb.SegmentsAtTime.SegmentLocation(
+                    segmentId=segment_id_message(scope, stream, identifier), offset=max(0, offset)
+                )
+                for identifier, offset in head.items()
+            ]
+        )
+
+    async def getSegmentsImmediatelyFollowing(self, request: pb.SegmentId, context: Any) -> pb.SuccessorResponse:
+        scope, stream = checked_stream(request.streamInfo)
+        identifier = request.segmentId
+        key = sealed_segment_key(identifier)
+        opened = await self.parts.store.open(scope, stream, key, epoch_key(max(0, segment_epoch(identifier))))
+        await opened.state()
+        record = await opened.read(key)
+        if record is None:
+            return pb.SuccessorResponse()
+        before, replaced_in = await opened.epochs(record.replaced_in_epoch - 1, record.replaced_in_epoch)
+        segment = before.find(identifier)
+        if segment is None:
+            return pb.SuccessorResponse()
+        return pb.SuccessorResponse(
+            segments=[
+                pb.SuccessorResponse.SegmentEntry(segment=segment_range(scope, stream, successor), value=predecessors)
+                for successor, predecessors in successors(segment, replaced_in, before)
+            ]
+        )
+
+    async def getSegmentsImmediatlyFollowing(self, request: pb.SegmentId, context: Any) -> pb.SuccessorResponse:
+        """The old spelling."""
+        return await self.getSegmentsImmediatelyFollowing(request, context)
+
+    async def getSegmentsBetween(self, request: pb.StreamCutRange, context: Any) -> pb.StreamCutRangeResponse:
+        scope, stream = checked_stream(request.streamInfo)
+        start, end = dict(getattr(request, "from")), dict(request.to)
+        if not start and not end:
+            raise InvalidArgument(f"both stream cuts of {scope}/{stream} are empty")
+        opened = await self.parts.store.open(scope, stream, epoch_key(0))
+        first = await self._placed_or(opened, start, 0, 0)
+        last = await self._placed_or(opened, end, (await opened.current_epoch()).epoch, _END_OFFSET)
+        if not is_at_or_after(last, first):
+            raise InvalidArgument(f"cut {end} lies before {start} in stream {opened.name}")
+        epochs = await opened.epochs(first.first_epoch, last.last_epoch)
+        between = segments_between(first, last, epochs)
+        return pb.StreamCutRangeResponse(
+            segments=[segment_id_message(scope, stream, segment.segment_id) for segment in between]
+        )
+
+    @staticmethod
+    async def _placed_or(opened: StreamContext, cut: dict[int, int], epoch: int, offset: int) -> PlacedCut:
+        """The cut, or for an empty one all segments of an epoch at the given offset."""
+        if not cut:
+            cut = dict.fromkeys((await opened.epoch(epoch)).segment_ids, offset)
+        return await place_in(opened, cut)
+
+    async def getURI(self, request: pb.SegmentId, context: Any) -> pb.NodeUri:
+        """Owner of a segment's container; neither the segment nor the stream need exist."""
+        scope, stream = checked_stream(request.streamInfo)
+        host, port = await self.parts.hosts.owner_of(segment_name(scope, stream, request.segmentId))
+        return pb.NodeUri(endpoint=host, port=port)
+
+    async def isSegmentValid(self, request: pb.SegmentId, context: Any) -> pb.SegmentValidityResponse:
+        scope, stream = checked_stream(request.streamInfo)
+        opened = await self.parts.store.open(scope, stream)
+        is_open = await opened.state() is not StreamState.SEALED
+        found = (await opened.current_epoch()).find(request.segmentId)
+        return pb.SegmentValidityResponse(response=is_open and found is not None)
+
+    async def isStreamCutValid(self, request: pb.StreamCut, context: Any) -> pb.StreamCutValidityResponse:
+        scope, stream = checked_stream(request.streamInfo)
+        opened = await self.parts.store.open(scope, stream)
+        return pb.StreamCutValidityResponse(response=is_valid(await place_in(opened, dict(request.cut))))
+
+    async def getDelegationToken(self, request: pb.StreamInfo, context: Any) -> pb.DelegationToken:
+        """Empty without authentication; asked for by every client, also for streams that do not exist."""
+        return pb.DelegationToken()
+
+    async def getControllerServerList(self, request: pb.ServerRequest, context: Any) -> pb.ServerResponse:
+        addresses = await self.parts.hosts.controllers()
+        return pb.ServerResponse(nodeURI=[pb.NodeUri(endpoint=host, port=port) for host, port in addresses])

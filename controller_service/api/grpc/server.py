@@ -1,0 +1,56 @@
+"""The gRPC endpoint of a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import grpc
+
+from controller_service.api.grpc.error_mapping import ErrorMapping
+from pravega_common.errors import ConfigurationError
+from pravega_common.services.base import Service
+
+message_bytes_max: Final = 16 * 1024 * 1024
+"""Epochs of many segments and commit sets of many members are larger than gRPC's 4 MiB."""
+stop_grace_s: Final = 5.0
+calls_concurrent_max: Final = 10_000
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", message_bytes_max),
+    ("grpc.max_send_message_length", message_bytes_max),
+    # Without this a second process on the same port would take half the connections.
+    ("grpc.so_reuseport", 0),
+    # Java clients ping an idle connection every few minutes, and gRPC's default answer is to hang up.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+
+class GrpcServer(Service):
+    """``add_services`` registers the servicers on the server; ``port`` is the bound one after the start."""
+
+    def __init__(self, listen: str, add_services: Sequence[Callable[[Any], None]]) -> None:
+        super().__init__("grpc-server")
+        self._listen = listen
+        self._add_services = add_services
+        self._server: Any = None
+        self.port = 0
+
+    async def on_start(self) -> None:
+        self._server = grpc.aio.server(
+            interceptors=(ErrorMapping(),), options=_OPTIONS, maximum_concurrent_rpcs=calls_concurrent_max
+        )
+        for add in self._add_services:
+            add(self._server)
+        try:
+            self.port = self._server.add_insecure_port(self._listen)
+        except RuntimeError as error:
+            raise ConfigurationError(f"listen = {self._listen!r}: cannot listen there ({error})") from error
+        if self.port == 0:
+            raise ConfigurationError(f"listen = {self._listen!r}: cannot listen there")
+        await self._server.start()
+
+    async def on_stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(stop_grace_s)

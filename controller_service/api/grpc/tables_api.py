@@ -1,0 +1,106 @@
+"""Key-value tables, as the API shows them (controller-api.md 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller_service.api.grpc.messages import page_start, page_token, segment_range
+from controller_service.api.grpc.parts import ApiParts
+from controller_service.errors import IllegalState, NoSuchScope, NotFound
+from controller_service.store.epochs import initial_epoch
+from controller_service.store.members import KeyValueTableRecord, MemberState
+from controller_service.workflows.key_value_tables import partitions_max
+from pravega_common.errors import InvalidArgument
+from pravega_common.names import validate_user_name
+from pravega_common.proto import controller_pb2 as pb
+
+
+class TablesApi:
+    parts: ApiParts
+
+    async def createKeyValueTable(self, request: pb.KeyValueTableConfig, context: Any) -> pb.CreateKeyValueTableStatus:
+        status = pb.CreateKeyValueTableStatus
+        try:
+            validate_user_name(request.kvtName, "key-value table")
+        except InvalidArgument:
+            return status(status=status.INVALID_TABLE_NAME)
+        _check(request)
+        record = KeyValueTableRecord(
+            self.parts.new_id(),
+            self.parts.store.clock.wall_ms(),
+            MemberState.CREATING,
+            request.partitionCount,
+            request.primaryKeyLength,
+            request.secondaryKeyLength,
+            request.rolloverSizeBytes,
+        )
+        try:
+            created = await self.parts.tables.create(request.scope, request.kvtName, record)
+        except NoSuchScope:
+            return status(status=status.SCOPE_NOT_FOUND)
+        return status(status=status.SUCCESS if created else status.TABLE_EXISTS)
+
+    async def deleteKeyValueTable(self, request: pb.KeyValueTableInfo, context: Any) -> pb.DeleteKVTableStatus:
+        status = pb.DeleteKVTableStatus
+        deleted = await self.parts.tables.delete(request.scope, request.kvtName)
+        return status(status=status.SUCCESS if deleted else status.TABLE_NOT_FOUND)
+
+    async def getKeyValueTableConfiguration(
+        self, request: pb.KeyValueTableInfo, context: Any
+    ) -> pb.KeyValueTableConfigResponse:
+        response = pb.KeyValueTableConfigResponse
+        record = await self.parts.tables.records.get(request.scope, request.kvtName)
+        if record is None:
+            return response(status=response.TABLE_NOT_FOUND)
+        return response(
+            config=pb.KeyValueTableConfig(
+                scope=request.scope,
+                kvtName=request.kvtName,
+                partitionCount=record.partition_count,
+                primaryKeyLength=record.primary_key_length,
+                secondaryKeyLength=record.secondary_key_length,
+                rolloverSizeBytes=record.rollover_size_bytes,
+            )
+        )
+
+    async def getCurrentSegmentsKeyValueTable(self, request: pb.KeyValueTableInfo, context: Any) -> pb.SegmentRanges:
+        """The stream in the answer is the table's own name, without the suffix of its segments."""
+        record = await self.parts.tables.records.get(request.scope, request.kvtName)
+        if record is None:
+            raise NotFound(f"key-value table {request.scope}/{request.kvtName} does not exist")
+        if record.state is not MemberState.ACTIVE:
+            raise IllegalState(f"key-value table {request.scope}/{request.kvtName} is {record.state.value}")
+        epoch = initial_epoch(0, record.partition_count, record.created_ms)
+        return pb.SegmentRanges(
+            segmentRanges=[segment_range(request.scope, request.kvtName, segment) for segment in epoch.segments]
+        )
+
+    async def listKeyValueTablesInScope(
+        self, request: pb.KVTablesInScopeRequest, context: Any
+    ) -> pb.KVTablesInScopeResponse:
+        scope = request.scope.scope
+        start = page_start(request.continuationToken)
+        if start is None:
+            return pb.KVTablesInScopeResponse(continuationToken=request.continuationToken)
+        try:
+            tables, continuation = await self.parts.tables.records.page(scope, start)
+        except NoSuchScope:
+            return pb.KVTablesInScopeResponse(status=pb.KVTablesInScopeResponse.SCOPE_NOT_FOUND)
+        return pb.KVTablesInScopeResponse(
+            kvtables=[pb.KeyValueTableInfo(scope=scope, kvtName=name) for name, _ in tables],
+            continuationToken=page_token(continuation),
+        )
+
+
+def _check(request: pb.KeyValueTableConfig) -> None:
+    if not 1 <= request.partitionCount <= partitions_max:
+        raise InvalidArgument(f"a table of {request.partitionCount} partitions: must be in 1..{partitions_max}")
+    if request.primaryKeyLength < 1 or request.secondaryKeyLength < 0:
+        raise InvalidArgument(
+            f"key lengths {request.primaryKeyLength} and {request.secondaryKeyLength}: "
+            "the primary key's must be positive, the secondary key's not negative"
+        )
+    if request.rolloverSizeBytes < 0:
+        raise InvalidArgument(
+            f"rollover size {request.rolloverSizeBytes} must not be negative (0: the store's default)"
+        )

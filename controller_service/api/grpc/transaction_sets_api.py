@@ -1,0 +1,157 @@
+"""The ``TransactionSets`` gRPC service: messages in, messages out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+import grpc.aio
+
+from controller_service.sets.service import SetService
+from controller_service.sets.transaction_set import RefusedSet, SetMember, SetRecord, SetState, SinkRecord, Verdict
+from pravega_common import names
+from pravega_common.errors import InvalidArgument
+from pravega_common.proto import transaction_sets_pb2 as pb
+from pravega_common.proto import transaction_sets_pb2_grpc as pb_grpc
+
+_REGISTER_STATUS: Final = {
+    Verdict.REGISTERED: pb.RegisterTransactionsResponse.REGISTERED,
+    Verdict.BATCH_DECIDED: pb.RegisterTransactionsResponse.BATCH_DECIDED,
+    Verdict.FENCED: pb.RegisterTransactionsResponse.FENCED,
+    Verdict.REFUSED: pb.RegisterTransactionsResponse.TRANSACTION_NOT_OPEN,
+}
+_COMMIT_STATUS: Final = {
+    Verdict.COMMITTED: pb.CommitTransactionSetResponse.COMMITTED,
+    Verdict.ALREADY_COMMITTED: pb.CommitTransactionSetResponse.ALREADY_COMMITTED,
+    Verdict.REPLAY_DIFFERS: pb.CommitTransactionSetResponse.REPLAY_DIFFERS,
+    Verdict.CHECKPOINT_BEHIND_SINK: pb.CommitTransactionSetResponse.CHECKPOINT_BEHIND_SINK,
+    Verdict.FENCED: pb.CommitTransactionSetResponse.FENCED,
+    Verdict.REFUSED: pb.CommitTransactionSetResponse.REFUSED,
+}
+_SET_STATE: Final = {
+    SetState.PENDING: pb.TransactionSet.PENDING,
+    SetState.COMMITTED: pb.TransactionSet.COMMITTED,
+    SetState.ORDERED: pb.TransactionSet.COMMITTED,
+    SetState.FINISHED: pb.TransactionSet.FINISHED,
+}
+
+
+class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
+    """Errors are left to the server's error mapping. After one that says nothing certain, the same call finds out."""
+
+    def __init__(self, sets: SetService) -> None:
+        self._sets = sets
+
+    async def RegisterTransactions(
+        self, request: pb.RegisterTransactionsRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.RegisterTransactionsResponse:
+        taken = await self._sets.register(
+            request.sink.query_id,
+            request.sink.destination,
+            request.run_id,
+            request.batch_id,
+            _members(request.members),
+        )
+        return pb.RegisterTransactionsResponse(
+            status=_REGISTER_STATUS[taken.verdict],
+            detail=taken.detail,
+            last_committed_batch_id=taken.last_batch_id,
+            renewed_for_ms=taken.renewed_for_ms,
+        )
+
+    async def CommitTransactionSet(
+        self, request: pb.CommitTransactionSetRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.CommitTransactionSetResponse:
+        taken = await self._sets.commit(
+            request.sink.query_id,
+            request.sink.destination,
+            request.run_id,
+            request.batch_id,
+            _members(request.members),
+            request.events,
+            request.bytes,
+        )
+        recorded = _set(taken.set)
+        if taken.verdict is Verdict.REFUSED:
+            recorded.state = pb.TransactionSet.REFUSED
+        return pb.CommitTransactionSetResponse(status=_COMMIT_STATUS[taken.verdict], detail=taken.detail, set=recorded)
+
+    async def GetTransactionSet(
+        self, request: pb.GetTransactionSetRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.GetTransactionSetResponse:
+        taken = await self._sets.get(request.sink.query_id, request.sink.destination, request.batch_id)
+        decided = taken.decision
+        if isinstance(decided, RefusedSet):
+            message = pb.TransactionSet(
+                state=pb.TransactionSet.REFUSED, batch_id=decided.batch_id, run_id=decided.run_id
+            )
+        else:
+            message = _set(decided)
+        return pb.GetTransactionSetResponse(set=message, last_committed_batch_id=taken.last_batch_id)
+
+    async def ListSinks(
+        self, request: pb.ListSinksRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.ListSinksResponse:
+        records, token = await self._sets.list_sinks(_token(request.continuation))
+        continuation = base64.urlsafe_b64encode(token).decode()
+        return pb.ListSinksResponse(sinks=[_sink(record) for record in records], continuation=continuation)
+
+
+def _token(continuation: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(continuation)
+    except binascii.Error as error:
+        raise InvalidArgument(f"continuation {continuation[:40]!r} is not one that this service gave out") from error
+
+
+def _members(messages: Iterable[pb.Member]) -> list[SetMember]:
+    return [
+        SetMember(
+            names.scoped_name(message.scope, message.stream),
+            names.transaction_id_from_bits(message.transaction_high, message.transaction_low).hex,
+            message.partition,
+            message.events,
+            message.bytes,
+        )
+        for message in messages
+    ]
+
+
+def _member(member: SetMember) -> pb.Member:
+    scope, stream = names.split_scoped_name(member.stream)
+    high, low = names.transaction_id_bits(uuid.UUID(hex=member.transaction))
+    return pb.Member(
+        scope=scope,
+        stream=stream,
+        transaction_high=high,
+        transaction_low=low,
+        partition=member.partition,
+        events=member.events,
+        bytes=member.bytes,
+    )
+
+
+def _set(record: SetRecord | None) -> pb.TransactionSet:
+    if record is None:
+        return pb.TransactionSet(state=pb.TransactionSet.NONE)
+    return pb.TransactionSet(
+        state=_SET_STATE[record.state],
+        batch_id=record.batch_id,
+        run_id=record.run_id,
+        members=[_member(member) for member in record.members],
+        events=record.events,
+        bytes=record.bytes,
+    )
+
+
+def _sink(record: SinkRecord) -> pb.SinkRecord:
+    return pb.SinkRecord(
+        sink=pb.Sink(query_id=record.query_id, destination=record.destination),
+        last_committed_batch_id=record.last_batch_id,
+        run_id=record.runs[-1] if record.runs else "",
+        touched_ms=record.touched_ms,
+        last_set=_set(record.last),
+    )

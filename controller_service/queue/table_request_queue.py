@@ -1,0 +1,254 @@
+"""``RequestQueue`` in a table of the versioned store.
+
+A request is stored under ``<owner>/<sequence>/<request id>`` and removed when its handler has finished. An owner is one
+run of one controller instance: what is found under an owner without a lease is adopted, at start and periodically.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from controller_service.queue.request_queue import Handler, Postpone, Request
+from controller_service.store.serializer import decode, encode
+from controller_service.store.versioned_store import ANY_VERSION, VersionedStore
+from pravega_common.errors import PravegaError, RejectedError, Throttled, UnknownOutcome
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.services.base import Service
+
+REQUESTS_TABLE: Final = "requests"
+requests_concurrent_max: Final = 100
+requests_queued_max: Final = 10_000
+requests_remembered_max: Final = 10_000
+"""Finished requests whose outcome ``wait_done`` still knows."""
+sweep_period_s: Final = 3.0
+store_attempts_max: Final = 8
+retry_delay_min_s: Final = 0.02
+retry_delay_max_s: Final = 5.0
+
+SUBMITTED = register("controller.request_submitted")
+HANDLED = register("controller.request_handled_before_removal")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    kind: str
+    key: str
+    payload: str
+
+
+@dataclass(slots=True)
+class _Queued:
+    request: Request
+    table_key: str
+    outcome: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """Its own: two submissions of one id that race are two runs, and one id's outcome is that of the later."""
+    failures: int = 0
+
+
+class TableRequestQueue(Service):
+    """``live_owners`` tells which owners hold a lease now; this one counts as alive by itself."""
+
+    def __init__(
+        self, tables: VersionedStore, owner: str, clock: Clock, live_owners: Callable[[], Awaitable[set[str]]]
+    ) -> None:
+        super().__init__("request-queue")
+        check("/" not in owner, "an owner's id is part of keys", owner=owner)
+        self._tables = tables
+        self._owner = owner
+        self._clock = clock
+        self._live_owners = live_owners
+        self._handlers: dict[str, Handler] = {}
+        self._sequence = itertools.count(1)
+        self._waiting: dict[str, deque[_Queued]] = {}
+        self._outcomes: OrderedDict[str, asyncio.Future[None]] = OrderedDict()
+        self._pending = 0
+        self._slots = asyncio.Semaphore(requests_concurrent_max)
+
+    def register(self, kind: str, handler: Handler) -> None:
+        check(kind not in self._handlers, "two handlers for one kind of request", kind=kind)
+        self._handlers[kind] = handler
+
+    async def on_start(self) -> None:
+        await self._tables.create_table(REQUESTS_TABLE)
+        await self.sweep()
+        self.spawn(self._sweep_periodically(), "sweep")
+
+    async def on_stop(self) -> None:
+        """Whoever waits is told now; the requests stay in the table for another instance."""
+        for outcome in self._outcomes.values():
+            if not outcome.done():
+                outcome.set_exception(UnknownOutcome("this controller stops; another one completes the work"))
+
+    async def submit(self, request: Request) -> None:
+        """``Throttled`` when too many requests wait already; a request that is pending here is not added again."""
+        check(request.kind in self._handlers, "no handler for this kind of request", kind=request.kind)
+        outcome = self._outcomes.get(request.request_id)
+        if outcome is not None and not outcome.done():
+            return
+        if self._pending >= requests_queued_max:
+            raise Throttled(f"{self._pending} requests are waiting, at most {requests_queued_max} may")
+        table_key = f"{self._owner}/{self._clock.wall_ms():014d}{next(self._sequence):08d}/{request.request_id}"
+        await self._store(table_key, request)
+        failpoint(SUBMITTED)
+        self._enqueue(_Queued(request, table_key))
+
+    async def wait_done(self, request_id: str, timeout_s: float) -> bool:
+        """False when time is up, or the request was never submitted here; raises what made the handler give up."""
+        outcome = self._outcomes.get(request_id)
+        if outcome is None:
+            return False
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(outcome)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _store(self, table_key: str, request: Request) -> None:
+        """The key is this request's alone, so a put whose answer was lost is simply made again: a request must not
+        lie in the table unknown to its owner, to be run long after the caller was told that it failed."""
+        value = encode(StoredRequest(request.kind, request.key, _payload_text(request.payload)))
+        for attempt in range(store_attempts_max):
+            try:
+                await self._tables.put(REQUESTS_TABLE, table_key, value, ANY_VERSION)
+                return
+            except UnknownOutcome as error:
+                failure: PravegaError = error
+            except PravegaError as error:
+                if attempt == 0:
+                    raise
+                # An earlier attempt may have stored it all the same.
+                failure = UnknownOutcome(f"request {request.request_id} may be stored: {error}")
+            await self._clock.sleep(retry_delay_min_s * 2.0**attempt)
+        raise failure
+
+    # ---- running -----------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, queued: _Queued) -> None:
+        request, outcome = queued.request, queued.outcome
+        # Nobody may be waiting for it; that must not count as an error that was never looked at.
+        outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._outcomes[request.request_id] = outcome
+        self._outcomes.move_to_end(request.request_id)
+        self._pending += 1
+        line = self._waiting.get(request.key)
+        if line is None:
+            self._waiting[request.key] = deque([queued])
+            self.spawn(self._run_line(request.key), f"requests of {request.key}")
+        else:
+            line.append(queued)
+        self._forget_old_outcomes()
+
+    def _forget_old_outcomes(self) -> None:
+        while len(self._outcomes) > requests_remembered_max:
+            oldest = next(iter(self._outcomes))
+            if not self._outcomes[oldest].done():
+                return
+            del self._outcomes[oldest]
+
+    async def _run_line(self, key: str) -> None:
+        """Run the requests of one key until none is left."""
+        line = self._waiting[key]
+        while line:
+            queued = line[0]
+            delay_s = await self._run(queued)
+            if delay_s is None:
+                line.popleft()
+                self._pending -= 1
+                continue
+            queued.failures += 1
+            # What is behind may be what this one waits for.
+            line.rotate(-1)
+            if line[0].failures:
+                await self._clock.sleep(delay_s)
+        del self._waiting[key]
+
+    async def _run(self, queued: _Queued) -> float | None:
+        """None when the request is finished with, else the seconds to wait before the next attempt."""
+        request = queued.request
+        delay_s = min(retry_delay_max_s, retry_delay_min_s * 2.0 ** min(queued.failures, 16))
+        try:
+            async with self._slots:
+                await self._handlers[request.kind](request)
+                failpoint(HANDLED)
+        except Postpone as reason:
+            self.log.debug("request postponed", kind=request.kind, key=request.key, reason=str(reason))
+            return delay_s
+        except RejectedError as error:
+            self.log.info("request refused", kind=request.kind, key=request.key, error=str(error))
+            await self._finish(queued)
+            queued.outcome.set_exception(error)
+            return None
+        except Exception as error:
+            # A handler's bug must not take everybody else's work down with it: it is retried and seen in the log.
+            self.log.warning("request failed", kind=request.kind, key=request.key, error=repr(error), retry_s=delay_s)
+            return delay_s
+        await self._finish(queued)
+        queued.outcome.set_result(None)
+        return None
+
+    async def _finish(self, queued: _Queued) -> None:
+        """Remove the stored request. One that stays is run again by whoever adopts it, and finds nothing to do."""
+        for attempt in range(store_attempts_max):
+            try:
+                await self._tables.remove(REQUESTS_TABLE, queued.table_key)
+                return
+            except PravegaError as error:
+                self.log.warning("finished request is still stored", key=queued.table_key, error=repr(error))
+                await self._clock.sleep(retry_delay_min_s * 2.0**attempt)
+
+    # ---- what others left --------------------------------------------------------------------------------------------
+
+    async def _sweep_periodically(self) -> None:
+        while True:
+            await self._clock.sleep(sweep_period_s)
+            try:
+                await self.sweep()
+            except PravegaError as error:
+                self.log.warning("sweep failed", error=repr(error), retry_s=sweep_period_s)
+
+    async def sweep(self) -> int:
+        """Adopt the requests of owners that are gone; returns how many. Two instances may adopt the same one: both
+        run it, as handlers allow."""
+        live = {self._owner, *await self._live_owners()}
+        left: list[tuple[str, Request]] = []
+        token = b""
+        while True:
+            page = await self._tables.scan(REQUESTS_TABLE, token)
+            for table_key, found in page.entries:
+                owner, _, rest = table_key.partition("/")
+                if owner not in live:
+                    stored = decode(StoredRequest, found.value)
+                    request_id = rest.partition("/")[2]
+                    left.append((table_key, Request(request_id, stored.kind, stored.key, _payload(stored.payload))))
+            token = page.continuation
+            if not token:
+                break
+        for table_key, request in sorted(left, key=lambda item: item[0].partition("/")[2]):
+            await self._adopt(table_key, request)
+        return len(left)
+
+    async def _adopt(self, table_key: str, request: Request) -> None:
+        if request.kind not in self._handlers:
+            self.log.error("request of a kind that this version does not know", key=table_key, kind=request.kind)
+            return
+        self.log.info("request adopted", key=table_key, kind=request.kind)
+        await self.submit(request)
+        await self._tables.remove(REQUESTS_TABLE, table_key)
+
+
+def _payload_text(payload: dict[str, Any]) -> str:
+    return json.dumps(payload, separators=(",", ":"))
+
+
+def _payload(text: str) -> dict[str, Any]:
+    payload: dict[str, Any] = json.loads(text)
+    return payload

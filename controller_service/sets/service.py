@@ -1,0 +1,481 @@
+"""Several transactions, also of several streams, decided together (the design's "Commit of a batch").
+
+The order of durable steps is the proof: the set is pending on its sink's record; every member is bound to it; one
+compare-and-set makes it committed. Before that step the set can only be refused, after it only be finished, by
+whichever instance gets to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from controller_service.sets import transaction_set as commit_set
+from controller_service.sets.members import LostMember, MemberRecords
+from controller_service.sets.store import FoundSink, Registered, SinkStore, shard_of
+from controller_service.sets.transaction_set import (
+    AllBound,
+    BatchesCleared,
+    Event,
+    RefusedSet,
+    SetMember,
+    SetRecord,
+    SetState,
+    SinkRecord,
+    Step,
+    StreamsOrdered,
+    Verdict,
+    destination_of,
+    sink_key,
+)
+from controller_service.sets.validation import check_batch, check_commit, check_sink
+from controller_service.store.versioned_store import ABSENT, VersionedStore
+from controller_service.transactions.completions import Expectation
+from controller_service.transactions.lifecycle import TransactionService
+from controller_service.transactions.records import Registration, SetReference
+from pravega_common.errors import FailedError, PravegaError, Throttled, UnknownOutcome, VersionConflict
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint_async, register
+from pravega_common.services.base import Service
+
+undecided_grace_ms: Final = 600_000
+"""How long the transactions of an undecided batch stay open after the last call of any of its tasks."""
+pending_max_ms: Final = 60_000
+"""A set that is pending for longer is refused: its controller died, or its members cannot be reached."""
+record_kept_ms: Final = 90 * 24 * 3600 * 1000
+"""How long a sink's record outlives its last use."""
+sweep_period_s: Final = 15.0
+finish_looks_max: Final = 20
+"""How often a controller looks whether a committed set is readable, before it leaves it to the sweep."""
+finish_look_first_s: Final = 0.2
+finish_look_last_s: Final = 2.0
+"""Between two looks; the wait ends at once when this controller made the members readable itself."""
+finishing_max: Final = 1_000
+"""Sets that one controller makes readable at the same time."""
+tries_max: Final = 50
+pause_s: Final = 0.005
+
+PENDING_RECORDED = register("transaction_set.pending_recorded")
+MEMBERS_BOUND = register("transaction_set.members_bound")
+COMMIT_RECORDED = register("transaction_set.commit_recorded")
+MEMBERS_ORDERED = register("transaction_set.members_ordered")
+ORDER_RECORDED = register("transaction_set.order_recorded")
+MEMBERS_READABLE = register("transaction_set.members_readable")
+REFUSAL_RECORDED = register("transaction_set.refusal_recorded")
+REGISTRATION_WRITTEN = register("transaction_set.registration_written")
+ORPHANS_ABORTED = register("transaction_set.orphans_aborted")
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterAnswer:
+    """``verdict``: ``REGISTERED``, ``BATCH_DECIDED``, ``FENCED`` or ``REFUSED`` (a transaction is not open).
+
+    ``renewed_for_ms``: how long the batch's transactions stay open without another call.
+    """
+
+    verdict: Verdict
+    detail: str
+    last_batch_id: int
+    renewed_for_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswer:
+    """``verdict``: ``COMMITTED``, ``ALREADY_COMMITTED``, ``REPLAY_DIFFERS``, ``CHECKPOINT_BEHIND_SINK``, ``FENCED`` or
+    ``REFUSED``; ``set``: the recorded one that the verdict is about, if any."""
+
+    verdict: Verdict
+    detail: str
+    set: SetRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionAnswer:
+    decision: SetRecord | RefusedSet | None
+    last_batch_id: int
+
+
+class SetService(Service):
+    """One per controller, beside its ``TransactionService``, which it also serves as ``Keeper``."""
+
+    def __init__(
+        self,
+        *,
+        transactions: TransactionService,
+        store: VersionedStore,
+        clock: Clock,
+        kept_ms: int = record_kept_ms,
+    ) -> None:
+        super().__init__("transaction-sets")
+        self._sinks = SinkStore(store)
+        self._members = MemberRecords(transactions, self)
+        self._clock = clock
+        self._kept_ms = kept_ms
+        self._finishing: set[tuple[str, int]] = set()
+        transactions.attach_keeper(self)
+
+    async def on_start(self) -> None:
+        await self._sinks.start()
+        self.spawn(self._sweep_periodically(), "sweep")
+
+    # ---- register ----------------------------------------------------------------------------------------------------
+
+    async def register(
+        self, query_id: str, destination: str, run_id: str, batch_id: int, members: Sequence[SetMember]
+    ) -> RegisterAnswer:
+        """Announce a task's transactions, or renew them: every call keeps all of the batch's transactions open."""
+        check_batch(query_id, destination, run_id, batch_id, members)
+        key = sink_key(query_id, destination)
+        for attempt in range(tries_max):
+            taken = await self._apply_new(
+                key, query_id, destination, commit_set.Register(run_id, batch_id, self._now())
+            )
+            if taken is None:
+                await self._pause(attempt)
+                continue
+            if taken.verdict is Verdict.TOO_MANY_BATCHES:
+                raise Throttled(taken.detail)
+            if taken.verdict is not Verdict.REGISTERED:
+                return await self._registration_refused(taken, members)
+            problem = await self._write_registrations(key, run_id, batch_id, members)
+            await failpoint_async(REGISTRATION_WRITTEN, destination_of(key))
+            fresh = await self._sinks.read(key)
+            if fresh is None:
+                continue
+            after = commit_set.step(fresh.record, commit_set.Register(run_id, batch_id, self._now()))
+            if after.verdict is not Verdict.REGISTERED:
+                if after.verdict is Verdict.BATCH_DECIDED:
+                    await self._sinks.remove_registrations(key, batch_id)
+                return await self._registration_refused(after, members)
+            if after.record != fresh.record:
+                # A sweep took the batch for dead in between: it has to be on the list for the registration to count.
+                continue
+            last = fresh.record.last_batch_id
+            if problem:
+                return RegisterAnswer(Verdict.REFUSED, problem, last)
+            return RegisterAnswer(Verdict.REGISTERED, "", last, undecided_grace_ms)
+        raise VersionConflict(f"sink {key}: changed by others {tries_max} times in a row")
+
+    async def _write_registrations(self, key: str, run_id: str, batch_id: int, members: Sequence[SetMember]) -> str:
+        """Note the members with the batch, and the batch with the members; what is wrong with one of them."""
+        by_shard: dict[int, list[SetMember]] = {}
+        for member in members:
+            by_shard.setdefault(shard_of(member), []).append(member)
+        now_ms = self._now()
+
+        async def add(shard: int, some: list[SetMember]) -> None:
+            for attempt in range(tries_max):
+                try:
+                    return await self._sinks.add_registrations(key, batch_id, shard, some, now_ms)
+                except (VersionConflict, UnknownOutcome):
+                    await self._pause(attempt)
+            raise VersionConflict(f"registrations of sink {key}: changed by others {tries_max} times in a row")
+
+        _, problem = await asyncio.gather(
+            asyncio.gather(*(add(shard, some) for shard, some in by_shard.items())),
+            self._members.register(Registration(key, batch_id, run_id), members),
+        )
+        return problem
+
+    async def _registration_refused(self, taken: Step, members: Sequence[SetMember]) -> RegisterAnswer:
+        """Of a batch that is decided, what is not in its set can never be committed: abort it now."""
+        if taken.verdict is Verdict.BATCH_DECIDED:
+            await self._members.abort([Registered(member.stream, member.transaction) for member in members])
+        return RegisterAnswer(taken.verdict, taken.detail, taken.record.last_batch_id)
+
+    # ---- commit ------------------------------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        query_id: str,
+        destination: str,
+        run_id: str,
+        batch_id: int,
+        members: Sequence[SetMember],
+        events: int,
+        size_bytes: int,
+    ) -> CommitAnswer:
+        """Commit a batch. ``COMMITTED`` is answered when that is durable; the members become readable at once after,
+        which ``get`` shows as ``FINISHED``. After an error without an answer the same call is to be made again."""
+        check_commit(query_id, destination, run_id, batch_id, members, events, size_bytes)
+        key = sink_key(query_id, destination)
+        request = commit_set.Commit(run_id, batch_id, tuple(members), events, size_bytes, self._now())
+        tried: dict[int, SetRecord] = {}
+        for attempt in range(tries_max):
+            found = await self._read_or_new(key, query_id, destination)
+            last = found.record.last
+            if last is not None and last.sequence in tried:
+                return self._committed(key, last)
+            await self._release_dead(found.record, tried)
+            taken = commit_set.step(found.record, request)
+            if taken.verdict is Verdict.ORDER_PREVIOUS:
+                await self._order(key, _required(taken.set))
+                continue
+            if taken.verdict is Verdict.BIND and not _required(taken.set).members:
+                tried[_required(taken.set).sequence] = _required(taken.set)
+                taken = commit_set.step(taken.record, AllBound(_required(taken.set).sequence, self._now()))
+            version = await self._write(key, found, taken.record)
+            if version is None:
+                await self._pause(attempt)
+                continue
+            if taken.verdict is Verdict.COMMITTED:
+                return self._committed(key, _required(taken.set))
+            if taken.verdict is not Verdict.BIND:
+                return self._answer(key, taken)
+            await failpoint_async(PENDING_RECORDED, destination_of(key))
+            pending = _required(taken.set)
+            tried[pending.sequence] = pending
+            decided = await self._bind_and_decide(key, FoundSink(taken.record, version), pending)
+            if decided is not None:
+                return decided
+        raise VersionConflict(f"sink {key}: changed by others {tries_max} times in a row")
+
+    async def _bind_and_decide(self, key: str, found: FoundSink, pending: SetRecord) -> CommitAnswer | None:
+        """Take a pending set to its end; None when somebody changed the sink's record meanwhile."""
+        reference = SetReference(key, pending.sequence)
+        problem = await self._members.bind(reference, pending.batch_id, pending.members)
+        await failpoint_async(MEMBERS_BOUND, destination_of(key))
+        if problem:
+            refused = commit_set.step(found.record, commit_set.Refuse(pending.sequence, problem, self._now()))
+            if await self._write(key, found, refused.record) is None:
+                return None
+            await failpoint_async(REFUSAL_RECORDED, destination_of(key))
+            await self._members.release(reference, pending.members)
+            return CommitAnswer(Verdict.REFUSED, problem, pending)
+        taken = commit_set.step(found.record, AllBound(pending.sequence, self._now()))
+        if await self._write(key, found, taken.record) is None:
+            return None
+        await failpoint_async(COMMIT_RECORDED, destination_of(key))
+        return self._committed(key, _required(taken.set))
+
+    async def _release_dead(self, record: SinkRecord, tried: dict[int, SetRecord]) -> None:
+        """Let go of members of sets that this call bound and somebody else refused."""
+        for sequence in [sequence for sequence in tried if not record.holds(sequence)]:
+            await self._members.release(commit_set.reference(record, sequence), tried.pop(sequence).members)
+
+    def _committed(self, key: str, committed: SetRecord) -> CommitAnswer:
+        self._start_finishing(key, committed)
+        return CommitAnswer(Verdict.COMMITTED, "", committed)
+
+    def _answer(self, key: str, taken: Step) -> CommitAnswer:
+        if taken.verdict is Verdict.ALREADY_COMMITTED:
+            self._start_finishing(key, _required(taken.set))
+        return CommitAnswer(taken.verdict, taken.detail, taken.set)
+
+    # ---- get, list, keep ---------------------------------------------------------------------------------------------
+
+    async def get(self, query_id: str, destination: str, batch_id: int) -> DecisionAnswer:
+        """What was decided about a batch."""
+        check_sink(query_id, destination)
+        found = await self._sinks.read(sink_key(query_id, destination))
+        record = None if found is None else found.record
+        return DecisionAnswer(commit_set.decision(record, batch_id), -1 if record is None else record.last_batch_id)
+
+    async def list_sinks(self, token: bytes = b"") -> tuple[list[SinkRecord], bytes]:
+        """Some sinks and the token of the next page, empty at the end."""
+        page, token = await self._sinks.page(token)
+        return [found.record for _, found in page], token
+
+    async def lost_members(self) -> list[LostMember]:
+        """Of all sinks: what keeps a committed set out of the commit orders of its streams."""
+        lost: list[LostMember] = []
+        token = b""
+        while True:
+            page, token = await self._sinks.page(token)
+            for key, found in page:
+                last = found.record.last
+                if last is not None and last.state is SetState.COMMITTED:
+                    lost += await self._members.lost(SetReference(key, last.sequence), last.unordered)
+            if not token:
+                return lost
+
+    async def holds(self, reference: SetReference) -> bool:
+        found = await self._sinks.read(reference.sink)
+        return found is not None and found.record.holds(reference.sequence)
+
+    async def open_until_ms(self, registration: Registration) -> int:
+        found = await self._sinks.read(registration.sink)
+        if found is None or registration.batch_id <= found.record.last_batch_id:
+            return 0
+        if found.record.runs[-1:] != (registration.run_id,):
+            return 0
+        return await self._silent_since_ms(registration.sink, registration.batch_id) + undecided_grace_ms
+
+    async def _silent_since_ms(self, key: str, batch_id: int) -> int:
+        shards = await self._sinks.registrations(key, batch_id)
+        return max((shard.touched_ms for shard in shards), default=0)
+
+    # ---- finishing ---------------------------------------------------------------------------------------------------
+
+    def _start_finishing(self, key: str, committed: SetRecord) -> None:
+        """At once; what does not fit is finished by a later sweep, or before the sink's next commit."""
+        started = (key, committed.sequence)
+        if started not in self._finishing and len(self._finishing) < finishing_max and self.is_running:
+            self._finishing.add(started)
+            self.spawn(self._finish(key, committed), f"finish {key}")
+
+    async def _finish(self, key: str, committed: SetRecord) -> None:
+        try:
+            await asyncio.gather(self._make_readable(key, committed), self._clear_batches(key))
+        except (PravegaError, VersionConflict) as error:
+            self.log.warning("set is finished later", sink=key, batch=committed.batch_id, error=repr(error))
+        finally:
+            self._finishing.discard((key, committed.sequence))
+
+    async def _make_readable(self, key: str, committed: SetRecord) -> None:
+        """Have the members merged, here or on another controller, and record that they are; within a limit."""
+        if committed.state is SetState.FINISHED:
+            return
+        with self._members.expect(committed.members) as expectation:
+            await self._order(key, committed)
+            for look in range(finish_looks_max):
+                if not expectation.all_came.done() and await self._members.unfinished(committed.members):
+                    await self._wait(expectation, min(finish_look_first_s * 2**look, finish_look_last_s))
+                    continue
+                await failpoint_async(MEMBERS_READABLE, destination_of(key))
+                await self._apply(key, commit_set.Advance(committed.sequence, SetState.FINISHED, self._now()))
+                return
+        self.log.warning("set is not finished yet", sink=key, batch=committed.batch_id)
+
+    async def _wait(self, expectation: Expectation, delay_s: float) -> None:
+        """Until the members are told readable, or it is time to look again."""
+        alarm = self.spawn(self._clock.sleep(delay_s), "next look")
+        try:
+            await asyncio.wait({alarm, expectation.all_came}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alarm.cancel()
+
+    async def _order(self, key: str, committed: SetRecord) -> None:
+        """Put a committed set's members in order and have them merged; raises what keeps one of them from it.
+
+        What was done in some streams is noted before that is raised: by the time that the others can go on, those may
+        have been deleted, or what became of their transactions forgotten.
+        """
+        if committed.state is SetState.COMMITTED:
+            done, problem = await self._members.order(SetReference(key, committed.sequence), committed.unordered)
+            if problem is not None:
+                if done:
+                    await self._members.schedule([item for item in committed.members if item.stream in done])
+                    await self._apply(key, StreamsOrdered(committed.sequence, done, self._now()))
+                raise problem
+            await failpoint_async(MEMBERS_ORDERED, destination_of(key))
+            await asyncio.gather(
+                self._members.schedule(committed.members),
+                self._apply(key, commit_set.Advance(committed.sequence, SetState.ORDERED, self._now())),
+            )
+            await failpoint_async(ORDER_RECORDED, destination_of(key))
+            return
+        await self._members.schedule(committed.members)
+
+    async def _clear_batches(self, key: str) -> None:
+        """Abort what was registered for batches that are decided and is in no set."""
+        found = await self._sinks.read(key)
+        if found is None or not found.record.decided_batches:
+            return
+        last = found.record.last
+        kept = {(member.stream, member.transaction) for member in (last.members if last else ())}
+        await self._clear(key, found.record.decided_batches, kept)
+
+    async def _clear(self, key: str, batches: tuple[int, ...], kept: set[tuple[str, str]]) -> None:
+        for batch_id in batches:
+            shards = await self._sinks.registrations(key, batch_id)
+            registered = [item for shard in shards for item in shard.transactions]
+            await self._members.abort([item for item in registered if (item.stream, item.transaction) not in kept])
+        await failpoint_async(ORPHANS_ABORTED, destination_of(key))
+        await self._apply(key, BatchesCleared(batches, self._now()))
+        await asyncio.gather(*(self._sinks.remove_registrations(key, batch_id) for batch_id in batches))
+
+    # ---- sweep -------------------------------------------------------------------------------------------------------
+
+    async def _sweep_periodically(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except PravegaError as error:
+                self.log.warning("sweep failed", error=repr(error), retry_s=sweep_period_s)
+            await self._clock.sleep(sweep_period_s)
+
+    async def sweep(self) -> None:
+        """Refuse what is pending for too long, go on with what is committed and not finished, forget old sinks."""
+        token = b""
+        while True:
+            page, token = await self._sinks.page(token)
+            for key, found in page:
+                try:
+                    await self._sweep_sink(key, found)
+                except (FailedError, UnknownOutcome) as error:
+                    self.log.warning("sweep of a sink failed", sink=key, error=repr(error))
+            if not token:
+                return
+
+    async def _sweep_sink(self, key: str, found: FoundSink) -> None:
+        record, now_ms = found.record, self._now()
+        pending, last = record.pending, record.last
+        if pending is not None:
+            if now_ms - pending.started_ms > pending_max_ms:
+                detail = f"pending for more than {pending_max_ms} ms"
+                taken = commit_set.step(record, commit_set.Refuse(pending.sequence, detail, now_ms))
+                if await self._write(key, found, taken.record) is not None:
+                    await self._members.release(SetReference(key, pending.sequence), pending.members)
+            return
+        if last is not None and (last.state is not SetState.FINISHED or record.decided_batches):
+            self._start_finishing(key, last)
+            return
+        await self._clear_silent(key, record, now_ms)
+        if now_ms - record.touched_ms > self._kept_ms and not record.open_batches:
+            await self._sinks.remove(key, found.version)
+
+    async def _clear_silent(self, key: str, record: SinkRecord, now_ms: int) -> None:
+        """Take undecided batches off the list whose tasks went silent long enough ago for their transactions to end."""
+        for batch_id in record.open_batches:
+            silent_ms = now_ms - max(await self._silent_since_ms(key, batch_id), record.touched_ms)
+            if silent_ms > undecided_grace_ms + pending_max_ms:
+                await self._clear(key, (batch_id,), set())
+
+    # ---- the sink's record -------------------------------------------------------------------------------------------
+
+    async def _read_or_new(self, key: str, query_id: str, destination: str) -> FoundSink:
+        found = await self._sinks.read(key)
+        return FoundSink(SinkRecord(query_id, destination), ABSENT) if found is None else found
+
+    async def _write(self, key: str, found: FoundSink, record: SinkRecord) -> int | None:
+        """Replace what was found; its version, None if somebody changed it or nobody can tell."""
+        if record == found.record:
+            return found.version
+        try:
+            return await self._sinks.write(key, record, found.version)
+        except (VersionConflict, UnknownOutcome):
+            return None
+
+    async def _apply_new(self, key: str, query_id: str, destination: str, event: Event) -> Step | None:
+        """One try of a step, on a new record if there is none; None if it has to be repeated."""
+        found = await self._read_or_new(key, query_id, destination)
+        taken = commit_set.step(found.record, event)
+        return taken if await self._write(key, found, taken.record) is not None else None
+
+    async def _apply(self, key: str, event: Event) -> None:
+        """A step on a record that exists, until it is in; nothing if the record is gone."""
+        for attempt in range(tries_max):
+            found = await self._sinks.read(key)
+            if found is None:
+                return
+            taken = commit_set.step(found.record, event)
+            if await self._write(key, found, taken.record) is not None:
+                return
+            await self._pause(attempt)
+        raise VersionConflict(f"sink {key}: changed by others {tries_max} times in a row")
+
+    async def _pause(self, attempt: int) -> None:
+        await (asyncio.sleep(0) if attempt < 2 else self._clock.sleep(pause_s * min(attempt, 20)))
+
+    def _now(self) -> int:
+        return self._clock.wall_ms()
+
+
+def _required(record: SetRecord | None) -> SetRecord:
+    """The set that a verdict about a set always comes with."""
+    if record is None:
+        raise VersionConflict("a verdict about a set came without one")
+    return record

@@ -1,0 +1,493 @@
+"""Making committing transactions readable, in the commit order of their stream (controller-api.md 4.5).
+
+One round takes up to 100 transactions of the lowest epoch that has any. What it takes, and how long every source and
+target is, is durable before the first merge. From then on a missing source was merged by this round; a source that is
+missing before is an error, never a success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import structlog
+from prometheus_client import Gauge
+
+from controller_service.errors import NoSuchStream, OperationNotAllowed
+from controller_service.queue.request_queue import Postpone, Request
+from controller_service.segment_access.segment_access import SegmentAccess, SegmentInfo
+from controller_service.store.epochs import duplicate_epoch
+from controller_service.store.records import (
+    CURRENT_EPOCH,
+    EpochRecord,
+    SealedSegmentRecord,
+    StreamState,
+    epoch_key,
+    sealed_segment_key,
+)
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.store.writer_marks import WriterMarks
+from controller_service.transactions.completions import Completions
+from controller_service.transactions.records import (
+    CommittingRecord,
+    CommittingTransaction,
+    MergeTarget,
+    TransactionState,
+    commit_batch_max,
+    transaction_segments,
+)
+from controller_service.transactions.scheduling import WorkScheduler
+from controller_service.transactions.transaction_store import CommitState, TransactionStore
+from pravega_common import names
+from pravega_common.errors import (
+    DataCorruption,
+    FailedError,
+    NoSuchSegment,
+    RejectedError,
+    SegmentSealed,
+    UnknownOutcome,
+    VersionConflict,
+)
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+
+STATE_MOVED = register("transaction_commit.state_moved")
+ROUND_RECORDED = register("transaction_commit.round_recorded")
+MADE_ROLLING = register("transaction_commit.made_rolling")
+DUPLICATES_CREATED = register("transaction_commit.duplicates_created")
+MERGED = register("transaction_commit.merged")
+DUPLICATES_SEALED = register("transaction_commit.duplicates_sealed")
+EPOCHS_RECORDED = register("transaction_commit.epochs_recorded")
+ACTIVE_SEALED = register("transaction_commit.active_sealed")
+EPOCH_MOVED = register("transaction_commit.epoch_moved")
+COMPLETED = register("transaction_commit.completed_recorded")
+REMOVED = register("transaction_commit.active_removed")
+ROUND_ENDED = register("transaction_commit.round_ended")
+
+rounds_per_request_max: Final = 20
+"""Rounds that one request works off before others of the stream get their turn."""
+lengths_per_round_max: Final = 20_000
+"""Transactions times segments of a round: a stream of many segments commits fewer transactions at once."""
+blocked_max: Final = 1_000
+"""Blocked streams whose reason is kept."""
+BLOCKED_STREAMS: Final = Gauge(
+    "pravega_controller_blocked_streams", "Streams whose commits need an operator, as far as this controller tried"
+)
+calls_concurrent_max: Final = 64
+"""Calls to the segment stores that one round keeps in flight."""
+
+
+class CommitFailed(FailedError):
+    """A round cannot go on now; its record stays and it is tried again."""
+
+
+class CommitListener(Protocol):
+    """Told what a round made readable, before its record is cleared; must be idempotent."""
+
+    async def committed(
+        self, scope: str, stream: str, transaction: CommittingTransaction, position: dict[int, int]
+    ) -> None:
+        """``position``: segment id to offset behind the transaction, for the mark of its writer (4.8)."""
+        ...
+
+
+class CommitMarks:
+    """Stores a commit's time and position as the mark of its writer, like ``noteTimestampFromWriter``."""
+
+    def __init__(self, streams: StreamStore) -> None:
+        self._marks = WriterMarks(streams)
+
+    async def committed(
+        self, scope: str, stream: str, transaction: CommittingTransaction, position: dict[int, int]
+    ) -> None:
+        # An older time or position is refused there, which is what a repetition or a late commit comes to.
+        time_ms = transaction.commit_time_ms
+        if time_ms is not None:
+            await self._marks.note(scope, stream, transaction.writer_id, position, time_ms)
+
+
+class CommitWorkflow:
+    """Every step may run again, on any instance. The caller sees to it that one stream has one run at a time; should
+    there be two, compare-and-set on the round's record and idempotent merges keep the outcome right."""
+
+    def __init__(
+        self,
+        transactions: TransactionStore,
+        segments: SegmentAccess,
+        scheduler: WorkScheduler,
+        clock: Clock,
+        completions: Completions,
+        listener: CommitListener | None = None,
+    ) -> None:
+        self._transactions = transactions
+        self._streams: StreamStore = transactions.streams
+        self._segments = segments
+        self._scheduler = scheduler
+        self._clock = clock
+        self._completions = completions
+        self._listener: CommitListener = listener or CommitMarks(self._streams)
+        self.blocked: dict[str, str] = {}
+        """Streams whose commits cannot go on by themselves, and why, as far as this controller tried."""
+        self._log = structlog.get_logger(service="transactions")
+
+    async def handle(self, request: Request) -> None:
+        scope, stream = self._scheduler.commit_started(request)
+        try:
+            for _ in range(rounds_per_request_max):
+                found_work = await self.run_round(scope, stream)
+                self._note_blocked(request.key, None)
+                if not found_work:
+                    return
+        except NoSuchStream:
+            self._note_blocked(request.key, None)
+            self._log.info("commit dropped, the stream is gone", stream=f"{scope}/{stream}")
+            return
+        except OperationNotAllowed as error:
+            raise Postpone(str(error)) from error
+        except RejectedError as error:
+            # The queue drops what is rejected, but a commit that was promised is never dropped.
+            self._note_blocked(request.key, error)
+            raise CommitFailed(f"{scope}/{stream}: {error}") from error
+        except Exception as error:
+            if not isinstance(error, FailedError | UnknownOutcome):  # those pass
+                self._note_blocked(request.key, error)
+            raise
+        raise Postpone("more transactions wait for their commit")
+
+    def _note_blocked(self, stream: str, error: Exception | None) -> None:
+        """Keep what a repetition will not cure, until a round succeeds."""
+        if error is None:
+            self.blocked.pop(stream, None)
+        elif len(self.blocked) < blocked_max or stream in self.blocked:
+            self.blocked[stream] = str(error) or repr(error)
+        BLOCKED_STREAMS.set(len(self.blocked))
+
+    async def run_round(self, scope: str, stream: str) -> bool:
+        """One round; False if there was nothing to commit."""
+        context, state = await asyncio.gather(
+            self._streams.open(scope, stream), self._transactions.commit_state(scope, stream)
+        )
+        if state.committing.is_idle:
+            segments = len((await context.current_epoch()).segments)
+            count_max = max(1, min(commit_batch_max, lengths_per_round_max // segments))
+            batch = await self._next_batch(scope, stream, state, count_max)
+            if batch is None:
+                await self._leave(context)
+                return False
+            state = await self._begin(context, state, batch)
+        else:
+            await self._enter(context)
+        failpoint(ROUND_RECORDED)
+        try:
+            positions = await self._merge(context, state.committing)
+        except SegmentSealed:
+            if state.committing.rolling:
+                raise
+            self._log.warning("the stream moved on under a commit", stream=context.name)
+            context = await self._streams.open(scope, stream)
+            state = await self._made_rolling(context, state)
+            failpoint(MADE_ROLLING)
+            positions = await self._merge(context, state.committing)
+        await self._finish(context, state, positions)
+        return True
+
+    # ---- beginning ---------------------------------------------------------------------------------------------------
+
+    async def _next_batch(
+        self, scope: str, stream: str, state: CommitState, count_max: int
+    ) -> list[tuple[uuid.UUID, CommittingTransaction]] | None:
+        """What to commit next; drops from the order what a round that crashed at its very end completed."""
+        while batch := state.queue.next_batch(count_max):
+            found = await self._transactions.get_many(scope, stream, batch)
+            gone = [identifier for identifier, record in zip(batch, found, strict=True) if record is None]
+            if not gone:
+                records = {identifier: item.record for identifier, item in zip(batch, found, strict=True) if item}
+                for identifier, record in records.items():
+                    if record.state is not TransactionState.COMMITTING:
+                        raise DataCorruption(
+                            f"transaction {identifier} of {scope}/{stream} is in the commit order, but is "
+                            f"{record.state.value}"
+                        )
+                return [
+                    (identifier, CommittingTransaction(identifier.hex, record.writer_id, record.commit_time_ms))
+                    for identifier, record in records.items()
+                ]
+            for identifier in gone:
+                ended = await self._transactions.completed_state(scope, stream, identifier)
+                if ended is not TransactionState.COMMITTED:
+                    raise DataCorruption(
+                        f"transaction {identifier} of {scope}/{stream} is in the commit order, but is {ended.value}"
+                    )
+            await self._transactions.drop_from_queue(scope, stream, state, gone)
+            state = await self._transactions.commit_state(scope, stream)
+        return None
+
+    async def _begin(
+        self, context: StreamContext, state: CommitState, batch: Sequence[tuple[uuid.UUID, CommittingTransaction]]
+    ) -> CommitState:
+        active = await context.current_epoch()
+        epoch = names.transaction_epoch(batch[0][0])
+        original = active if active.epoch == epoch else await context.epoch(epoch)
+        rolling = active.reference_epoch != original.reference_epoch
+        ids = [identifier for identifier, _ in batch]
+        _, targets = await asyncio.gather(
+            self._enter(context), self._measure(context, ids, original, None if rolling else active)
+        )
+        failpoint(STATE_MOVED)
+        record = CommittingRecord(
+            tuple(item for _, item in batch), epoch, active.epoch, rolling, self._clock.wall_ms(), targets
+        )
+        version = await self._transactions.begin_round(context.scope, context.stream, state, record)
+        return CommitState(state.queue, state.queue_version, record, version)
+
+    async def _enter(self, context: StreamContext) -> None:
+        """Keep other workflows off the stream's epochs; a stream that is being sealed lets its last commits through."""
+        if await context.state() is StreamState.SEALING:
+            return
+        await self._move(context, StreamState.COMMITTING_TRANSACTIONS)
+
+    async def _leave(self, context: StreamContext) -> None:
+        if await context.state() is StreamState.COMMITTING_TRANSACTIONS:
+            await self._move(context, StreamState.ACTIVE)
+
+    async def _move(self, context: StreamContext, state: StreamState) -> None:
+        async def change(fresh: StreamContext) -> None:
+            if await fresh.state() is not StreamState.SEALING:
+                await fresh.move_state(state)
+
+        try:
+            # What was read a moment ago saves a round trip on the way to every commit.
+            await change(context)
+            await context.flush()
+        except (VersionConflict, UnknownOutcome):
+            await self._streams.update(context.scope, context.stream, change)
+
+    async def _measure(
+        self, context: StreamContext, ids: Sequence[uuid.UUID], original: EpochRecord, into: EpochRecord | None
+    ) -> tuple[MergeTarget, ...]:
+        """The lengths of all sources, and of the targets in epoch ``into`` (None: they are yet to be made).
+
+        ``DataCorruption`` if a source is missing: nothing has merged it yet.
+        """
+        numbers = [segment.number for segment in original.segments]
+        sources = [name for number in numbers for name in _sources(context, ids, number)]
+        targets = [] if into is None else [self._target(context, into.epoch, into, number) for number in numbers]
+        try:
+            measured = await self._infos([*sources, *targets])
+        except NoSuchSegment as error:
+            raise DataCorruption(
+                f"segment {error.segment} of {context.name} is missing before its transaction was merged"
+            ) from error
+        lengths = [info.length for info in measured]
+        before = lengths[len(sources) :] or [0] * len(numbers)
+        per_target = len(ids)
+        return tuple(
+            MergeTarget(number, before[index], tuple(lengths[index * per_target : (index + 1) * per_target]))
+            for index, number in enumerate(numbers)
+        )
+
+    async def _infos(self, segments: Sequence[str]) -> list[SegmentInfo]:
+        infos: list[SegmentInfo] = []
+        for start in range(0, len(segments), calls_concurrent_max):
+            chunk = segments[start : start + calls_concurrent_max]
+            infos.extend(await asyncio.gather(*map(self._segments.info, chunk)))
+        return infos
+
+    # ---- merging -----------------------------------------------------------------------------------------------------
+
+    async def _merge(self, context: StreamContext, record: CommittingRecord) -> dict[int, list[int]]:
+        """Carry the round out; per segment id, the offset behind each transaction."""
+        active = await context.epoch(record.active_epoch)
+        if record.rolling:
+            return await self._roll(context, record, active)
+        positions = await self._merge_into(context, record, active)
+        failpoint(MERGED)
+        return positions
+
+    async def _made_rolling(self, context: StreamContext, state: CommitState) -> CommitState:
+        """The round again, as a rolling one, after the stream moved on under a simple one.
+
+        That takes two workers on one stream, of which one gave the stream's state free too early. What is merged
+        already stays where it is; what is left goes into an epoch of its own.
+        """
+        record = state.committing
+        active = await context.current_epoch()
+        ids = record.ids
+
+        async def left(source: str) -> int:
+            try:
+                return (await self._segments.info(source)).length
+            except NoSuchSegment:
+                return 0
+
+        targets = [
+            MergeTarget(
+                target.number, 0, tuple([await left(source) for source in _sources(context, ids, target.number)])
+            )
+            for target in record.targets
+        ]
+        rolling = dataclasses.replace(record, active_epoch=active.epoch, rolling=True, targets=tuple(targets))
+        version = await self._transactions.begin_round(context.scope, context.stream, state, rolling)
+        return CommitState(state.queue, state.queue_version, rolling, version)
+
+    async def _merge_into(
+        self, context: StreamContext, record: CommittingRecord, epoch: EpochRecord
+    ) -> dict[int, list[int]]:
+        ids = record.ids
+        by_number = {segment.number: segment for segment in epoch.segments}
+
+        async def merge(target: MergeTarget) -> tuple[int, list[int]]:
+            segment = by_number[target.number]
+            name = segment.name(context.scope, context.stream)
+            lengths = await self._segments.merge_batch(name, _sources(context, ids, target.number))
+            self._verify(record, target, name, lengths)
+            return segment.segment_id, lengths
+
+        return dict(await asyncio.gather(*map(merge, record.targets)))
+
+    async def _roll(
+        self, context: StreamContext, record: CommittingRecord, active: EpochRecord
+    ) -> dict[int, list[int]]:
+        """The stream has moved to other segments: the round gets an epoch of its own, a duplicate of the
+        transactions' epoch, and a duplicate of the active epoch follows it."""
+        original = await context.epoch(record.epoch)
+        started_ms = max(record.started_ms, active.created_ms + 1)
+        holding = duplicate_epoch(original, active.epoch + 1, started_ms, active)
+        following = duplicate_epoch(active, active.epoch + 2, started_ms + 1, active)
+        configuration = (await context.configuration()).configuration
+        rollover = configuration.rollover_size_bytes
+        holding_names = holding.names(context.scope, context.stream)
+        await asyncio.gather(
+            self._segments.create_segments(holding_names, rollover_size_bytes=rollover),
+            self._segments.create_segments(
+                following.names(context.scope, context.stream),
+                scale_type=int(configuration.scaling.scale_type),
+                target_rate=configuration.scaling.target_rate,
+                rollover_size_bytes=rollover,
+            ),
+        )
+        failpoint(DUPLICATES_CREATED)
+        positions = await self._fill_duplicates(context, record, holding)
+        sizes = {identifier: lengths[-1] for identifier, lengths in positions.items()}
+        failpoint(DUPLICATES_SEALED)
+        await self._record_epochs(context, active, holding, following, sizes)
+        failpoint(EPOCHS_RECORDED)
+        await self._segments.seal_segments(active.names(context.scope, context.stream))
+        failpoint(ACTIVE_SEALED)
+        await self._move_epoch(context, active, following)
+        failpoint(EPOCH_MOVED)
+        return positions
+
+    async def _fill_duplicates(
+        self, context: StreamContext, record: CommittingRecord, holding: EpochRecord
+    ) -> dict[int, list[int]]:
+        """Merge into the duplicates and seal them. They are sealed only after every merge was verified: in a
+        repetition, sealed ones hold everything, and their length proves it."""
+        infos = await self._infos(holding.names(context.scope, context.stream))
+        if not any(info.is_sealed for info in infos):
+            positions = await self._merge_into(context, record, holding)
+            failpoint(MERGED)
+        else:
+            lengths = {segment.number: info.length for segment, info in zip(holding.segments, infos, strict=True)}
+            positions = {}
+            for target in record.targets:
+                name = self._target(context, holding.epoch, holding, target.number)
+                after = [lengths[target.number]] * len(target.source_lengths)
+                self._verify(record, target, name, after)
+                positions[names.segment_id(target.number, holding.epoch)] = after
+        await self._segments.seal_segments(holding.names(context.scope, context.stream))
+        return positions
+
+    def _verify(self, record: CommittingRecord, target: MergeTarget, segment: str, lengths_after: list[int]) -> None:
+        try:
+            target.verify(segment, lengths_after)
+        except DataCorruption as error:
+            if not record.loss_accepted:
+                raise
+            self._log.error("bytes are missing in a commit, as an operator accepted", error=str(error))
+
+    async def _record_epochs(
+        self,
+        context: StreamContext,
+        active: EpochRecord,
+        holding: EpochRecord,
+        following: EpochRecord,
+        sizes: dict[int, int],
+    ) -> None:
+        """Successors are on record before the stores seal the active segments, so that whoever finds one sealed
+        finds what follows it."""
+
+        async def change(fresh: StreamContext) -> None:
+            for epoch in (holding, following):
+                if await fresh.read(epoch_key(epoch.epoch)) is None:
+                    fresh.stage(epoch_key(epoch.epoch), epoch)
+            sealed = await fresh.sealed([*active.segment_ids, *holding.segment_ids])
+            for identifier in active.segment_ids:
+                if identifier not in sealed:
+                    fresh.stage(sealed_segment_key(identifier), SealedSegmentRecord(holding.epoch))
+            for identifier in holding.segment_ids:
+                if identifier not in sealed:
+                    size = sizes[identifier]
+                    fresh.stage(sealed_segment_key(identifier), SealedSegmentRecord(following.epoch, size))
+
+        await self._streams.update(context.scope, context.stream, change)
+
+    async def _move_epoch(self, context: StreamContext, active: EpochRecord, following: EpochRecord) -> None:
+        """Record the sizes of what was sealed and make the last duplicate the current epoch."""
+        infos = await self._infos(active.names(context.scope, context.stream))
+        sizes = {segment.segment_id: info.length for segment, info in zip(active.segments, infos, strict=True)}
+
+        async def change(fresh: StreamContext) -> None:
+            if (await fresh.current_epoch()).epoch >= following.epoch:
+                return
+            await fresh.sealed(list(sizes))
+            for identifier, size in sizes.items():
+                fresh.stage(sealed_segment_key(identifier), SealedSegmentRecord(active.epoch + 1, size))
+            fresh.stage(CURRENT_EPOCH, following)
+
+        await self._streams.update(context.scope, context.stream, change)
+
+    # ---- ending ------------------------------------------------------------------------------------------------------
+
+    async def _finish(self, context: StreamContext, state: CommitState, positions: dict[int, list[int]]) -> None:
+        record = state.committing
+        scope, stream = context.scope, context.stream
+        await self._note_writers(scope, stream, record, positions)
+        await self._transactions.complete(scope, stream, record.ids, TransactionState.COMMITTED)
+        self._completions.tell(record.ids)
+        failpoint(COMPLETED)
+        await self._transactions.remove(scope, stream, record.ids)
+        failpoint(REMOVED)
+        await self._transactions.end_round(scope, stream, state.committing_version, record.ids)
+        failpoint(ROUND_ENDED)
+
+    async def _note_writers(
+        self, scope: str, stream: str, record: CommittingRecord, positions: dict[int, list[int]]
+    ) -> None:
+        """Per writer, the commit with the largest time (4.8)."""
+        latest: dict[str, int] = {}
+        for index, item in enumerate(record.transactions):
+            known = latest.get(item.writer_id)
+            if not item.writer_id or item.commit_time_ms is None:
+                continue
+            if known is None or item.commit_time_ms >= (record.transactions[known].commit_time_ms or 0):
+                latest[item.writer_id] = index
+        for index in latest.values():
+            position = {identifier: lengths[index] for identifier, lengths in positions.items()}
+            await self._listener.committed(scope, stream, record.transactions[index], position)
+
+    @staticmethod
+    def _target(context: StreamContext, epoch: int, record: EpochRecord, number: int) -> str:
+        segment = next(segment for segment in record.segments if segment.number == number)
+        return segment.name(context.scope, context.stream)
+
+
+def _sources(context: StreamContext, ids: Sequence[uuid.UUID], number: int) -> list[str]:
+    """The segments with this number of all transactions, in commit order."""
+    return [
+        name for identifier in ids for name in transaction_segments(context.scope, context.stream, identifier, [number])
+    ]

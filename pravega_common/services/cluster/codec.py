@@ -1,0 +1,47 @@
+"""Text forms and limits that all implementations of the control plane oracle share."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup, name_chars_max, payload_bytes_max
+
+
+def checked_name(what: str, value: str) -> str:
+    """``value`` if it may name a key, kind, role, member, task or lock."""
+    if not 0 < len(value) <= name_chars_max or not value.isprintable():
+        raise InvalidArgument(f"{what} {value[:80]!r}: 1 to {name_chars_max} printable characters are allowed")
+    return value
+
+
+def checked_ttl_ms(ttl_ms: int) -> int:
+    if ttl_ms <= 0:
+        raise InvalidArgument(f"a lease of {ttl_ms} ms: it must be above 0")
+    return ttl_ms
+
+
+def payload_to_json(payload: dict[str, Any]) -> str:
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+    return checked_value(text)
+
+
+def checked_value(text: str) -> str:
+    size = len(text.encode())
+    if size > payload_bytes_max:
+        raise InvalidArgument(f"a value of {size} bytes; {payload_bytes_max} are allowed")
+    return text
+
+
+def cluster_to_json(cluster: PersistenceCluster) -> str:
+    checked_name("persistence cluster", cluster.name)
+    if not cluster.groups or any(not group.servers for group in cluster.groups):
+        raise InvalidArgument(f"persistence cluster {cluster.name} needs at least one group with at least one server")
+    return payload_to_json({"name": cluster.name, "groups": {group.name: group.servers for group in cluster.groups}})
+
+
+def cluster_from_json(text: str | bytes) -> PersistenceCluster:
+    record = json.loads(text)
+    groups = tuple(PersistenceGroup(name, tuple(servers)) for name, servers in record["groups"].items())
+    return PersistenceCluster(record["name"], groups)

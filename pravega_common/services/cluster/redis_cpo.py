@@ -1,0 +1,383 @@
+"""The control plane oracle over one Redis server (6.2 or later), by short scripts on declared keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import structlog
+from redis.asyncio.connection import Connection, ConnectionPool, UnixDomainSocketConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from pravega_common.errors import Fenced, Unavailable, UnknownOutcome, VersionConflict
+from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.deadline import Deadline
+from pravega_common.services.cluster.codec import (
+    checked_name,
+    checked_ttl_ms,
+    checked_value,
+    cluster_from_json,
+    cluster_to_json,
+    payload_to_json,
+)
+from pravega_common.services.cluster.cpo import Assignment, PersistenceCluster
+from pravega_common.services.cluster.redis_audit import (
+    CONFIG_NAMES,
+    INFO_SECTIONS,
+    find_problems,
+    parse_info,
+    refuse_unsafe,
+)
+from pravega_common.services.cluster.redis_script import Script
+
+call_timeout_s: Final = 5.0
+connections_max: Final = 16
+assignment_poll_s: Final = 2.0
+"""Longest blocking read; between two of them the assignment itself is read, in case the wake-up was lost."""
+attempts_max: Final = 3
+"""Connections tried for one reading call."""
+
+_LOST: Final = (RedisConnectionError, RedisTimeoutError, OSError)
+Answer = Any
+
+
+_SET_ONCE = Script("""
+redis.call('SET', KEYS[1], ARGV[1], 'NX')
+return redis.call('GET', KEYS[1])""")
+
+_TAKE_EPOCH = Script("""
+local version = redis.call('HGET', KEYS[2], 'version')
+if version then
+  local owner = redis.call('HGET', KEYS[2], 'c' .. ARGV[1])
+  if owner ~= ARGV[2] then return {'fenced', owner or ''} end
+end
+local epoch = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') + 1
+if epoch < tonumber(ARGV[3]) then epoch = tonumber(ARGV[3]) end
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', epoch))
+return {'ok', epoch}""")
+
+_PUT_METADATA_PLOG = Script("""
+local epoch = redis.call('HGET', KEYS[1], ARGV[1]) or '0'
+if epoch ~= ARGV[2] then return {'fenced', epoch} end
+local current = redis.call('HGET', KEYS[2], ARGV[1]) or ''
+if current == ARGV[4] then return {'ok', ''} end
+if current ~= ARGV[3] then return {'conflict', current} end
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
+return {'ok', ''}""")
+
+_NOW = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+
+_RENEW_LEASE = Script(
+    _NOW
+    + """
+redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[3])), ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+local old = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - 3600000), 'LIMIT', 0, 100)
+for _, member in ipairs(old) do
+  redis.call('ZREM', KEYS[1], member)
+  redis.call('HDEL', KEYS[2], member)
+end
+return 1"""
+)
+
+_RELEASE_LEASE = Script("""
+redis.call('HDEL', KEYS[2], ARGV[1])
+return redis.call('ZREM', KEYS[1], ARGV[1])""")
+
+_MEMBERS = Script(
+    _NOW
+    + """
+local result = {}
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now), '+inf')) do
+  result[#result + 1] = member
+  result[#result + 1] = redis.call('HGET', KEYS[2], member)
+end
+return result"""
+)
+
+_TRY_HOLD = Script("""
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1""")
+
+_GIVE_UP = Script("""
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0""")
+
+_PUT_ASSIGNMENT = Script("""
+local version = redis.call('HGET', KEYS[1], 'version') or '0'
+if version ~= ARGV[1] then return {'conflict', version} end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'version', ARGV[2])
+for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+redis.call('XADD', KEYS[2], 'MAXLEN', 1, '*', 'version', ARGV[2])
+return {'ok', ''}""")
+
+_MOVE_TASK = Script("""
+local payload = redis.call('HGET', KEYS[1], ARGV[1])
+if not payload then return 0 end
+redis.call('HSET', KEYS[1], ARGV[2], payload)
+redis.call('HDEL', KEYS[1], ARGV[1])
+return 1""")
+
+
+def _task_field(member_id: str, task_id: str) -> str:
+    return json.dumps([checked_name("member", member_id), checked_name("task", task_id)])
+
+
+def _pairs(answer: Iterable[bytes]) -> Iterable[tuple[str, bytes]]:
+    items = iter(answer)
+    return [(name.decode(), value) for name, value in zip(items, items, strict=True)]
+
+
+def _pool(address: str) -> ConnectionPool:
+    common: dict[str, Any] = {
+        "max_connections": connections_max,
+        "socket_timeout": call_timeout_s,
+        "socket_connect_timeout": call_timeout_s,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "driver_info": None,
+    }
+    if address.startswith("unix:"):
+        path = address.removeprefix("unix:")
+        return ConnectionPool(connection_class=UnixDomainSocketConnection, path=path, **common)
+    host, _, port = address.rpartition(":")
+    return ConnectionPool(connection_class=Connection, host=host, port=int(port), **common)
+
+
+class RedisCPO:
+    """``ControlPlaneOracle`` over the Redis server at ``address`` (``host:port`` or ``unix:/path``).
+
+    ``prefix`` separates clusters that share a server. Leases are measured by the server's clock.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        prefix: str = "pravega:cpo:",
+        allow_unsafe_redis: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._address = address
+        self._prefix = prefix
+        self._allow_unsafe = allow_unsafe_redis
+        self._clock = clock or SystemClock()
+        self._pool = _pool(address)
+        self._audited = False
+        self._log = structlog.get_logger()
+
+    async def close(self) -> None:
+        await self._pool.disconnect()
+
+    async def set_once(self, key: str, value: str) -> str:
+        keys = (self._key("constant", checked_name("key", key)),)
+        return str((await self._change(_SET_ONCE, keys, checked_value(value))).decode())
+
+    async def get_constant(self, key: str) -> str | None:
+        return _text(await self._read("GET", self._key("constant", key)))
+
+    async def put_persistence_cluster(self, cluster: PersistenceCluster) -> None:
+        await self._write("HSET", self._key("persistence-clusters"), cluster.name, cluster_to_json(cluster))
+
+    async def get_persistence_cluster(self, name: str) -> PersistenceCluster | None:
+        answer = await self._read("HGET", self._key("persistence-clusters"), name)
+        return None if answer is None else cluster_from_json(answer)
+
+    async def take_epoch(self, container_id: int, owner: str, at_least: int = 1) -> int:
+        keys = (self._key("epochs"), self._key("assignment"))
+        verdict, value = await self._change(_TAKE_EPOCH, keys, container_id, owner, at_least)
+        if verdict == b"fenced":
+            raise Fenced(f"container {container_id} is assigned to {value.decode() or 'no store'}, not to {owner}")
+        return int(value)
+
+    async def current_epoch(self, container_id: int) -> int:
+        return int(await self._read("HGET", self._key("epochs"), container_id) or 0)
+
+    async def get_metadata_plog(self, container_id: int) -> str | None:
+        return _text(await self._read("HGET", self._key("metadata-plogs"), container_id))
+
+    async def put_metadata_plog(self, container_id: int, epoch: int, expected: str | None, plog_id: str) -> None:
+        checked_name("plog id", plog_id)
+        keys = (self._key("epochs"), self._key("metadata-plogs"))
+        verdict, value = await self._change(_PUT_METADATA_PLOG, keys, container_id, epoch, expected or "", plog_id)
+        if verdict == b"fenced":
+            raise Fenced(f"container {container_id}: epoch {epoch} was superseded by {value.decode()}")
+        if verdict == b"conflict":
+            raise VersionConflict(f"container {container_id}: metadata plog is {value.decode()}, not {expected}")
+
+    async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> None:
+        text = payload_to_json(payload)
+        await self._change(
+            _RENEW_LEASE, self._lease_keys(kind), checked_name("member", member_id), text, checked_ttl_ms(ttl_ms)
+        )
+
+    async def release_lease(self, kind: str, member_id: str) -> None:
+        await self._change(_RELEASE_LEASE, self._lease_keys(kind), member_id)
+
+    async def members(self, kind: str) -> dict[str, dict[str, Any]]:
+        answer = await self._run(_MEMBERS, self._lease_keys(kind), (), changes=False)
+        return {member: json.loads(payload) for member, payload in _pairs(answer)}
+
+    async def try_lead(self, role: str, member_id: str, ttl_ms: int) -> bool:
+        return await self._try_hold("leader", role, member_id, ttl_ms)
+
+    async def resign(self, role: str, member_id: str) -> None:
+        await self._change(_GIVE_UP, (self._key("leader", role),), member_id)
+
+    async def leader(self, role: str) -> str | None:
+        return _text(await self._read("GET", self._key("leader", role)))
+
+    async def try_lock(self, name: str, holder: str, ttl_ms: int) -> bool:
+        return await self._try_hold("lock", name, holder, ttl_ms)
+
+    async def unlock(self, name: str, holder: str) -> None:
+        await self._change(_GIVE_UP, (self._key("lock", name),), holder)
+
+    async def get_assignment(self) -> Assignment:
+        fields = dict(_pairs(await self._read("HGETALL", self._key("assignment"))))
+        version = int(fields.pop("version", b"0"))
+        owners = {int(name[1:]): store.decode() for name, store in fields.items()}
+        return Assignment(version, MappingProxyType(owners))
+
+    async def put_assignment(self, expected_version: int, owners: Mapping[int, str]) -> int:
+        keys = (self._key("assignment"), self._key("assignment-changes"))
+        fields = [part for container, store in owners.items() for part in (f"c{container}", store)]
+        version = expected_version + 1
+        verdict, value = await self._change(_PUT_ASSIGNMENT, keys, expected_version, version, *fields)
+        if verdict == b"conflict":
+            raise VersionConflict(f"assignment is at version {value.decode()}, not at {expected_version}")
+        return version
+
+    async def wait_assignment(self, after_version: int, timeout_s: float) -> Assignment:
+        deadline = Deadline.after(self._clock, timeout_s)
+        changes = self._key("assignment-changes")
+        while True:
+            newest = await self._read("XREVRANGE", changes, "+", "-", "COUNT", 1)
+            seen = newest[0][0] if newest else b"0-0"
+            assignment = await self.get_assignment()
+            if assignment.version > after_version or deadline.expired:
+                return assignment
+            block_ms = max(1, int(min(assignment_poll_s, deadline.remaining_s) * 1000))
+            await self._read("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", changes, seen)
+
+    async def add_task(self, member_id: str, task_id: str, payload: dict[str, Any]) -> None:
+        await self._write("HSET", self._key("tasks"), _task_field(member_id, task_id), payload_to_json(payload))
+
+    async def remove_task(self, member_id: str, task_id: str) -> None:
+        await self._write("HDEL", self._key("tasks"), _task_field(member_id, task_id))
+
+    async def move_task(self, task_id: str, from_member: str, to_member: str) -> bool:
+        fields = (_task_field(from_member, task_id), _task_field(to_member, task_id))
+        return bool(await self._change(_MOVE_TASK, (self._key("tasks"),), *fields))
+
+    async def tasks(self) -> dict[str, dict[str, dict[str, Any]]]:
+        result: dict[str, dict[str, dict[str, Any]]] = {}
+        for name, payload in _pairs(await self._read("HGETALL", self._key("tasks"))):
+            member_id, task_id = json.loads(name)
+            result.setdefault(member_id, {})[task_id] = json.loads(payload)
+        return result
+
+    def _key(self, *parts: str) -> str:
+        return self._prefix + ":".join(parts)
+
+    def _lease_keys(self, kind: str) -> tuple[str, str]:
+        checked_name("kind", kind)
+        return self._key("lease-times", kind), self._key("lease-payloads", kind)
+
+    async def _try_hold(self, what: str, name: str, holder: str, ttl_ms: int) -> bool:
+        keys = (self._key(what, checked_name(what, name)),)
+        return bool(await self._change(_TRY_HOLD, keys, checked_name("holder", holder), checked_ttl_ms(ttl_ms)))
+
+    async def _read(self, *command: Answer) -> Answer:
+        return await self._call(command, changes=False)
+
+    async def _write(self, *command: Answer) -> Answer:
+        return await self._call(command, changes=True)
+
+    async def _change(self, script: Script, keys: tuple[str, ...], *args: Answer) -> Answer:
+        return await self._run(script, keys, args, changes=True)
+
+    async def _run(self, script: Script, keys: tuple[str, ...], args: tuple[Answer, ...], *, changes: bool) -> Answer:
+        try:
+            return await self._call(("EVALSHA", script.digest, len(keys), *keys, *args), changes=changes)
+        except NoScriptError:
+            return await self._call(("EVAL", script.body, len(keys), *keys, *args), changes=changes)
+
+    async def _call(self, command: tuple[Answer, ...], *, changes: bool) -> Answer:
+        """One command; tried again on another connection only if it changes nothing or was never sent."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._call_once(command, changes=changes)
+            except Unavailable:
+                if attempt >= attempts_max:
+                    raise
+
+    async def _call_once(self, command: tuple[Answer, ...], *, changes: bool) -> Answer:
+        connection = await self._connect()
+        try:
+            await connection.send_command(*command)
+            return await connection.read_response()
+        except BusyLoadingError as error:
+            raise Unavailable(f"CPO at {self._address} is loading its data") from error
+        except _LOST as error:
+            self._audited = False  # the server may come back with other settings
+            await connection.disconnect(nowait=True)
+            kind = UnknownOutcome if changes else Unavailable
+            raise kind(f"CPO at {self._address} did not answer {command[0]}: {error}") from error
+        except NoScriptError:
+            raise
+        except ResponseError as error:
+            raise Unavailable(f"CPO at {self._address} refused {command[0]}: {error}") from error
+        finally:
+            await self._pool.release(connection)
+
+    async def _connect(self) -> Any:
+        """A connected, audited connection of the pool."""
+        try:
+            connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        except (*_LOST, RedisError) as error:
+            self._audited = False
+            raise Unavailable(f"CPO at {self._address} is not reachable: {error}") from error
+        if not self._audited:
+            try:
+                await self._audit(connection)
+            except BaseException:
+                await self._pool.release(connection)
+                raise
+        return connection
+
+    async def _audit(self, connection: Any) -> None:
+        info: dict[str, str] = {}
+        config: dict[str, str] = {}
+        try:
+            for section in INFO_SECTIONS:
+                await connection.send_command("INFO", section)
+                info.update(parse_info((await connection.read_response()).decode()))
+            for name in CONFIG_NAMES:
+                await connection.send_command("CONFIG", "GET", name)
+                config.update((key, value.decode()) for key, value in _pairs(await connection.read_response()))
+        except ResponseError as error:
+            # A managed server without CONFIG: what could not be read counts as unsafe below.
+            self._log.warning("the settings of the CPO cannot be read", address=self._address, error=str(error))
+        except _LOST as error:
+            await connection.disconnect(nowait=True)
+            raise Unavailable(f"CPO at {self._address} did not answer the audit: {error}") from error
+        if info.get("loading", "0") != "0":
+            raise Unavailable(f"CPO at {self._address} is loading its data")
+        refuse_unsafe(self._address, find_problems(info, config), allow_unsafe=self._allow_unsafe)
+        self._audited = True
+
+
+def _text(answer: bytes | None) -> str | None:
+    return None if answer is None else answer.decode()

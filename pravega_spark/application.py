@@ -1,0 +1,22 @@
+"""All sub-commands in one application."""
+
+from __future__ import annotations
+
+import typer
+
+from pravega_spark.backfill import command as backfill
+from pravega_spark.commands import doctor, event, services, sink, stream
+
+application = typer.Typer(
+    name="pravega-spark",
+    help="A tiered event-stream store, and the Spark source and sink that make it useful.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+services.add_to(application)
+stream.add_to(application)
+event.add_to(application)
+sink.add_to(application)
+backfill.add_to(application)
+doctor.add_to(application)

@@ -1,0 +1,167 @@
+"""Defines all that the connector asks of a stream store, as one interface.
+
+Two implementations: ``gateway/service.py`` (a Pravega cluster, ours or another) and the fake of the tests. Both pass
+``tests/contract/test_stream_gateway.py``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
+from pravega_streams.controller.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
+from pravega_streams.event.block_writer import Piece
+from pravega_streams.segment.event_index import Advance, EventCount
+from pravega_streams.segment.segment_client import SegmentInfo
+
+Cut = Mapping[int, int]
+"""Offset by segment id: a stream cut without the name of its stream."""
+
+
+class SegmentWriter(Protocol):
+    """Appends to one segment; ``BlockWriter`` says more."""
+
+    def write(self, data: memoryview, event_count: int, tag: Any = None) -> None: ...
+
+    def start_flush(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def unacknowledged(self) -> list[Piece]: ...
+
+    def close(self) -> None: ...
+
+
+class RangeSource(Protocol):
+    """The bytes of one range of a segment; ``RangeReader`` says more."""
+
+    position: int
+
+    def read_into(self, target: memoryview) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Boundaries(Protocol):
+    """What is known of the event boundaries of one segment, as they were when asked for; ``EventIndex`` says more."""
+
+    def offset_at_or_after(self, offset: int) -> int: ...
+
+    def offset_at_time(self, time_ms: int) -> int: ...
+
+    def offset_before_time(self, time_ms: int) -> int: ...
+
+    def events_between(self, start: int, end: int) -> EventCount: ...
+
+    def advance(self, start: int, events_max: int) -> Advance: ...
+
+
+class StreamGateway(Protocol):
+    """Blocking. Calls about scopes, streams and transactions may come from several threads; bytes from one only.
+
+    Errors: ``ScopeNotFound``, ``StreamNotFound``, ``NoSuchSegment``, ``Unavailable``; what else a method raises is said
+    with it.
+    """
+
+    def create_scope(self, scope: str) -> bool:
+        """Whether it is new."""
+        ...
+
+    def scope_exists(self, scope: str) -> bool: ...
+
+    def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
+        """Whether it is new; an existing one keeps its configuration."""
+        ...
+
+    def stream_exists(self, scope: str, stream: str) -> bool: ...
+
+    def list_streams(self, scope: str) -> list[str]:
+        """Without internal ones."""
+        ...
+
+    def scale_stream(
+        self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
+    ) -> list[SegmentRange]: ...
+
+    def truncate_stream(self, scope: str, stream: str, cut: Cut) -> None: ...
+
+    def seal_stream(self, scope: str, stream: str) -> None: ...
+
+    def delete_stream(self, scope: str, stream: str) -> None:
+        """A sealed one."""
+        ...
+
+    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+        """The first position that is still there."""
+        ...
+
+    def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
+        """The present end of every open segment; of a sealed stream, the ends of its last segments."""
+        ...
+
+    def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
+        """The open segments; none for a sealed stream."""
+        ...
+
+    def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]: ...
+
+    def segments_between(self, scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+        """Ids of all segments between two cuts, the cuts' own included."""
+        ...
+
+    def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        """Empty while the segment is open, and at the end of a sealed stream."""
+        ...
+
+    def segment_info(self, scope: str, stream: str, segment_id: int) -> SegmentInfo: ...
+
+    def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
+        """The smallest known event boundary at or after ``offset``; ``UnsupportedOperation`` where none is known."""
+        ...
+
+    def boundaries(self, scope: str, stream: str, segment_id: int) -> Boundaries:
+        """``UnsupportedOperation`` where the store keeps no index of them (Pravega before 0.14)."""
+        ...
+
+    def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction: ...
+
+    def abort_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID) -> None:
+        """``TransactionFailed`` if it is committed, ``NotFound`` if it is long gone."""
+        ...
+
+    def register_transactions(
+        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]
+    ) -> Registration:
+        """Bind transactions to their batch, and keep all of the batch's transactions open."""
+        ...
+
+    def commit_transaction_set(
+        self,
+        sink: Sink,
+        run_id: str,
+        batch_id: int,
+        members: Sequence[SetMember],
+        events: int,
+        size_bytes: int,
+        on_unresolved: str = "fail",
+    ) -> SetDecision:
+        """Decide a batch, whole or not at all.
+
+        Where the controller cannot, an earlier attempt's fate may not be known: ``BatchUnresolved``, unless
+        ``on_unresolved`` is ``skip`` or ``replay``.
+        """
+        ...
+
+    def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
+        """The batch's set, and the last committed batch id of the sink (-1 if none)."""
+        ...
+
+    def open_writer(self, segment: str) -> SegmentWriter:
+        """A writer to a segment or a transaction segment, given by its qualified name."""
+        ...
+
+    def open_range(self, segment: str, start: int, end: int) -> RangeSource: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,123 @@
+"""The gateway to a running Pravega cluster, over ``pravega_streams``."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from pravega_common.names import is_internal_stream, segment_name
+from pravega_spark.gateway.contract import Cut, RangeSource, SegmentWriter
+from pravega_spark.ledger.detection import DetectedSets
+from pravega_streams.batch.range_reader import RangeReader, ReadSockets
+from pravega_streams.client import StreamClient
+from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
+from pravega_streams.controller.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
+from pravega_streams.event.block_writer import BlockWriters
+from pravega_streams.segment.event_index import EventIndex
+from pravega_streams.segment.segment_client import SegmentInfo
+
+
+class ServiceGateway:
+    """See ``StreamGateway``. ``controller``: ``tcp://host:port[,host:port…]``."""
+
+    def __init__(self, controller: str) -> None:
+        self._client = StreamClient(controller)
+        self._controller = self._client.controller
+        self._segments = self._client.segments
+        self._sets = DetectedSets(self._client)
+        self._writers = BlockWriters(self._segments.endpoints)
+        self._sockets = ReadSockets()
+
+    def create_scope(self, scope: str) -> bool:
+        return self._controller.create_scope(scope)
+
+    def scope_exists(self, scope: str) -> bool:
+        return self._controller.scope_exists(scope)
+
+    def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
+        return self._controller.create_stream(scope, stream, configuration)
+
+    def stream_exists(self, scope: str, stream: str) -> bool:
+        return self._controller.stream_exists(scope, stream)
+
+    def list_streams(self, scope: str) -> list[str]:
+        return sorted(name for name in self._controller.list_streams(scope) if not is_internal_stream(scope, name))
+
+    def scale_stream(
+        self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
+    ) -> list[SegmentRange]:
+        return self._controller.scale_stream(scope, stream, sealed, new_ranges)
+
+    def truncate_stream(self, scope: str, stream: str, cut: Cut) -> None:
+        self._controller.truncate_stream(scope, stream, dict(cut))
+
+    def seal_stream(self, scope: str, stream: str) -> None:
+        self._controller.seal_stream(scope, stream)
+
+    def delete_stream(self, scope: str, stream: str) -> None:
+        self._controller.delete_stream(scope, stream)
+
+    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+        return self._client.head_cut(scope, stream)
+
+    def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
+        return self._client.tail_cut(scope, stream)
+
+    def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
+        return self._controller.current_segments(scope, stream)
+
+    def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
+        return self._controller.epoch_segments(scope, stream, epoch)
+
+    def segments_between(self, scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+        return self._controller.segments_between(scope, stream, dict(start), dict(end))
+
+    def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        return self._controller.successors(scope, stream, segment_id)
+
+    def segment_info(self, scope: str, stream: str, segment_id: int) -> SegmentInfo:
+        return self._segments.info(segment_name(scope, stream, segment_id))
+
+    def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
+        return self._segments.locate_offset(segment_name(scope, stream, segment_id), offset)
+
+    def boundaries(self, scope: str, stream: str, segment_id: int) -> EventIndex:
+        return EventIndex.of(self._segments, segment_name(scope, stream, segment_id))
+
+    def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
+        return self._controller.create_transaction(scope, stream, lease_ms)
+
+    def abort_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID) -> None:
+        self._controller.abort_transaction(scope, stream, transaction_id)
+
+    def register_transactions(
+        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]
+    ) -> Registration:
+        return self._sets.register(sink, run_id, batch_id, members)
+
+    def commit_transaction_set(
+        self,
+        sink: Sink,
+        run_id: str,
+        batch_id: int,
+        members: Sequence[SetMember],
+        events: int,
+        size_bytes: int,
+        on_unresolved: str = "fail",
+    ) -> SetDecision:
+        return self._sets.commit(sink, run_id, batch_id, members, events, size_bytes, on_unresolved)
+
+    def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
+        return self._sets.get(sink, batch_id)
+
+    def open_writer(self, segment: str) -> SegmentWriter:
+        return self._writers.open(segment, uuid.uuid4().bytes)
+
+    def open_range(self, segment: str, start: int, end: int) -> RangeSource:
+        return RangeReader(segment, start, end, self._segments.endpoints, self._sockets)
+
+    def close(self) -> None:
+        self._writers.close()
+        self._sockets.close()
+        self._sets.close()
+        self._client.close()

@@ -1,0 +1,452 @@
+"""Batches decided once and whole on a plain Pravega: the shell around ``plain_ledger``.
+
+Speaks the same three calls as the controller's extension (``TransactionSetClient``), over transactions of single
+streams and one table segment per scope.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from pravega_common.errors import (
+    BadKeyVersion,
+    NoSuchKey,
+    NoSuchSegment,
+    PravegaError,
+    Unavailable,
+    UnknownOutcome,
+)
+from pravega_common.runtime.failpoints import failpoint, register
+from pravega_spark.ledger.lease_extender import LeaseExtender
+from pravega_spark.ledger.record import (
+    BatchUnresolved,
+    LedgerRecord,
+    MemberState,
+    Next,
+    Roll,
+    from_bytes,
+    key_of,
+    new_record,
+    next_of_commit,
+    roll_of,
+    table_segment,
+    to_bytes,
+    unresolved_text,
+)
+from pravega_streams.controller.model import PingStatus, TransactionState
+from pravega_streams.controller.transaction_sets import (
+    CommitStatus,
+    RegisterStatus,
+    Registration,
+    SetDecision,
+    SetMember,
+    SetState,
+    Sink,
+    SinkRecord,
+    TransactionSet,
+)
+from pravega_streams.errors import NotFound, TransactionFailed
+from pravega_streams.table.table_client import NOT_EXISTS, TableItem
+
+_log = logging.getLogger(__name__)
+
+BEFORE_RECORD: Final = register("spark.plain.before_record")
+AFTER_RECORD: Final = register("spark.plain.after_record")
+AFTER_ONE_COMMIT: Final = register("spark.plain.after_one_commit")
+AFTER_COMMITS: Final = register("spark.plain.after_commits")
+AFTER_MARK: Final = register("spark.plain.after_mark")
+
+lease_ms: Final = 600_000
+"""The largest that a controller accepts by default (controller-api.md 4.2)."""
+lease_ms_fallback: Final = 30_000
+"""For a controller that was told to accept less."""
+commit_window_share: Final = 4
+"""Members are committed only within this part of the lease after they were all seen open; then they are asked again.
+So a driver that slept through the leases commits nothing on what it saw before."""
+parallel_calls_max: Final = 8
+attempts_max: Final = 50
+"""Of a change of the record that others change too; each that fails means that somebody else's was done."""
+retry_delay_s: Final = 0.05
+
+
+class TransactionCalls(Protocol):
+    """What is asked of the controller; ``ControllerClient`` has it."""
+
+    def ping_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID, lease_ms: int) -> PingStatus: ...
+
+    def transaction_state(self, scope: str, stream: str, transaction_id: uuid.UUID) -> TransactionState: ...
+
+    def commit_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID) -> None: ...
+
+    def abort_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID) -> None: ...
+
+
+class RecordTable(Protocol):
+    """What is asked of a table segment; ``BlockingTable`` has it."""
+
+    def create(self) -> bool: ...
+
+    def get(self, key: bytes) -> TableItem: ...
+
+    def put(self, key: bytes, value: bytes, version: int) -> int: ...
+
+    def items(self) -> Iterator[TableItem]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Versioned:
+    record: LedgerRecord
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """What the members were when they were asked, and when the first of them was (monotonic seconds)."""
+
+    of: dict[uuid.UUID, MemberState]
+    asked_s: float
+    lease_ms: int
+
+    @property
+    def commit_until_s(self) -> float:
+        return self.asked_s + self.lease_ms / 1000 / commit_window_share
+
+
+class PlainSets:
+    """Safe to use from several threads. Errors of all calls: ``Unavailable``, ``UnknownOutcome``: call again."""
+
+    def __init__(
+        self,
+        transactions: TransactionCalls,
+        open_table: Callable[[str], RecordTable],
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        extends_leases: bool = True,
+        parallel_calls: int = parallel_calls_max,
+    ) -> None:
+        self._transactions = transactions
+        self._open_table = open_table
+        self._monotonic_s = monotonic_s
+        self._sleep = sleep
+        self._now_ms = now_ms
+        self._lease_ms = lease_ms
+        self._parallel_calls = parallel_calls
+        self._lock = threading.Lock()
+        self._readable: set[uuid.UUID] = set()
+        self._extender = LeaseExtender(self._is_open, lease_ms / 1000) if extends_leases else None
+
+    # The three calls
+
+    def register(self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]) -> Registration:
+        """Enter the run, settle what an earlier run left, and give the members the largest lease."""
+        found = self._entered(sink, run_id)
+        if found.record.is_displaced(run_id):
+            return self._refusal(RegisterStatus.FENCED, f"run {found.record.runs[-1]} took its place", found.record)
+        if found.record.is_pending and found.record.entry.run_id != run_id:
+            # Its leases run: it is settled now, not when this batch's tasks are done.
+            found = self._settled(found) or found
+        record = found.record
+        if batch_id <= record.last_batch_id:
+            return self._refusal(RegisterStatus.BATCH_DECIDED, "", record)
+        states = self._states(members)
+        for identifier, state in states.of.items():
+            if state is not MemberState.OPEN:
+                detail = f"transaction {identifier} is {state.name.lower()}"
+                return self._refusal(RegisterStatus.TRANSACTION_NOT_OPEN, detail, record)
+        if self._extender is not None:
+            self._extender.add(members)
+        return Registration(RegisterStatus.REGISTERED, "", record.last_batch_id, states.lease_ms)
+
+    def commit(
+        self,
+        sink: Sink,
+        run_id: str,
+        batch_id: int,
+        members: Sequence[SetMember],
+        events: int,
+        size_bytes: int,
+        on_unresolved: str = "fail",
+    ) -> SetDecision:
+        """Decide a batch. Raises ``BatchUnresolved`` when an earlier attempt's fate is not known and ``on_unresolved``
+        is ``fail``; ``skip`` leaves that attempt as it is and goes on, ``replay`` writes this one in its place.
+        """
+        ordered = tuple(sorted(members, key=lambda member: member.partition))
+        wanted = TransactionSet(SetState.PENDING, batch_id, run_id, ordered, events, size_bytes)
+        written = False
+        for _ in range(attempts_max):
+            found = self._read(sink)
+            record = found.record
+            match next_of_commit(record, wanted):
+                case Next.FENCED:
+                    return self._answer(CommitStatus.FENCED, f"run {record.runs[-1]} took its place", record, batch_id)
+                case Next.BEHIND:
+                    detail = f"the sink is at batch {record.last_batch_id}"
+                    return self._answer(CommitStatus.CHECKPOINT_BEHIND_SINK, detail, record, batch_id)
+                case Next.COMMITTED_ALREADY:
+                    status = CommitStatus.COMMITTED if written else CommitStatus.ALREADY_COMMITTED
+                    return self._answer(status, "", record, batch_id)
+                case Next.DIFFERS:
+                    return self._answer(CommitStatus.REPLAY_DIFFERS, "", record, batch_id)
+                case Next.ROLL_FORWARD:
+                    if self._settled(found) is None:
+                        decision = self._unresolved(found, wanted, on_unresolved)
+                        if decision is not None:
+                            return decision
+                case Next.PUT:
+                    refused = self._put_pending(found, wanted)
+                    if refused:
+                        return self._answer(CommitStatus.REFUSED, refused, record, batch_id)
+                    written = True
+        raise Unavailable(f"the record of {sink} changed under each of {attempts_max} attempts; call again")
+
+    def get(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
+        """The batch's set, and the last committed batch id (-1 if none)."""
+        record = self._read(sink).record
+        recorded = record.set_of(batch_id)
+        if recorded.state is SetState.COMMITTED and all(self._is_readable(item) for item in recorded.members):
+            recorded = replace(recorded, state=SetState.FINISHED)
+        return recorded, record.last_batch_id
+
+    def list_sinks(self, scope: str) -> list[SinkRecord]:
+        """All that is on record in a scope."""
+        table = self._open_table(table_segment(Sink("", scope)))
+        try:
+            records = [from_bytes(item.value) for item in table.items()]
+        except NoSuchSegment:
+            return []
+        return [
+            SinkRecord(item.sink, item.last_batch_id, item.runs[-1] if item.runs else "", item.touched_ms, item.entry)
+            for item in records
+        ]
+
+    def close(self) -> None:
+        if self._extender is not None:
+            self._extender.stop()
+
+    # The record
+
+    def _read(self, sink: Sink) -> _Versioned:
+        table, key = self._open_table(table_segment(sink)), key_of(sink)
+        try:
+            item = table.get(key)
+        except NoSuchSegment:
+            table.create()
+            item = table.get(key)
+        if item.version == NOT_EXISTS:
+            return _Versioned(new_record(sink), NOT_EXISTS)
+        return _Versioned(from_bytes(item.value), item.version)
+
+    def _write(self, found: _Versioned, record: LedgerRecord) -> _Versioned | None:
+        """``None`` if the record was changed by somebody meanwhile, or may have been changed by this call."""
+        table = self._open_table(table_segment(record.sink))
+        record = replace(record, touched_ms=self._now_ms())
+        data = to_bytes(record)
+        try:
+            return _Versioned(record, table.put(key_of(record.sink), data, found.version))
+        except (BadKeyVersion, NoSuchKey):
+            return None
+        except UnknownOutcome as error:
+            _log.info("the record of %s may have been written, reading it again: %s", record.sink, error)
+            self._sleep(retry_delay_s)
+            return None
+
+    def _entered(self, sink: Sink, run_id: str) -> _Versioned:
+        """The record with this run in it, be it displaced already."""
+        for _ in range(attempts_max):
+            found = self._read(sink)
+            record = found.record.with_run(run_id)
+            if record is found.record:
+                return found
+            made = self._write(found, record)
+            if made is not None:
+                return made
+        raise Unavailable(f"the record of {sink} changed under each of {attempts_max} attempts; call again")
+
+    def _put_pending(self, found: _Versioned, wanted: TransactionSet) -> str:
+        """Make ``wanted`` the pending set if all its members are open; else says why not. A lost race is no refusal:
+        the caller reads again."""
+        states = self._states(wanted.members)
+        for identifier, state in states.of.items():
+            if state is not MemberState.OPEN:
+                return f"transaction {identifier} is {state.name.lower()}"
+        record = found.record.with_pending(wanted)
+        failpoint(BEFORE_RECORD, record.sink.destination)
+        if not wanted.members:
+            self._write(found, record.with_outcome(SetState.COMMITTED))
+            return ""
+        made = self._write(found, record)
+        failpoint(AFTER_RECORD, record.sink.destination)
+        if made is not None:
+            self._settled(made, states)
+        return ""
+
+    # Rolling a pending set forward
+
+    def _settled(self, found: _Versioned, states: _States | None = None) -> _Versioned | None:
+        """Bring the pending set to its end; ``None`` if that cannot be decided. Idempotent: several may do it at once.
+
+        A record that somebody else changed meanwhile is returned as it is now.
+        """
+        entry = found.record.entry
+        for _ in range(attempts_max):
+            if states is None:
+                states = self._states(entry.members)
+            match roll_of(states.of):
+                case Roll.COMMIT:
+                    states = self._commit_open(entry.members, states)
+                case Roll.ABORT:
+                    states = self._abort_open(entry.members, states)
+                case Roll.COMMITTED:
+                    failpoint(AFTER_COMMITS, found.record.sink.destination)
+                    marked = self._mark(found, SetState.COMMITTED)
+                    failpoint(AFTER_MARK, found.record.sink.destination)
+                    return marked
+                case Roll.ABORTED:
+                    return self._mark(found, SetState.REFUSED)
+                case Roll.UNRESOLVED:
+                    return None
+        raise Unavailable(f"batch {entry.batch_id} of {found.record.sink} could not be settled; call again")
+
+    def _mark(self, found: _Versioned, state: SetState) -> _Versioned:
+        made = self._write(found, found.record.with_outcome(state))
+        return self._read(found.record.sink) if made is None else made
+
+    def _commit_open(self, members: Sequence[SetMember], states: _States) -> _States | None:
+        """In the order of the members; ``None`` to ask for all states again."""
+        of = dict(states.of)
+        for member in members:
+            if of[member.transaction_id] is not MemberState.OPEN:
+                continue
+            if self._monotonic_s() > states.commit_until_s:
+                return None
+            try:
+                self._transactions.commit_transaction(member.scope, member.stream, member.transaction_id)
+            except TransactionFailed:
+                return None
+            of[member.transaction_id] = MemberState.COMMITTED
+            failpoint(AFTER_ONE_COMMIT, member.scope)
+        return replace(states, of=of)
+
+    def _abort_open(self, members: Sequence[SetMember], states: _States) -> _States | None:
+        of = dict(states.of)
+        for member in members:
+            if of[member.transaction_id] is not MemberState.OPEN:
+                continue
+            try:
+                self._transactions.abort_transaction(member.scope, member.stream, member.transaction_id)
+            except TransactionFailed:
+                return None
+            of[member.transaction_id] = MemberState.ABORTED
+        return replace(states, of=of)
+
+    def _unresolved(self, found: _Versioned, wanted: TransactionSet, policy: str) -> SetDecision | None:
+        """What follows when the pending set cannot be decided; ``None`` to look at the record again."""
+        record, entry = found.record, found.record.entry
+        states = self._states(entry.members)
+        if roll_of(states.of) is not Roll.UNRESOLVED:
+            return None
+        text = unresolved_text(record.sink, entry, states.of)
+        replays = policy == "replay" and entry.batch_id == wanted.batch_id
+        if policy == "fail":
+            recorded = {member.transaction_id for member in entry.members}
+            self._abort_quietly([item for item in wanted.members if item.transaction_id not in recorded])
+            raise BatchUnresolved(
+                f"{text}; look into the stream, then set on_unresolved_batch=skip to take that batch as written, or "
+                "on_unresolved_batch=replay to write it again"
+            )
+        if not replays:
+            _log.warning("%s; taken as written (on_unresolved_batch=%s)", text, policy)
+            self._commit_open(entry.members, states)
+            marked = self._mark(found, SetState.COMMITTED).record
+            if entry.batch_id != wanted.batch_id or marked.last_batch_id != entry.batch_id:
+                return None
+            return self._answer(CommitStatus.ALREADY_COMMITTED, "", marked, wanted.batch_id)
+        _log.warning("%s; written again (on_unresolved_batch=replay)", text)
+        self._abort_open(entry.members, states)
+        self._mark(found, SetState.REFUSED)
+        return None
+
+    # Transactions
+
+    def _states(self, members: Sequence[SetMember]) -> _States:
+        """Ask for all members, and give the open ones the largest lease that is accepted."""
+        asked_s = self._monotonic_s()
+        calls = min(len(members), self._parallel_calls)
+        if calls > 1:
+            with ThreadPoolExecutor(calls, "pravega-pings") as pool:
+                found = list(pool.map(self._state, members))
+        else:
+            found = [self._state(member) for member in members]
+        of = {member.transaction_id: state for member, state in zip(members, found, strict=True)}
+        return _States(of, asked_s, self._lease_ms)
+
+    def _state(self, member: SetMember) -> MemberState:
+        try:
+            status = self._ping(member)
+        except NotFound:
+            return MemberState.UNKNOWN
+        match status:
+            case PingStatus.OK:
+                return MemberState.OPEN
+            case PingStatus.COMMITTED:
+                return MemberState.COMMITTED
+            case PingStatus.ABORTED:
+                return MemberState.ABORTED
+            case PingStatus.UNKNOWN:
+                return MemberState.UNKNOWN
+            case _:  # It lives too long already, or its timer is not at hand: the lease stays, the state is asked.
+                return self._asked_state(member)
+
+    def _ping(self, member: SetMember) -> PingStatus:
+        name = (member.scope, member.stream, member.transaction_id)
+        status = self._transactions.ping_transaction(*name, self._lease_ms)
+        if status is PingStatus.LEASE_TOO_LARGE and self._lease_ms > lease_ms_fallback:
+            self._lease_ms = lease_ms_fallback
+            status = self._transactions.ping_transaction(*name, self._lease_ms)
+        return status
+
+    def _asked_state(self, member: SetMember) -> MemberState:
+        state = self._transactions.transaction_state(member.scope, member.stream, member.transaction_id)
+        if state is TransactionState.OPEN:
+            return MemberState.OPEN
+        if state in (TransactionState.COMMITTING, TransactionState.COMMITTED):
+            return MemberState.COMMITTED
+        if state in (TransactionState.ABORTING, TransactionState.ABORTED):
+            return MemberState.ABORTED
+        return MemberState.UNKNOWN
+
+    def _is_open(self, member: SetMember) -> bool:
+        return self._state(member) is MemberState.OPEN
+
+    def _is_readable(self, member: SetMember) -> bool:
+        """Of a member of a committed set: a plain controller says so, or forgot it long after it was. What a skipped
+        set lacks (``on_unresolved_batch``) will never be there and is not waited for."""
+        if member.transaction_id not in self._readable:
+            state = self._transactions.transaction_state(member.scope, member.stream, member.transaction_id)
+            if state is TransactionState.COMMITTING:
+                return False
+            with self._lock:
+                self._readable.add(member.transaction_id)
+        return True
+
+    def _abort_quietly(self, members: Sequence[SetMember]) -> None:
+        for member in members:
+            try:
+                self._transactions.abort_transaction(member.scope, member.stream, member.transaction_id)
+            except PravegaError as error:
+                _log.info("transaction %s was not aborted, its lease will end it: %s", member.transaction_id, error)
+
+    def _refusal(self, status: RegisterStatus, detail: str, record: LedgerRecord) -> Registration:
+        return Registration(status, detail, record.last_batch_id, 0)
+
+    def _answer(self, status: CommitStatus, detail: str, record: LedgerRecord, batch_id: int) -> SetDecision:
+        return SetDecision(status, detail, record.set_of(batch_id))

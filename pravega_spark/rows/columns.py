@@ -1,0 +1,151 @@
+"""Arrow columns of the source and of the sink: which there are, of what type, and how they are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.invariants import check
+from pravega_spark.rows.framing import Int64s
+
+SOURCE_SCHEMA: Final = "event binary, scope string, stream string, segment_id bigint, offset bigint"
+"""What a read yields unless the user names fewer columns; Spark's DDL."""
+SOURCE_COLUMNS: Final = {
+    "event": (pa.binary(), pa.string()),
+    "scope": (pa.string(),),
+    "stream": (pa.string(),),
+    "segment_id": (pa.int64(),),
+    "offset": (pa.int64(),),
+}
+_SQL_NAMES: Final = {pa.binary(): "binary", pa.string(): "string", pa.int64(): "bigint"}
+EVENT_NAMES: Final = ("event", "value")
+KEY_NAMES: Final = ("routing_key", "key")
+STREAM_NAMES: Final = ("stream",)
+
+
+def check_source_schema(schema: pa.Schema) -> None:
+    """Refuse what a read cannot yield: other columns, other types, the same column twice."""
+    names = list(schema.names)
+    if not names:
+        raise InvalidArgument(f"a schema without columns; name some of: {SOURCE_SCHEMA}")
+    if len(set(names)) < len(names):
+        raise InvalidArgument(f"the schema names a column twice: {', '.join(names)}")
+    for field in schema:
+        allowed = SOURCE_COLUMNS.get(field.name)
+        if allowed is None:
+            raise InvalidArgument(f"the source has no column '{field.name}'; its columns are: {SOURCE_SCHEMA}")
+        if field.type not in allowed:
+            wanted = " or ".join(_SQL_NAMES[item] for item in allowed)
+            raise InvalidArgument(
+                f"column '{field.name}' must be {wanted}, not {_SQL_NAMES.get(field.type, field.type)}"
+            )
+
+
+class RowBuilder:
+    """Makes the record batches of one segment, with exactly the columns of ``schema`` (checked before)."""
+
+    def __init__(self, schema: pa.Schema, scope: str, stream: str, segment_id: int) -> None:
+        self._schema = schema
+        self._stream_name = f"{scope}/{stream}"
+        self._segment_id = segment_id
+        self._constants = {"scope": scope, "stream": stream, "segment_id": segment_id}
+        self._cached: dict[str, pa.Array] = {}
+        self.needs_events = "event" in schema.names
+
+    def build(self, events: Callable[[], pa.Array], offsets: Callable[[], Int64s], count: int) -> pa.RecordBatch:
+        """One batch of ``count`` rows; ``events`` and ``offsets`` are called only if their column is wanted."""
+        columns: list[pa.Array] = []
+        for field in self._schema:
+            if field.name == "event":
+                columns.append(self._event_column(events(), field.type, offsets))
+            elif field.name == "offset":
+                columns.append(pa.array(offsets(), pa.int64()))
+            else:
+                columns.append(self._constant(field.name, field.type, count))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _constant(self, name: str, kind: pa.DataType, count: int) -> pa.Array:
+        cached = self._cached.get(name)
+        if cached is None or len(cached) < count:
+            cached = pa.repeat(pa.scalar(self._constants[name], kind), count)
+            self._cached[name] = cached
+        return cached.slice(0, count)
+
+    def _event_column(self, events: pa.Array, kind: pa.DataType, offsets: Callable[[], Int64s]) -> pa.Array:
+        if kind == pa.binary():
+            return events
+        try:
+            return events.cast(kind)
+        except pa.ArrowInvalid as error:
+            index = next(index for index, event in enumerate(events.to_pylist()) if not _is_utf8(event))
+            raise DataCorruption(
+                f"the event at offset {offsets()[index]} of segment {self._segment_id} of {self._stream_name} is not "
+                "UTF-8; read column 'event' as binary"
+            ) from error
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# ---- sink ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SinkColumns:
+    """Where the sink's columns stand in the rows to write; ``key`` is None when there is no routing key, ``stream``
+    when all rows go to one stream.
+    """
+
+    event: int
+    key: int | None
+    stream: int | None = None
+
+    def events_of(self, batch: pa.RecordBatch) -> pa.Array:
+        return batch.column(self.event)
+
+    def keys_of(self, batch: pa.RecordBatch) -> pa.Array | None:
+        return None if self.key is None else batch.column(self.key)
+
+    def streams_of(self, batch: pa.RecordBatch) -> pa.Array:
+        check(self.stream is not None, "no column names the streams of the rows")
+        return batch.column(self.stream)
+
+
+def sink_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False) -> SinkColumns:
+    """Find the sink's columns among (name, SQL type) pairs, in any case of letters; others are ignored.
+
+    ``with_stream``: whether a column ``stream`` says where its row goes; else it is one of the others.
+    ``InvalidArgument`` when there is no event, when one column is there under two names, or for another type.
+    """
+    event = _column(fields, EVENT_NAMES, ("string", "binary"))
+    if event is None:
+        names = ", ".join(name for name, _ in fields) or "none"
+        raise InvalidArgument(
+            f"required attribute 'event' not found among the columns to write ({names}); name one 'event' or 'value'"
+        )
+    stream = _column(fields, STREAM_NAMES, ("string",)) if with_stream else None
+    return SinkColumns(event, _column(fields, KEY_NAMES, ("string",)), stream)
+
+
+def _column(fields: Sequence[tuple[str, str]], names: Sequence[str], types: Sequence[str]) -> int | None:
+    found = [index for index, (name, _) in enumerate(fields) if name.lower() in names]
+    if not found:
+        return None
+    if len(found) > 1:
+        listed = " and ".join(f"'{fields[index][0]}'" for index in found)
+        raise InvalidArgument(f"columns {listed} mean the same to the sink; keep one of them")
+    name, kind = fields[found[0]]
+    if kind not in types:
+        raise InvalidArgument(
+            f"{names[0]} attribute type must be a {' or '.join(types)}, but column '{name}' is {kind}; cast it"
+        )
+    return found[0]

@@ -1,0 +1,87 @@
+"""The writers of one task to all the segments that its rows go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed
+from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
+from pravega_spark.rows.framing import Int64s, blocks_by_segment, event_header_bytes
+from pravega_spark.sink.routing import Positions, RowRouter
+from pravega_streams.controller.model import SegmentRange
+from pravega_streams.event.block_writer import Piece
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a task has seen of its rows; bytes are counted with headers, as they are in the stream."""
+
+    events: int = 0
+    size_bytes: int = 0
+
+    def add(self, lengths: Int64s) -> None:
+        self.events += len(lengths)
+        self.size_bytes += int(lengths.sum()) + len(lengths) * event_header_bytes
+
+
+class SegmentWriters:
+    """Routes rows and writes them as blocks; a segment's writer is opened with its first block."""
+
+    def __init__(self, gateway: StreamGateway, router: RowRouter, name_of: Callable[[SegmentRange], str]) -> None:
+        """``name_of`` gives the qualified name of the segment to write to."""
+        self.router = router
+        self._gateway = gateway
+        self._names = [name_of(segment) for segment in router.segments]
+        self._writers: dict[str, SegmentWriter] = {}
+
+    def write(self, events: pa.Array, lengths: Int64s, positions: Positions | None) -> None:
+        """``positions`` may be None for a single segment. They stay with the blocks, to route them again.
+
+        When a segment is sealed or gone, the first such error is raised after all blocks were handed over: each is then
+        on its way or among what its writer calls ``unacknowledged``.
+        """
+        indexes = None if positions is None or len(self._names) == 1 else self.router.indexes(positions)
+        failure: SegmentError | None = None
+        for block in blocks_by_segment(events, lengths, indexes):
+            tag = None if positions is None else positions[block.rows]
+            try:
+                self.writer(self._names[block.segment_index]).write(block.data, block.event_count, tag)
+            except (SegmentSealed, NoSuchSegment) as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def writer(self, name: str) -> SegmentWriter:
+        writer = self._writers.get(name)
+        if writer is None:
+            writer = self._gateway.open_writer(name)
+            self._writers[name] = writer
+        return writer
+
+    def reroute(self, router: RowRouter, name_of: Callable[[SegmentRange], str]) -> list[Piece]:
+        """Go on with other segments; returns what those that are gone did not take, in order per segment."""
+        self.router = router
+        self._names = [name_of(segment) for segment in router.segments]
+        gone = [self._writers.pop(name) for name in list(self._writers) if name not in self._names]
+        pieces = [piece for writer in gone for piece in writer.unacknowledged()]
+        for writer in gone:
+            writer.close()
+        return pieces
+
+    def start_flush(self) -> None:
+        """Send what has gathered, without waiting for answers."""
+        for writer in self._writers.values():
+            writer.start_flush()
+
+    def flush(self) -> None:
+        """Return when all blocks are durable. All segments are sent to before the first is waited for."""
+        self.start_flush()
+        for writer in self._writers.values():
+            writer.flush()
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()

@@ -1,0 +1,49 @@
+"""Streaming writes: every micro-batch is decided once, whole (DESIGN sections 6 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_spark.gateway.connect import gateway_for
+from pravega_spark.gateway.preparation import prepared_gateway
+from pravega_spark.options.definitions import Options
+from pravega_spark.rows.columns import SinkColumns
+from pravega_spark.sink.batch_commit import abort_batch, commit_batch
+from pravega_spark.sink.commit_protocol import BatchIdentity, streaming_identity
+from pravega_spark.sink.task_writer import write_rows
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Made anew by Spark for the tasks and for the commit of each batch; nothing passes between but the messages."""
+
+    def __init__(self, options: Options, columns: SinkColumns, *, overwrite: bool) -> None:
+        """Raises ``ConfigurationError`` for complete mode, and when the stream is missing and must not be created."""
+        if overwrite:
+            raise ConfigurationError(
+                "output mode complete would write the whole result into the stream again at every batch; use append, "
+                "or foreachBatch with a batch write"
+            )
+        self._options = options
+        self._columns = columns
+        prepared_gateway(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(self._options, self._columns, self._identity, iterator)
+
+    def _identity(self, context: TaskContext | None) -> BatchIdentity:
+        if context is None:
+            raise InvalidArgument("no Spark task runs here, so the batch to write for is not known")
+        return streaming_identity(context.getLocalProperty, self._options.destination)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if self._options["exactly_once"]:
+            commit_batch(gateway_for(self._options["controller"]), self._options, messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if self._options["exactly_once"]:
+            abort_batch(gateway_for(self._options["controller"]), messages)

@@ -1,0 +1,119 @@
+"""Batch reads: what lies between two positions of a stream, or what is known about streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.gateway.connect import gateway_for
+from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.preparation import prepared_gateway
+from pravega_spark.options.definitions import Options
+from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_span
+from pravega_spark.source.pushed_filters import NO_FILTERS, pushed
+from pravega_spark.source.range_planner import Span, split
+from pravega_spark.source.stream_positions import StreamPositions
+
+METADATA_SCHEMAS = {
+    "StreamInfo": "head_stream_cut string, tail_stream_cut string",
+    "Streams": "scope_name string, stream_name string",
+}
+"""Spark's DDL of the rows of each value of option ``metadata``."""
+
+
+class BatchReader(DataSourceReader):
+    """Planned on the driver, pickled to executors; positions are chosen when Spark asks for the partitions."""
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._filters = NO_FILTERS
+
+    def partitions(self) -> list[InputPartition]:
+        gateway = prepared_gateway(self._options)
+        fails = self._options["fail_on_data_loss"]
+        positions = {
+            name: StreamPositions(gateway, *name, fail_on_data_loss=fails)
+            for name in self._options.streams
+            if self._filters.takes_stream(*name)
+        }
+        spans = [
+            taken
+            for one in positions.values()
+            for span in one.spans(self._start(gateway, one), self._end(gateway, one))
+            if (taken := self._filters.narrowed(span, one.boundary_before, one.locate)) is not None
+        ]
+
+        def locate(span: Span, offset: int) -> int:
+            return positions[span.scope, span.stream].locate(span.segment_id, offset, span.end)
+
+        pieces = split(spans, self._options["min_partitions"], self._options["max_partition_bytes"], locate)
+        return [SpanPartition(span) for span in pieces]
+
+    def _start(self, gateway: StreamGateway, one: StreamPositions) -> dict[int, int]:
+        if self._options["start_time"] is not None:
+            return one.cut_at_time(self._options["start_time"], as_end=False)
+        limit = self._options["start_stream_cut"]
+        if limit is None or limit.keyword is not None:
+            return gateway.head_cut(one.scope, one.stream)
+        cut: dict[int, int] = limit.cut_of(one.scope, one.stream)
+        return cut
+
+    def _end(self, gateway: StreamGateway, one: StreamPositions) -> dict[int, int]:
+        if self._options["end_time"] is not None:
+            return one.cut_at_time(self._options["end_time"], as_end=True)
+        limit = self._options["end_stream_cut"]
+        if limit is None or limit.keyword is not None:
+            return gateway.tail_cut(one.scope, one.stream)
+        cut: dict[int, int] = limit.cut_of(one.scope, one.stream)
+        return cut
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SpanPartition):  # Without partitions Spark makes one up that has no span.
+            yield from read_span(
+                partition.span,
+                self._schema,
+                self._options["controller"],
+                fail_on_data_loss=self._options["fail_on_data_loss"],
+            )
+
+
+class FilteringBatchReader(BatchReader):
+    """With option ``push_filters``. Spark refuses a reader that has this method unless its configuration allows it."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Yields those that Spark has to apply to the rows."""
+        self._filters, left = pushed(filters)
+        yield from left
+
+
+class MetadataReader(DataSourceReader):
+    """The rows of option ``metadata``; they are made on the driver."""
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        return [RowsPartition(self._rows())]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        scope = self._options.scope
+        if self._options["metadata"] == "Streams":
+            return [(scope, name) for name in gateway_for(self._options["controller"]).list_streams(scope)]
+        gateway = prepared_gateway(self._options)
+        return [
+            (
+                StreamCut(scope, stream, gateway.head_cut(scope, stream)).as_text(),
+                StreamCut(scope, stream, gateway.tail_cut(scope, stream)).as_text(),
+            )
+            for scope, stream in self._options.streams
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, RowsPartition):
+            columns = [pa.array([row[index] for row in partition.rows], pa.string()) for index in range(2)]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)

@@ -1,0 +1,102 @@
+"""Runs on executors: one span of a segment to Arrow record batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pravega_common.errors import DataCorruption, NoSuchSegment, SegmentTruncated
+from pravega_common.names import segment_name
+from pravega_spark.gateway.connect import gateway_for
+from pravega_spark.gateway.contract import RangeSource, StreamGateway
+from pravega_spark.rows.columns import RowBuilder
+from pravega_spark.rows.framing import EventWindow, event_header_bytes, window_bytes_default
+from pravega_spark.source.range_planner import Span
+from pravega_spark.source.stream_positions import data_loss
+
+_log = logging.getLogger(__name__)
+
+
+class SpanPartition(InputPartition):
+    """A span to read. Pickled to the executor."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+
+    def __repr__(self) -> str:
+        return f"SpanPartition({self.span})"
+
+
+class RowsPartition(InputPartition):
+    """Rows that the driver knows already."""
+
+    def __init__(self, rows: list[tuple[str, str]]) -> None:
+        self.rows = rows
+
+
+def read_span(span: Span, schema: pa.Schema, controller: str, *, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+    """The events of a span as record batches of some megabytes, in order.
+
+    ``DataCorruption`` for bytes that are not events, and for lost data unless that is to be skipped.
+    """
+    gateway = gateway_for(controller)
+    first = span.start
+    while first < span.end:
+        try:
+            yield from _read_from(gateway, span, first, schema)
+            return
+        except _Truncated as truncated:
+            loss = data_loss(span.scope, span.stream, span.segment_id, truncated.wanted, truncated.available)
+            if fail_on_data_loss:
+                raise loss from truncated.__cause__
+            _log.warning("%s", loss)
+            first = span.end if truncated.available is None else truncated.available
+
+
+class _Truncated(Exception):
+    def __init__(self, wanted: int, available: int | None) -> None:
+        super().__init__(wanted, available)
+        self.wanted = wanted
+        self.available = available
+
+
+def _read_from(gateway: StreamGateway, span: Span, first: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    segment = segment_name(span.scope, span.stream, span.segment_id)
+    source = gateway.open_range(segment, first, span.end)
+    rows = RowBuilder(schema, span.scope, span.stream, span.segment_id)
+    window = EventWindow(first, min(window_bytes_default, max(span.end - first, event_header_bytes)))
+    try:
+        while _fill(source, window):
+            index = window.index()
+            if index.wanted_bytes > span.end - (window.offset + index.end):
+                raise DataCorruption(
+                    f"{segment}: at offset {window.offset + index.end} an event of {index.wanted_bytes} bytes begins, "
+                    f"but the range to read ends at {span.end}; is the position not between two events?"
+                )
+            if len(index.starts):
+                base = window.offset
+                yield rows.build(
+                    lambda index=index: window.events(index),  # type: ignore[misc]
+                    lambda index=index, base=base: index.starts.astype(np.int64) + base,  # type: ignore[misc]
+                    len(index.starts),
+                )
+            window.consume(index)
+    finally:
+        source.close()
+
+
+def _fill(source: RangeSource, window: EventWindow) -> bool:
+    """Read as much as the window takes; False at the end of the range."""
+    wanted = source.position
+    try:
+        count = source.read_into(window.free())
+    except SegmentTruncated as error:
+        raise _Truncated(wanted - window.unconsumed_bytes, error.start_offset) from error
+    except NoSuchSegment as error:
+        raise _Truncated(wanted - window.unconsumed_bytes, None) from error
+    window.filled(count)
+    return count > 0

@@ -1,0 +1,91 @@
+"""From positions to partitions: pure functions over numbers that somebody else asked for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pravega_common.names import split_scoped_name
+from pravega_spark.source.offsets import Position, SourceOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The bytes of one segment from ``start`` (included) to ``end`` (excluded), both between two events."""
+
+    scope: str
+    stream: str
+    segment_id: int
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+
+def spans_of_batch(start: Position, offset: SourceOffset) -> list[Span]:
+    """What a micro-batch reads that begins at ``start`` and ends at ``offset``: at most one span of each segment.
+
+    A stream that is not in ``start`` is read by nobody: its position is where its next batch begins.
+    """
+    spans = []
+    for name in sorted(start):
+        scope, stream = split_scoped_name(name)
+        ends = {**offset.ended.get(name, {}), **offset.position.get(name, {})}
+        for segment_id in sorted(ends):
+            first = start[name].get(segment_id, 0)
+            if first < ends[segment_id]:
+                spans.append(Span(scope, stream, segment_id, first, ends[segment_id]))
+    return spans
+
+
+def share(limit: int, backlogs: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """How much to take of each backlog: in proportion to it, at least 1, and all of it when the limit allows."""
+    total = sum(backlogs.values())
+    if total <= limit:
+        return dict(backlogs)
+    return {key: max(1, limit * backlog // total) if backlog else 0 for key, backlog in backlogs.items()}
+
+
+def split(
+    spans: Sequence[Span],
+    min_partitions: int | None,
+    max_partition_bytes: int | None,
+    locate: Callable[[Span, int], int],
+) -> list[Span]:
+    """Cut long spans until there are ``min_partitions`` and none exceeds ``max_partition_bytes``, about.
+
+    ``locate(span, offset)`` gives the first event boundary at or after an offset of the span.
+    """
+    total = sum(span.length for span in spans)
+    piece_bytes = total
+    if min_partitions is not None and min_partitions > len(spans):
+        piece_bytes = max(1, -(-total // min_partitions))
+    if max_partition_bytes is not None:
+        piece_bytes = min(piece_bytes, max_partition_bytes)
+    return [piece for span in spans for piece in _split_one(span, piece_bytes, locate)]
+
+
+def _split_one(span: Span, piece_bytes: int, locate: Callable[[Span, int], int]) -> list[Span]:
+    if span.length <= piece_bytes:
+        return [span]
+    count = -(-span.length // piece_bytes)
+    borders = [span.start]
+    for index in range(1, count):
+        border = locate(span, span.start + span.length * index // count)
+        if borders[-1] < border < span.end:
+            borders.append(border)
+    borders.append(span.end)
+    return [Span(span.scope, span.stream, span.segment_id, first, last) for first, last in itertools.pairwise(borders)]
+
+
+def lag_bytes(position: Position, available: Position) -> int:
+    """Bytes that are there and not read, of the segments that both name."""
+    return sum(
+        max(0, end - position[stream].get(segment_id, end))
+        for stream, ends in available.items()
+        if stream in position
+        for segment_id, end in ends.items()
+    )

@@ -1,0 +1,388 @@
+"""Where a stream's readers stand and how far they may go: cuts moved over scaling, truncation and seal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from pravega_common.errors import (
+    DataCorruption,
+    InvalidArgument,
+    NoSuchSegment,
+    SegmentTruncated,
+    UnknownOutcome,
+    UnsupportedOperation,
+)
+from pravega_common.names import segment_epoch, segment_name
+from pravega_spark.gateway.contract import Boundaries, Cut, StreamGateway
+from pravega_spark.source.event_walk import Walked, walk
+from pravega_spark.source.range_planner import Span
+from pravega_streams.controller.model import SegmentRange, Successor
+from pravega_streams.errors import NotFound
+from pravega_streams.segment.event_index import Advance, EventCount
+from pravega_streams.segment.segment_client import SegmentInfo
+
+located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024, 128 * 1024 * 1024)
+"""How far before an offset a boundary is asked for, until one is found that is not behind it."""
+located_excess_bytes_max: Final = 256 * 1024
+"""How far behind a limit of bytes a known boundary may lie; a farther one is not taken, and events are stepped over."""
+events_max: Final = 2**62
+offset_max: Final = 2**63 - 1
+walk_bytes_max: Final = 64 * 1024 * 1024
+"""Stepped over event by event at once. Boundaries of an index are 64 KiB apart, but of a transaction it has the end."""
+
+_log = logging.getLogger(__name__)
+
+
+def data_loss(scope: str, stream: str, segment_id: int, wanted: int, available: int | None) -> DataCorruption:
+    """The error of ``fail_on_data_loss``; ``available`` is the first offset left, None for a deleted segment."""
+    left = "the segment is deleted" if available is None else f"the first offset available is {available}"
+    return DataCorruption(
+        f"data of stream {scope}/{stream} was lost before it was read: segment {segment_id} from offset {wanted}, "
+        f"{left}; set fail_on_data_loss=false to go on with what is left"
+    )
+
+
+class Bound:
+    """An end that a read must not pass: a cut of the stream, and which segments lie before it."""
+
+    def __init__(self, cut: Cut, before: list[int]) -> None:
+        self._cut = cut
+        self._before = set(before)
+
+    def end_of(self, segment_id: int, offset: int, length: int) -> int:
+        """How far a segment of ``length`` may be read by somebody who stands at ``offset``."""
+        if segment_id in self._cut:
+            return max(offset, min(length, self._cut[segment_id]))
+        return length if segment_id in self._before else offset
+
+    def is_reached(self, position: Cut) -> bool:
+        """Whether nothing that a read at a position may still take could lie before this end."""
+        return all(self.end_of(item, offset, offset_max) == offset for item, offset in position.items())
+
+
+def ended_at(position: Cut) -> dict[int, SegmentInfo]:
+    """What to know of the segments of a position from which nothing is to be read, whatever they are."""
+    return {item: SegmentInfo("", offset, offset, False) for item, offset in position.items()}
+
+
+class StreamPositions:
+    """One stream as the source sees it. Asks the gateway anew in every call."""
+
+    def __init__(self, gateway: StreamGateway, scope: str, stream: str, *, fail_on_data_loss: bool) -> None:
+        self._gateway = gateway
+        self.scope = scope
+        self.stream = stream
+        self._fails = fail_on_data_loss
+        # Of sealed segments behind those that are read, which do not change: a handful of numbers each.
+        self._sealed: dict[int, SegmentInfo] = {}
+        self._successors: dict[int, list[int]] = {}
+        self._counts: dict[int, tuple[int, int, int | None]] = {}
+
+    def bound(self, cut: Cut) -> Bound:
+        """``InvalidArgument`` for a cut with segments that the stream never had."""
+        head = self._gateway.head_cut(self.scope, self.stream)
+        try:
+            before = self._gateway.segments_between(self.scope, self.stream, head, cut)
+        except (InvalidArgument, UnknownOutcome):  # It lies before what is left, at least in part: from the beginning.
+            before = self._gateway.segments_between(self.scope, self.stream, {}, cut)
+        return Bound(cut, before)
+
+    def advanced(
+        self, cut: Cut, known: Mapping[int, SegmentInfo] | None = None
+    ) -> tuple[dict[int, int], dict[int, SegmentInfo]]:
+        """The same position with segments that are read to their end replaced by their successors.
+
+        Also says what is known of each segment of the result (``known`` is not asked for again). A segment stays while
+        one of its successors has a predecessor that is not read: the result always covers the key space.
+        """
+        moved, infos = self._present(cut, known)
+        while True:
+            ended = {item for item, offset in moved.items() if infos[item].is_sealed and offset >= infos[item].length}
+            following = {item: self._gateway.successors(self.scope, self.stream, item) for item in sorted(ended)}
+            ready = {item for item in ended if _all_done(following[item], ended)}
+            if not ready:
+                return moved, infos
+            added = {successor.segment.segment_id: 0 for item in ready for successor in following[item]}
+            kept = {item: offset for item, offset in moved.items() if item not in ready}
+            moved, infos = self._present({**kept, **added}, infos)
+
+    def _present(
+        self, cut: Cut, known: Mapping[int, SegmentInfo] | None = None
+    ) -> tuple[dict[int, int], dict[int, SegmentInfo]]:
+        """The cut without what is gone, which is an error or skipped.
+
+        A deleted stream that may be missed has nothing to read, until it is created anew: then from its head on.
+        """
+        moved: dict[int, int] = dict(cut)
+        infos: dict[int, SegmentInfo] = {}
+        gone: set[int] = set()
+        for item, offset in cut.items():
+            try:
+                info = (known or {}).get(item) or self._gateway.segment_info(self.scope, self.stream, item)
+            except NoSuchSegment:
+                self._lost(item, offset, None)
+                gone.add(item)
+                continue
+            if info.start_offset > offset or info.length < offset:
+                # Shorter than it was: another segment, of a stream that was created anew.
+                self._lost(item, offset, info.start_offset)
+                moved[item] = info.start_offset
+            infos[item] = info
+        if not gone:
+            return moved, infos
+        try:
+            return self._present(self._around(moved, gone), infos)
+        except NotFound:
+            _log.warning("stream %s/%s is deleted: nothing is read until it is created anew", self.scope, self.stream)
+            return dict(cut), ended_at(cut)
+
+    def _around(self, cut: Cut, gone: set[int]) -> dict[int, int]:
+        """The cut with its deleted segments replaced by what the head of the stream has for their keys.
+
+        The head itself when the stream does not know the segments: it was created anew.
+        """
+        head = self._gateway.head_cut(self.scope, self.stream)
+        ranges = {item: self._range(item) for item in {*cut, *head}}
+        if not all(ranges.values()):
+            return head
+        lost = [ranges[item] for item in gone]
+        made = {item: offset for item, offset in cut.items() if item not in gone}
+        for item, offset in head.items():
+            if item not in made and any(_overlap(ranges[item], other) for other in lost):
+                made[item] = offset
+        return made
+
+    def later(self, known: Mapping[int, SegmentInfo]) -> dict[int, SegmentInfo]:
+        """The segments behind the sealed ones of a position, up to the tail; fewer where some are deleted meanwhile.
+
+        A sealed one is asked for once, so what was truncated from it since is not seen.
+        """
+        for item in known:
+            self._sealed.pop(item, None)
+            self._counts.pop(item, None)
+        found: dict[int, SegmentInfo] = {}
+        sealed = {item: info for item, info in known.items() if info.is_sealed}
+        try:
+            while sealed:
+                for item in self._following(sealed.popitem()[0]):
+                    if item in found or item in known:
+                        continue
+                    info = self._sealed.get(item) or self._gateway.segment_info(self.scope, self.stream, item)
+                    found[item] = info
+                    if info.is_sealed:
+                        sealed[item] = self._sealed[item] = info
+        except (NoSuchSegment, NotFound):
+            _log.info("stream %s/%s: what is left to read is not all known", self.scope, self.stream)
+        return found
+
+    def _following(self, segment_id: int) -> list[int]:
+        found = self._successors.get(segment_id)
+        if found is None:
+            successors = self._gateway.successors(self.scope, self.stream, segment_id)
+            found = [item.segment.segment_id for item in successors]
+            if found:
+                self._successors[segment_id] = found
+        return found
+
+    def _range(self, segment_id: int) -> SegmentRange | None:
+        try:
+            segments = self._gateway.epoch_segments(self.scope, self.stream, segment_epoch(segment_id))
+        except (InvalidArgument, NotFound):
+            return None
+        return next((item for item in segments if item.segment_id == segment_id), None)
+
+    def _lost(self, segment_id: int, wanted: int, available: int | None) -> None:
+        error = data_loss(self.scope, self.stream, segment_id, wanted, available)
+        if self._fails:
+            raise error
+        _log.warning("%s", error)
+
+    def spans(self, start: Cut, end: Cut) -> list[Span]:
+        """All that lies between any two cuts, also where segments begin or end between them.
+
+        What is gone at the time of planning is an error or left out, as ``fail_on_data_loss`` says.
+        """
+        spans = []
+        for item in sorted(self._gateway.segments_between(self.scope, self.stream, start, end)):
+            first, last = start.get(item, 0), end.get(item)
+            if last is not None and first >= last:
+                continue
+            try:
+                info = self._gateway.segment_info(self.scope, self.stream, item)
+            except NoSuchSegment:
+                self._lost(item, first, None)
+                continue
+            last = info.length if last is None else last
+            if first < info.start_offset and first < last:
+                self._lost(item, first, info.start_offset)
+                first = info.start_offset
+            if first < last:
+                spans.append(Span(self.scope, self.stream, item, first, last))
+        return spans
+
+    def locate(self, segment_id: int, offset: int, end: int) -> int:
+        """The first known event boundary at or after ``offset``, at most ``end``; ``end`` where none is known.
+
+        Also of a segment that is deleted meanwhile: who reads the range says so.
+        """
+        if offset >= end:
+            return end
+        try:
+            return min(end, self._gateway.locate_offset(self.scope, self.stream, segment_id, offset))
+        except (UnsupportedOperation, NoSuchSegment):
+            return end
+        except SegmentTruncated as error:
+            return min(end, error.start_offset)
+
+    def boundary_before(self, segment_id: int, offset: int, start: int) -> int:
+        """A known event boundary at or before ``offset``, at least ``start``, which is one."""
+        for slack_bytes in located_slack_bytes:
+            located = (
+                start if offset - slack_bytes <= start else self.locate(segment_id, offset - slack_bytes, offset + 1)
+            )
+            if located <= offset:
+                return max(start, located)
+        return start
+
+    def after_bytes(self, segment_id: int, offset: int, wanted_bytes: int, end: int) -> int:
+        """A boundary about so many bytes behind ``offset``, which is one; at most ``end``.
+
+        The next one that the index knows. Where that is far, events are stepped over from the last one it knows: inside
+        a large transaction, and where the store keeps no index.
+        """
+        wanted = offset + wanted_bytes
+        located = self.locate(segment_id, wanted, end)
+        if located - wanted <= located_excess_bytes_max:
+            return located
+        known = self.boundary_before(segment_id, wanted, offset)
+        try:
+            return self._walk(segment_id, known, located, events_max, wanted - known).offset
+        except SegmentTruncated as error:
+            return min(end, error.start_offset)
+
+    # By events and by time
+
+    def events_between(self, segment_id: int, start: int, end: int) -> int | None:
+        """About how many events lie between two positions; None where the store keeps no index or none any more."""
+        if start >= end:
+            return 0
+        first, last, counted = self._counts.get(segment_id, (0, 0, None))
+        if (first, last) == (start, end):
+            return counted
+        try:
+            boundaries = self._boundaries(segment_id)
+            counted = None if boundaries is None else boundaries.events_between(start, end).events
+        except (NoSuchSegment, SegmentTruncated):
+            return None
+        if segment_id in self._sealed:
+            self._counts[segment_id] = (start, end, counted)
+        return counted
+
+    def estimated_events(self, segment_id: int, start: int, end: int) -> EventCount | None:
+        """The same, with whether it is exact, and at least one if there are any bytes."""
+        if start >= end:
+            return EventCount(0, is_exact=True)
+        boundaries = self._boundaries(segment_id)
+        if boundaries is None:
+            return None
+        counted = boundaries.events_between(start, end)
+        return EventCount(max(1, counted.events), counted.is_exact)
+
+    def count_events(self, segment_id: int, start: int, end: int) -> int | None:
+        """The same, but exact unless the index is far behind the segment, and at least one if there are any bytes.
+
+        What lies between ``start``, ``end`` and the boundaries that the index knows is counted event by event.
+        """
+        if start >= end:
+            return 0
+        boundaries = self._boundaries(segment_id)
+        if boundaries is None:
+            return None
+        try:
+            first = self._walk(segment_id, start, min(end, boundaries.offset_at_or_after(start)), events_max)
+            counted = boundaries.events_between(first.offset, end)
+            if counted.is_exact:
+                return first.events + counted.events
+            ahead = boundaries.advance(first.offset, max(0, counted.events))
+            known = ahead if ahead.is_exact and ahead.offset <= end else Advance(first.offset, 0, is_exact=True)
+            last = self._walk(segment_id, known.offset, end, events_max)
+        except SegmentTruncated:
+            return max(1, boundaries.events_between(start, end).events)
+        if last.offset < end:
+            return max(1, first.events + counted.events)
+        return first.events + known.events + last.events
+
+    def after_events(self, segment_id: int, offset: int, end: int, events_max: int) -> int:
+        """The end of so many events behind ``offset``, at most ``end``; ``end`` where the store keeps no index.
+
+        Exact unless the index is far behind the segment, then less. The index leads to the boundary below, and the
+        rest is stepped over event by event: two stretches of the index, each about 64 KiB, or what lies between
+        ``offset`` and the answer in the transactions at both ends.
+        """
+        boundaries = self._boundaries(segment_id)
+        if boundaries is None:
+            return end
+        try:
+            known = min(end, boundaries.offset_at_or_after(offset))
+            at = self._walk(segment_id, offset, known, events_max)
+            left = events_max - at.events
+            if at.offset < known or left == 0:
+                return at.offset
+            ahead = boundaries.advance(known, left)
+            if ahead.is_exact and ahead.events <= left and ahead.offset <= end:
+                known, left = ahead.offset, left - ahead.events
+            rest = self._walk(segment_id, known, end, left)
+        except SegmentTruncated as error:
+            return min(end, error.start_offset)
+        return rest.offset
+
+    def cut_at_time(self, time_ms: int, *, as_end: bool) -> dict[int, int]:
+        """From the head on over scaling, as far as events were written before a time.
+
+        As a start nothing that was written at the time or later lies before it, as an end everything from before does:
+        in between lies at most a stretch of the index in each segment. ``UnsupportedOperation`` without an index.
+        """
+        cut, infos = self.advanced(self._gateway.head_cut(self.scope, self.stream))
+        while True:
+            taken = {item: max(offset, self._offset_at_time(item, time_ms, as_end)) for item, offset in cut.items()}
+            moved, infos = self.advanced(taken, {} if taken != cut else infos)
+            if moved.keys() == cut.keys():
+                return moved
+            cut = moved
+
+    def _offset_at_time(self, segment_id: int, time_ms: int, as_end: bool) -> int:
+        boundaries = self._boundaries(segment_id)
+        if boundaries is None:
+            raise UnsupportedOperation(
+                f"start_time and end_time need to know when events were written, and the store of {self.scope}/"
+                f"{self.stream} keeps no index of that (Pravega does from version 0.14 on); use start_stream_cut and "
+                "end_stream_cut"
+            )
+        return boundaries.offset_at_time(time_ms) if as_end else boundaries.offset_before_time(time_ms)
+
+    def _boundaries(self, segment_id: int) -> Boundaries | None:
+        try:
+            return self._gateway.boundaries(self.scope, self.stream, segment_id)
+        except UnsupportedOperation:
+            return None
+
+    def _walk(self, segment_id: int, start: int, end: int, events_max: int, bytes_max: int = walk_bytes_max) -> Walked:
+        if start >= end or events_max <= 0:
+            return Walked(start, 0)
+        source = self._gateway.open_range(segment_name(self.scope, self.stream, segment_id), start, end)
+        try:
+            return walk(source, events_max, min(bytes_max, walk_bytes_max))
+        finally:
+            source.close()
+
+
+def _all_done(successors: list[Successor], ended: set[int]) -> bool:
+    return bool(successors) and all(set(item.predecessors) <= ended for item in successors)
+
+
+def _overlap(first: SegmentRange | None, second: SegmentRange | None) -> bool:
+    if first is None or second is None:
+        return False
+    return first.key_low < second.key_high and second.key_low < first.key_high

@@ -1,0 +1,327 @@
+"""Streaming reads: offsets and partitions of micro-batches."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pravega_common.errors import InvalidArgument, NoSuchSegment
+from pravega_common.names import scoped_name, split_scoped_name
+from pravega_spark.gateway.connect import gateway_for
+from pravega_spark.gateway.preparation import prepared_gateway
+from pravega_spark.options.definitions import Options
+from pravega_spark.options.limits import UNBOUNDED
+from pravega_spark.source.offsets import Position, SourceOffset
+from pravega_spark.source.partition_reader import SpanPartition, read_span
+from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
+from pravega_spark.source.stream_positions import Bound, StreamPositions, ended_at
+from pravega_streams.errors import NotFound
+from pravega_streams.segment.event_index import EventCount
+from pravega_streams.segment.segment_client import SegmentInfo
+
+_Infos = dict[str, dict[int, SegmentInfo]]
+_BySegment = dict[tuple[str, int], int]
+
+index_delay_max_ms: Final = 5_000
+"""How long after an event its time may be unknown to the index of its store, and how far two clocks may differ."""
+
+plans_max: Final = 3
+"""How often a batch is planned anew because a segment or its stream was deleted while it was planned."""
+
+certain_excess: Final = 2
+"""So many times the limit of events are more than the limit, also where their number is an estimate."""
+
+_log = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The one in the source's own process keeps state; the one that is pickled to executors only reads spans.
+
+    A batch never has a segment and one of its successors: where a segment was sealed the batch ends, and the next one
+    goes on with the successors. So the rows of a routing key come in their order, batch by batch.
+    """
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._streams: dict[str, StreamPositions] = {}
+        self._initial: dict[str, Any] | None = None
+        self._end: dict[str, Bound] = {}
+        self._target: dict[str, Bound] = {}
+        self._reported: dict[str, Any] | None = None
+        self._is_end_settled = False
+        self._is_told = False
+
+    # Where to start
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The same in one process: Spark asks twice, and ``latest`` must not move between."""
+        if self._initial is None:
+            names = self._opened()
+            self._initial = SourceOffset({name: self._first_cut(name) for name in names}).to_json()
+        return self._initial
+
+    def _opened(self) -> dict[str, StreamPositions]:
+        """The streams of the options, by ``scope/stream``; connects at the first call."""
+        if not self._streams:
+            prepared_gateway(self._options)
+            made = {scoped_name(*name): self._positions(*name) for name in self._options.streams}
+            limit = self._options["end_stream_cut"]
+            if limit is not None and limit != UNBOUNDED:
+                for name, positions in made.items():
+                    cut = self._tail(name) if limit.is_latest else limit.cut_of(*split_scoped_name(name))
+                    self._end[name] = positions.bound(cut)
+            self._streams = made
+        return self._streams
+
+    def _positions(self, scope: str, stream: str) -> StreamPositions:
+        fails = self._options["fail_on_data_loss"]
+        return StreamPositions(gateway_for(self._options["controller"]), scope, stream, fail_on_data_loss=fails)
+
+    def _first_cut(self, name: str) -> dict[int, int]:
+        if self._options["start_time"] is not None:
+            return self._opened()[name].cut_at_time(self._options["start_time"], as_end=False)
+        limit = self._options["start_stream_cut"]
+        if limit is None or limit.is_latest:
+            return self._tail(name)
+        return self._head(name) if limit.keyword is not None else limit.cut_of(*split_scoped_name(name))
+
+    def _tail(self, name: str) -> dict[int, int]:
+        return prepared_gateway(self._options).tail_cut(*split_scoped_name(name))
+
+    def _head(self, name: str) -> dict[int, int]:
+        return prepared_gateway(self._options).head_cut(*split_scoped_name(name))
+
+    # How far to go
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """First the start, then the target: so the target is never before it.
+
+        A start at a stream cut does not move; and when there is a checkpoint, it need not be of all streams any more.
+        """
+        limit = self._options["start_stream_cut"]
+        if limit is None or limit.keyword is not None:
+            self.initialOffset()
+        self._target = {name: positions.bound(self._tail(name)) for name, positions in self._opened().items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark takes only one, and none of two kinds; ``latestOffset`` applies all that are configured."""
+        if self._options["approx_bytes_per_trigger"] is not None:
+            return ReadMaxBytes(self._options["approx_bytes_per_trigger"])
+        if self._options["max_events_per_trigger"] is not None:
+            return ReadMaxRows(self._options["max_events_per_trigger"])
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; ``start`` itself when there is nothing to read."""
+        self._look_at_the_clock()
+        for _ in range(plans_max - 1):
+            try:
+                return self._planned(start, limit)
+            except (NoSuchSegment, NotFound):
+                _log.info("a segment was deleted while a batch was planned: it is planned anew")
+        return self._planned(start, limit)
+
+    def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begin = self._begin(SourceOffset.from_json(start).position)
+        moved, infos = self._advanced(begin, {})
+        ends = self._ends(moved, infos, limited=not isinstance(limit, ReadAllAvailable))
+        available = {
+            name: {item: self._end_of(name, item, moved[name][item], infos) for item in moved[name]} for name in moved
+        }
+        self._report(ends, available, infos)
+        if ends == moved:
+            return start
+        position, _ = self._advanced(ends, infos)
+        left = {name: {item: cut[item] for item in cut if item not in position[name]} for name, cut in ends.items()}
+        ended = {name: items for name, items in left.items() if items}
+        return SourceOffset(position, begin, ended).to_json()
+
+    def _look_at_the_clock(self) -> None:
+        """Bind the source to ``end_time`` once that has come: what was written before is before it.
+
+        For a moment after it the index of the store may not know the last events; then the bound is looked up anew.
+        """
+        time_ms = self._options["end_time"]
+        now_ms = time.time_ns() // 1_000_000
+        if time_ms is None or now_ms < time_ms or self._is_end_settled:
+            return
+        for name, positions in self._opened().items():
+            self._end[name] = positions.bound(positions.cut_at_time(time_ms, as_end=True))
+        self._is_end_settled = now_ms >= time_ms + index_delay_max_ms
+
+    def _begin(self, start: Position) -> Position:
+        """``start`` without streams that are no longer read, and with those that came, from their head."""
+        names = self._opened()
+        removed = sorted(set(start) - set(names))
+        if removed and self._options["fail_on_data_loss"]:
+            raise InvalidArgument(
+                f"the checkpoint has a position in {', '.join(removed)}, which the option 'stream' does not name; "
+                "name it, or set fail_on_data_loss=false to give it up"
+            )
+        return {name: start[name] if name in start else self._head(name) for name in names}
+
+    def _advanced(self, position: Position, known: _Infos) -> tuple[Position, _Infos]:
+        moved: Position = {}
+        infos: _Infos = {}
+        for name, cut in position.items():
+            if name in self._end and self._end[name].is_reached(cut):  # What becomes of the rest is not ours.
+                moved[name], infos[name] = cut, ended_at(cut)
+            else:
+                moved[name], infos[name] = self._opened()[name].advanced(cut, known.get(name))
+        return moved, infos
+
+    def _end_of(self, name: str, segment_id: int, offset: int, infos: _Infos) -> int:
+        length = max(offset, infos[name][segment_id].length)
+        for bounds in (self._end, self._target):
+            if name in bounds:
+                length = bounds[name].end_of(segment_id, offset, length)
+        return length
+
+    def _ends(self, position: Position, infos: _Infos, *, limited: bool) -> Position:
+        """Where the batch that starts at ``position`` ends in each segment: at the nearest of all limits."""
+        backlogs = {
+            (name, item): self._end_of(name, item, offset, infos) - offset
+            for name, cut in position.items()
+            for item, offset in cut.items()
+        }
+        ends: Position = {
+            name: {item: offset + backlogs[name, item] for item, offset in cut.items()}
+            for name, cut in position.items()
+        }
+        if limited:
+            self._limit_bytes(position, backlogs, ends)
+            self._limit_events(position, ends, backlogs)
+        return ends
+
+    def _limit_bytes(self, position: Position, backlogs: _BySegment, ends: Position) -> None:
+        limit = self._options["approx_bytes_per_trigger"]
+        if limit is None:
+            return
+        for (name, item), wanted in share(limit, backlogs).items():
+            offset, end = position[name][item], ends[name][item]
+            if wanted < end - offset:
+                ends[name][item] = self._opened()[name].after_bytes(item, offset, wanted, end)
+
+    def _limit_events(self, position: Position, ends: Position, backlogs: _BySegment) -> None:
+        limit = self._options["max_events_per_trigger"]
+        if limit is None:
+            return
+        counts = self._counted(position, backlogs, limit)
+        if counts is None or sum(counts.values()) <= limit:
+            return
+        for (name, item), wanted in share(limit, counts).items():
+            if wanted:
+                positions, start = self._opened()[name], position[name][item]
+                ends[name][item] = positions.after_events(item, start, ends[name][item], wanted)
+
+    def _counted(self, position: Position, backlogs: _BySegment, limit: int) -> _BySegment | None:
+        """Events of each backlog: counted, or about right where there are far more than the limit. None: no index."""
+        about: dict[tuple[str, int], EventCount] = {}
+        for (name, item), backlog in backlogs.items():
+            start = position[name][item]
+            found = self._opened()[name].estimated_events(item, start, start + backlog)
+            if found is None:
+                self._tell_unlimited(name)
+                return None
+            about[name, item] = found
+        counts = {key: found.events for key, found in about.items()}
+        doubtful = [key for key, found in about.items() if not found.is_exact]
+        if sum(counts.values()) > limit * certain_excess:
+            # An index that knows nothing of a segment yet says 1, which is no share of it.
+            doubtful = [key for key in doubtful if counts[key] == 1]
+        for name, item in doubtful:
+            start = position[name][item]
+            counted = self._opened()[name].count_events(item, start, start + backlogs[name, item])
+            counts[name, item] = counts[name, item] if counted is None else counted
+        return counts
+
+    def _tell_unlimited(self, name: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            _log.warning(
+                "max_events_per_trigger has no effect: the store of %s keeps no index of event boundaries (Pravega "
+                "does from version 0.14 on); use approx_bytes_per_trigger",
+                name,
+            )
+
+    def _report(self, ends: Position, available: Position, infos: _Infos) -> None:
+        """With how much is left behind the batch, also in segments after a scaling that the position has not reached.
+
+        Events only where the store keeps an index.
+        """
+        first, last = dict(ends), dict(available)
+        for name, cut in available.items():
+            later = self._opened()[name].later(infos[name])
+            first[name] = ends[name] | {item: info.start_offset for item, info in later.items()}
+            last[name] = cut | {item: self._end_of(name, item, 0, {name: later}) for item in later}
+        reported = {**SourceOffset(available).to_json(), "lag_bytes": lag_bytes(first, last)}
+        events = [
+            self._opened()[name].events_between(item, first[name][item], end)
+            for name, cut in last.items()
+            for item, end in cut.items()
+        ]
+        if None not in events:
+            reported["lag_events"] = sum(count or 0 for count in events)
+        self._reported = reported
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What was there at the last look: Spark asks right after ``latestOffset``."""
+        return self._reported
+
+    # What to read
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        """From the end's own record of its start: for a batch that is repeated, ``start`` may be a later ``latest``."""
+        first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        if last.start is None:
+            if first.position == last.position:
+                return []
+            raise InvalidArgument("the checkpoint's offset is damaged: the end of a batch has no member 'from'")
+        if first.start is not None:
+            self._check_joined(first.position, last.start)
+        spans = spans_of_batch(last.start, last)
+
+        def locate(span: Span, offset: int) -> int:
+            positions = self._opened().get(scoped_name(span.scope, span.stream))
+            if positions is None:  # The batch is repeated, and the options name the stream no more.
+                positions = self._positions(span.scope, span.stream)
+            return positions.locate(span.segment_id, offset, span.end)
+
+        pieces = split(spans, self._options["min_partitions"], self._options["max_partition_bytes"], locate)
+        return [SpanPartition(span) for span in pieces]
+
+    def _check_joined(self, before: Position, start: Position) -> None:
+        for name in set(before) & set(start):
+            if before[name] != start[name]:
+                raise InvalidArgument(
+                    f"the checkpoint's offsets do not follow each other: a batch of {name} starts at {start[name]}, "
+                    f"the one before ended at {before[name]}"
+                )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SpanPartition):
+            yield from read_span(
+                partition.span,
+                self._schema,
+                self._options["controller"],
+                fail_on_data_loss=self._options["fail_on_data_loss"],
+            )
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Nothing to do: positions live in the checkpoint."""
+
+    def stop(self) -> None:
+        """Nothing to do: Spark ends the process without asking (spark-connector.md B.2)."""

@@ -1,0 +1,29 @@
+"""Holds what a container knows about itself and its segments, as of the last committed operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from segment_service.metadata.boundary_tracker import BoundaryTracker
+from segment_service.metadata.segment_metadata import SegmentMetadata
+
+
+@dataclass(slots=True)
+class ContainerMetadata:
+    """All segments of one container and its counters."""
+
+    container_id: int
+    epoch: int = 0
+    sequence_number: int = 0
+    """The last one assigned."""
+    next_segment_id: int = 1
+    segments: dict[int, SegmentMetadata] = field(default_factory=dict)
+    """By id. Deleted and merged ones stay until the storage writer is through with them."""
+    ids: dict[str, int] = field(default_factory=dict)
+    """By name, live segments only."""
+    boundaries: BoundaryTracker = field(default_factory=BoundaryTracker, compare=False)
+    """Of events, not yet in the index segments."""
+
+    def by_name(self, name: str) -> SegmentMetadata | None:
+        segment_id = self.ids.get(name)
+        return None if segment_id is None else self.segments[segment_id]

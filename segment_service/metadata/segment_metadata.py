@@ -1,0 +1,42 @@
+"""Holds what a container knows about one segment, as of the last committed operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pravega_common.invariants import check
+from segment_service.contracts.attributes import AttributeId
+
+
+@dataclass(slots=True)
+class SegmentMetadata:
+    """One segment. Written by one coroutine only (see the methods' owners); offsets in bytes.
+
+    ``length``, ``start_offset``, ``is_sealed``, ``is_merged``, ``is_deleted``, ``attributes``: the operation
+    processor, when an operation is durable. ``storage_length``, ``is_sealed_in_storage``: the storage writer.
+    """
+
+    segment_id: int
+    name: str
+    length: int = 0
+    start_offset: int = 0
+    storage_length: int = 0
+    is_sealed: bool = False
+    is_sealed_in_storage: bool = False
+    is_merged: bool = False
+    merged_into: int = 0
+    """Id of the target, once merged."""
+    is_deleted: bool = False
+    last_modified_ms: int = 0
+    attributes: dict[AttributeId, int] = field(default_factory=dict)
+    next_boundary: int = field(default=0, compare=False)
+    """Length from which on the boundary tracker wants to know; the tracker's own."""
+
+    def check_invariants(self) -> None:
+        check(0 <= self.storage_length <= self.length, "storage length beyond length", segment=self)
+        check(0 <= self.start_offset <= self.length, "start offset beyond length", segment=self)
+
+    def set_storage_length(self, length: int) -> None:
+        check(length >= self.storage_length, "storage length went back", segment=self, length=length)
+        self.storage_length = length
+        self.check_invariants()

@@ -1,0 +1,129 @@
+"""The contents of a checkpoint: all metadata of a container at one sequence number. Versioned, golden bytes.
+
+Layout, big-endian::
+
+    version u8 | container_id u32 | epoch i64 | sequence_number i64 | next_segment_id i64 | segment_count u32
+    per segment: id i64 | flags u8 | length i64 | start_offset i64 | storage_length i64 | last_modified_ms i64
+                 | merged_into i64 | name_length u16 | attribute_count u32 | name utf-8
+                 | count * (attribute id 16 bytes | value i64)
+
+flags: 1 sealed, 2 sealed in Tier 2, 4 merged, 8 deleted.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from pravega_common.errors import DataCorruption
+from segment_service.contracts.attributes import AttributeId
+from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.segment_metadata import SegmentMetadata
+
+SNAPSHOT_VERSION: Final = 1
+
+_HEADER: Final = struct.Struct(">BIqqqI")
+_SEGMENT: Final = struct.Struct(">qBqqqqqHI")
+_ATTRIBUTE: Final = struct.Struct(">16sq")
+
+_SEALED: Final = 1
+_SEALED_IN_STORAGE: Final = 2
+_MERGED: Final = 4
+_DELETED: Final = 8
+
+
+def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetadata]) -> bytes:
+    """The counters of ``metadata`` with ``segments`` (what will be committed, not what is) in its stead."""
+    parts = [b""]
+    count = 0
+    for segment in segments:
+        count += 1
+        name = segment.name.encode()
+        flags = (
+            (_SEALED if segment.is_sealed else 0)
+            | (_SEALED_IN_STORAGE if segment.is_sealed_in_storage else 0)
+            | (_MERGED if segment.is_merged else 0)
+            | (_DELETED if segment.is_deleted else 0)
+        )
+        parts.append(
+            _SEGMENT.pack(
+                segment.segment_id,
+                flags,
+                segment.length,
+                segment.start_offset,
+                segment.storage_length,
+                segment.last_modified_ms,
+                segment.merged_into,
+                len(name),
+                len(segment.attributes),
+            )
+        )
+        parts.append(name)
+        parts.extend(_ATTRIBUTE.pack(key, value) for key, value in segment.attributes.items())
+    parts[0] = _HEADER.pack(
+        SNAPSHOT_VERSION,
+        metadata.container_id,
+        metadata.epoch,
+        metadata.sequence_number,
+        metadata.next_segment_id,
+        count,
+    )
+    return b"".join(parts)
+
+
+def read_snapshot(data: bytes) -> ContainerMetadata:
+    """The metadata as it was written. ``DataCorruption`` if the bytes are no snapshot of a version known here."""
+    try:
+        version, container_id, epoch, sequence_number, next_segment_id, count = _HEADER.unpack_from(data)
+        if version != SNAPSHOT_VERSION:
+            raise DataCorruption(f"checkpoint has version {version}; this program reads {SNAPSHOT_VERSION}")
+        metadata = ContainerMetadata(container_id, epoch, sequence_number, next_segment_id)
+        position = _HEADER.size
+        for _ in range(count):
+            segment, position = _read_segment(data, position)
+            metadata.segments[segment.segment_id] = segment
+            if not segment.is_merged and not segment.is_deleted:
+                metadata.ids[segment.name] = segment.segment_id
+    except (struct.error, UnicodeDecodeError) as error:
+        raise DataCorruption(f"checkpoint of {len(data)} bytes is cut short or garbled: {error}") from error
+    if position != len(data):
+        raise DataCorruption(f"checkpoint of {len(data)} bytes, its fields take {position}")
+    return metadata
+
+
+def _read_segment(data: bytes, position: int) -> tuple[SegmentMetadata, int]:
+    (
+        segment_id,
+        flags,
+        length,
+        start_offset,
+        storage_length,
+        last_modified_ms,
+        merged_into,
+        name_length,
+        attribute_count,
+    ) = _SEGMENT.unpack_from(data, position)
+    position += _SEGMENT.size
+    name = data[position : position + name_length].decode()
+    position += name_length
+    attributes: dict[AttributeId, int] = {}
+    for _ in range(attribute_count):
+        key, value = _ATTRIBUTE.unpack_from(data, position)
+        attributes[AttributeId(key)] = value
+        position += _ATTRIBUTE.size
+    segment = SegmentMetadata(
+        segment_id=segment_id,
+        name=name,
+        length=length,
+        start_offset=start_offset,
+        storage_length=storage_length,
+        is_sealed=bool(flags & _SEALED),
+        is_sealed_in_storage=bool(flags & _SEALED_IN_STORAGE),
+        is_merged=bool(flags & _MERGED),
+        merged_into=merged_into,
+        is_deleted=bool(flags & _DELETED),
+        last_modified_ms=last_modified_ms,
+        attributes=attributes,
+    )
+    return segment, position

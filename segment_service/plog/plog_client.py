@@ -1,0 +1,355 @@
+"""The client of one plog server: connections, audit, and the plog operations on that Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from pravega_common.errors import ConfigurationError, DataCorruption, FailedError, Fenced, Unavailable
+from pravega_common.invariants import check
+from pravega_common.services.cluster.redis_audit import (
+    CONFIG_NAMES,
+    INFO_SECTIONS,
+    find_problems,
+    parse_info,
+    refuse_unsafe,
+)
+from segment_service.contracts.data_log import Buffer, frame_bytes_max
+from segment_service.plog.frame import envelope_bytes
+from segment_service.plog.plog import (
+    APPEND_SMALL,
+    CREATE,
+    DELETE,
+    FENCE,
+    SEAL,
+    FenceToken,
+    PlogHeader,
+    PlogId,
+    PlogKeys,
+    PlogStatus,
+    identity_key,
+    index_key,
+    plog_block_bytes_service,
+)
+from segment_service.plog.redis_connection import RedisConnection, Reply, ReplyError
+
+read_page_bytes: Final = 4 * 1024 * 1024
+"""Bytes asked for by one range read; ids are byte offsets, so a page is bounded by bytes and not by a count."""
+move_attempts_max: Final = 10
+"""Tries of a fence, seal or delete whose plog was renamed by somebody else in between."""
+
+IdentityOf = Callable[[str | None], Awaitable[str | None]]
+"""The identity on record for a server; given the one that it shows, that one is put on record if none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlogSettings:
+    block_bytes: int = plog_block_bytes_service
+    """Size at which a plog is full."""
+    prefix: str = "pravega:plog:"
+    """Begin of every key, so that clusters can share a server."""
+    allow_unsafe_redis: bool = False
+    connect_timeout_s: float = 5.0
+    reply_timeout_s: float = 10.0
+    heal_time_max_s: float = 30.0
+    """How long a log tries to get over a broken connection, a restarted or a full server."""
+
+    def __post_init__(self) -> None:
+        smallest = frame_bytes_max + envelope_bytes
+        if self.block_bytes < smallest:
+            raise ConfigurationError(f"plogs of {self.block_bytes} bytes hold no full frame; use {smallest} or more")
+
+
+class AppendRefused(FailedError):
+    """The plog did not take the append: it was fenced, sealed or lost, or its server is full."""
+
+
+class PlogMissing(DataCorruption):
+    """A plog that must exist does not: the server lost data."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPlog:
+    """A plog under the name that its owner appends to."""
+
+    plog_id: PlogId
+    token: FenceToken
+    stream: str
+    append_prefix: bytes
+    """The part of every append command that does not change."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlogEntry:
+    start: int
+    end: int
+    data: bytes
+
+
+OnAppended = Callable[[BaseException | None], None]
+
+
+class PlogServer:
+    """Operations on the plogs of one server. Two connections: one for data appends, one for everything else.
+
+    Not shared between logs: ``append`` keeps the order of its calls because nobody else uses its connection.
+    """
+
+    def __init__(self, address: str, settings: PlogSettings, identity_of: IdentityOf) -> None:
+        self.address = address
+        self._settings = settings
+        self._identity_of = identity_of
+        self._identity: str | None = None
+        self._control: RedisConnection | None = None
+        self._data: RedisConnection | None = None
+        self._connecting = asyncio.Lock()
+
+    def reset(self) -> None:
+        """Drop both connections; unanswered appends end with ``ConnectionLost``. The next call connects again."""
+        for connection in (self._data, self._control):
+            if connection is not None:
+                connection.abort()
+        self._data = self._control = None
+
+    async def open_for_appends(self) -> None:
+        """Connect (and audit) if needed; ``append`` needs an open connection."""
+        await self._connection()
+        if self._data is None or not self._data.is_open:
+            self._data = await self._open()
+
+    def append(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
+        """Send one frame of ``size`` bytes to the plog's offset ``start``; ``done`` hears ``None`` once durable.
+
+        One native XADD: the payload passes through no script and is not joined here.
+        """
+        end_id = b"%d-0" % (start + size)
+        start_text = b"%d" % start
+        head = b"%b$%d\r\n%b\r\n$1\r\ns\r\n$%d\r\n%b\r\n$1\r\nd\r\n$%d\r\n" % (
+            plog.append_prefix,
+            len(end_id),
+            end_id,
+            len(start_text),
+            start_text,
+            size,
+        )
+
+        def on_reply(reply: Reply) -> None:
+            if reply == end_id:
+                done(None)
+            elif isinstance(reply, BaseException):
+                done(reply)
+            else:
+                done(AppendRefused(f"plog {plog.plog_id} is not at {plog.stream} any more: fenced, or lost"))
+
+        if self._data is None:
+            done(Unavailable(f"not connected to Redis at {self.address}"))
+            return
+        self._data.send([head, *frame, b"\r\n"], on_reply)
+
+    async def create(self, header: PlogHeader) -> OpenPlog:
+        """Make an empty plog; the id must be a new one."""
+        token = FenceToken(header.epoch)
+        keys = self._keys(header.plog_id)
+        names = (keys.meta, keys.stream(token), index_key(self._settings.prefix, header.container_id))
+        arguments = (token.epoch, token.fences, header.to_json(), str(header.plog_id))
+        answer = await (await self._connection()).run(CREATE, names, *arguments)
+        check(answer == b"ok", "plog id used twice", plog_id=str(header.plog_id))
+        stream = keys.stream(token)
+        prefix = b"*8\r\n$4\r\nXADD\r\n$%d\r\n%b\r\n$10\r\nNOMKSTREAM\r\n" % (len(stream.encode()), stream.encode())
+        return OpenPlog(header.plog_id, token, stream, prefix)
+
+    async def append_small(self, plog: OpenPlog, start: int, frame: bytes) -> None:
+        """Append a metadata frame, also on a server that is full; ``AppendRefused`` if the plog is not there."""
+        names = (plog.stream, self._keys(plog.plog_id).none)
+        answer = await (await self._connection()).run(APPEND_SMALL, names, f"{start + len(frame)}-0", start, frame)
+        if answer is None:
+            raise AppendRefused(f"plog {plog.plog_id} is not at {plog.stream} any more: fenced, or lost")
+
+    async def status(self, plog_id: PlogId) -> PlogStatus | None:
+        """``None`` if the plog does not exist."""
+        keys = self._keys(plog_id)
+        answer = await (await self._connection()).call("HMGET", keys.meta, "epoch", "fences", "sealed")
+        epoch, fences, sealed = answer
+        if epoch is None:
+            return None
+        return PlogStatus(FenceToken(int(epoch), int(fences)), None if sealed is None else int(sealed))
+
+    async def fence(self, plog_id: PlogId, epoch: int) -> PlogStatus:
+        """Rename the plog so that nobody else can append; ``Fenced`` if its epoch is higher already."""
+        keys = self._keys(plog_id)
+        for _ in range(move_attempts_max):
+            old = await self._existing(plog_id)
+            new = self._next_token(plog_id, old.token, epoch)
+            names = (keys.meta, keys.stream(old.token), keys.stream(new))
+            arguments = (old.token.epoch, old.token.fences, new.epoch, new.fences)
+            answer = await (await self._connection()).run(FENCE, names, *arguments)
+            if self._moved_as_asked(plog_id, answer):
+                return PlogStatus(new, old.sealed)
+        raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being fenced")
+
+    async def seal(self, plog_id: PlogId, epoch: int, offset: int) -> int:
+        """Seal at the smaller of ``offset`` and the plog's length, and answer it; the first seal stands."""
+        keys = self._keys(plog_id)
+        for _ in range(move_attempts_max):
+            old = await self._existing(plog_id)
+            if old.sealed is not None:
+                return old.sealed
+            new = self._next_token(plog_id, old.token, epoch)
+            names = (keys.meta, keys.stream(old.token), keys.stream(new))
+            arguments = (old.token.epoch, old.token.fences, new.epoch, new.fences, offset)
+            answer = await (await self._connection()).run(SEAL, names, *arguments)
+            if self._moved_as_asked(plog_id, answer):
+                return int(answer[1])
+        raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being sealed")
+
+    async def delete(self, plog_id: PlogId, container_id: int, epoch: int) -> bool:
+        """Delete a plog unless a higher epoch has it; false in that case. A missing plog counts as deleted."""
+        keys = self._keys(plog_id)
+        for _ in range(move_attempts_max):
+            status = await self.status(plog_id)
+            token = FenceToken(0) if status is None else status.token
+            names = (keys.meta, keys.stream(token), index_key(self._settings.prefix, container_id))
+            arguments = (token.epoch, token.fences, epoch, str(plog_id))
+            answer = await (await self._connection()).run(DELETE, names, *arguments)
+            if answer != b"moved":
+                return bool(answer == b"ok")
+        raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being deleted")
+
+    async def list_plogs(self, container_id: int) -> list[PlogId]:
+        """All plogs of a container on this server, in no order."""
+        answer = await (await self._connection()).call("SMEMBERS", index_key(self._settings.prefix, container_id))
+        return [PlogId.parse(text.decode()) for text in answer]
+
+    async def header(self, plog_id: PlogId) -> PlogHeader:
+        answer = await self._entry_at(plog_id, "0-1")
+        if not answer:
+            raise PlogMissing(f"plog {plog_id} on {self.address} has no header")
+        return PlogHeader.from_json(answer[0][1][1])
+
+    async def has_entry_at(self, plog_id: PlogId, offset: int) -> bool:
+        """Whether a frame of the plog ends at ``offset``, so that another one may begin there."""
+        return bool(await self._entry_at(plog_id, f"{offset}-0"))
+
+    async def _entry_at(self, plog_id: PlogId, entry_id: str) -> Reply:
+        """A range of one entry or none; none only if the plog was not renamed meanwhile."""
+        status = await self._existing(plog_id)
+        for _ in range(move_attempts_max):
+            stream = self._keys(plog_id).stream(status.token)
+            answer = await (await self._connection()).call("XRANGE", stream, entry_id, entry_id)
+            asked, status = status, await self._existing(plog_id)
+            if answer or status.token == asked.token:
+                return answer
+        raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being read")
+
+    async def read(self, plog_id: PlogId, token: FenceToken, start: int, end: int) -> AsyncIterator[PlogEntry]:
+        """The entries with ``start`` < entry end ≤ ``end`` in order, gaps included, in pages of bounded size.
+
+        ``Fenced`` if the plog does not carry ``token`` to the very end of the read.
+        """
+        stream = self._keys(plog_id).stream(token)
+        position = start
+        while position < end:
+            after = "(0-1" if position == 0 else f"({position}-0"
+            page_end = min(end, position + read_page_bytes)
+            connection = await self._connection()
+            page = await connection.call("XRANGE", stream, after, f"{page_end}-0")
+            if not page:
+                page = await connection.call("XRANGE", stream, after, f"{end}-0", "COUNT", 1)
+            if not page:
+                break
+            for entry_id, fields in page:
+                entry = self._entry(plog_id, entry_id, fields)
+                position = entry.end
+                yield entry
+        status = await self._existing(plog_id)
+        if status.token != token:
+            raise Fenced(f"plog {plog_id} was fenced by {status.token} while it was read with {token}")
+
+    def _entry(self, plog_id: PlogId, entry_id: bytes, fields: list[bytes]) -> PlogEntry:
+        where = f"plog {plog_id} on {self.address}, entry {entry_id.decode()}"
+        if len(fields) != 4 or fields[0] != b"s" or fields[2] != b"d" or not fields[1].isdigit():
+            raise DataCorruption(f"{where}: is not an append")
+        start, end, data = int(fields[1]), int(entry_id.partition(b"-")[0]), fields[3]
+        if end - start != len(data):
+            raise DataCorruption(f"{where}: holds {len(data)} bytes, its offsets say {end - start}")
+        return PlogEntry(start, end, data)
+
+    def _next_token(self, plog_id: PlogId, old: FenceToken, epoch: int) -> FenceToken:
+        if old.epoch > epoch:
+            raise Fenced(f"plog {plog_id} belongs to epoch {old.epoch}, above {epoch}")
+        return FenceToken(epoch, old.fences + 1) if old.epoch == epoch else FenceToken(epoch)
+
+    def _moved_as_asked(self, plog_id: PlogId, answer: list[bytes]) -> bool:
+        verdict = answer[0]
+        if verdict == b"missing":
+            raise PlogMissing(f"plog {plog_id} is not on Redis at {self.address}: the server lost data")
+        check(verdict in (b"ok", b"moved"), "the plog's next name is taken", plog_id=str(plog_id))
+        return verdict == b"ok"
+
+    async def _existing(self, plog_id: PlogId) -> PlogStatus:
+        status = await self.status(plog_id)
+        if status is None:
+            raise PlogMissing(f"plog {plog_id} is not on Redis at {self.address}: the server lost data")
+        return status
+
+    def _keys(self, plog_id: PlogId) -> PlogKeys:
+        return PlogKeys(self._settings.prefix, plog_id)
+
+    async def _connection(self) -> RedisConnection:
+        """The control connection, open and audited."""
+        async with self._connecting:
+            if self._control is None or not self._control.is_open:
+                connection = await self._open()
+                try:
+                    await self._audit(connection)
+                except BaseException:
+                    connection.abort()
+                    raise
+                self._control = connection
+            return self._control
+
+    async def _open(self) -> RedisConnection:
+        return await RedisConnection.open(
+            self.address,
+            connect_timeout_s=self._settings.connect_timeout_s,
+            reply_timeout_s=self._settings.reply_timeout_s,
+        )
+
+    async def _audit(self, connection: RedisConnection) -> None:
+        info: dict[str, str] = {}
+        config: dict[str, str] = {}
+        for section in INFO_SECTIONS:
+            info.update(parse_info((await connection.call("INFO", section)).decode()))
+        if info.get("loading", "0") != "0":
+            raise Unavailable(f"Redis at {self.address} is loading its data")
+        try:
+            for name in CONFIG_NAMES:
+                pairs = await connection.call("CONFIG", "GET", name)
+                config.update({pairs[0].decode(): pairs[1].decode()} if pairs else {})
+        except ReplyError as error:
+            # A managed server without CONFIG: what could not be read counts as unsafe below.
+            structlog.get_logger().warning("settings cannot be read", address=self.address, error=str(error))
+        refuse_unsafe(self.address, find_problems(info, config), allow_unsafe=self._settings.allow_unsafe_redis)
+        await self._check_identity(connection)
+
+    async def _check_identity(self, connection: RedisConnection) -> None:
+        """A server that shows another identity than before was emptied or replaced: it is lost, not empty."""
+        key = identity_key(self._settings.prefix)
+        shown = await connection.call("GET", key)
+        on_record = self._identity or await self._identity_of(None)
+        if shown is None and on_record is None:
+            await connection.call("SET", key, secrets.token_hex(16), "NX")
+            shown = await connection.call("GET", key)
+        if shown is not None and on_record is None:
+            on_record = await self._identity_of(shown.decode())
+        if shown is None or shown.decode() != on_record:
+            found = "no identity" if shown is None else f"identity {shown.decode()}"
+            raise DataCorruption(
+                f"Redis at {self.address} shows {found} instead of {on_record}: it lost its data or was replaced"
+            )
+        self._identity = on_record

@@ -1,0 +1,33 @@
+"""Holds a fetch of bytes from Tier 2, and the places where Tier 2 has them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRange:
+    """Bytes that are in Tier 2: ``places`` are (segment id, offset) to try in order, since a merge may move them from
+    one to the next at any time; ``length`` is how many follow there in one piece."""
+
+    places: tuple[tuple[int, int], ...]
+    length: int
+
+
+class Fetch:
+    """Bytes [start, end) of one segment on their way from Tier 2."""
+
+    __slots__ = ("data", "end", "start")
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start = start
+        self.end = end
+        self.data: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.data.add_done_callback(_mark_retrieved)
+
+
+def _mark_retrieved(future: asyncio.Future[bytes]) -> None:
+    """A read-ahead may fail with nobody waiting; whoever needs the bytes then asks again."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,68 @@
+"""Tier 2 of one container as byte strings, with a gate, for tests of the read index."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from pravega_common.errors import BadOffset, NoSuchSegment, SegmentTruncated
+from segment_service.contracts.segment_storage import Barrier, StorageState
+from segment_service.contracts.segment_store import Buffer
+
+
+class StorageDouble:
+    """A ``SegmentStorage`` whose reads can be held back (``gate``) and are counted (``reads``)."""
+
+    def __init__(self) -> None:
+        self.segments: dict[int, bytearray] = {}
+        self.starts: dict[int, int] = {}
+        self.reads: list[tuple[int, int, int]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failure: Exception | None = None
+
+    async def start(self, epoch: int, barrier: Barrier) -> None:
+        """Nothing to open."""
+
+    async def state(self, segment_id: int) -> StorageState | None:
+        data = self.segments.get(segment_id)
+        if data is None:
+            return None
+        return StorageState(segment_id, self.starts.get(segment_id, 0), len(data), False)
+
+    async def write(self, segment_id: int, offset: int, data: Sequence[Buffer]) -> None:
+        self.segments.setdefault(segment_id, bytearray()).extend(b"".join(data))
+
+    async def seal(self, segment_id: int) -> None:
+        """Lengths alone matter here."""
+
+    async def truncate(self, segment_id: int, offset: int) -> None:
+        self.starts[segment_id] = offset
+
+    async def concat(self, target_id: int, offset: int, source_id: int) -> None:
+        self.segments.setdefault(target_id, bytearray()).extend(self.segments.pop(source_id))
+
+    async def delete(self, segment_id: int) -> None:
+        self.segments.pop(segment_id, None)
+
+    async def read(self, segment_id: int, offset: int, length: int) -> bytes:
+        self.reads.append((segment_id, offset, length))
+        await self.gate.wait()
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        data = self.segments.get(segment_id)
+        if data is None:
+            raise NoSuchSegment(f"#{segment_id}")
+        start = self.starts.get(segment_id, 0)
+        if offset < start:
+            raise SegmentTruncated(f"#{segment_id}", start, offset)
+        if offset + length > len(data):
+            raise BadOffset(f"#{segment_id}", len(data), offset + length)
+        return bytes(data[offset : offset + length])
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        """Nothing works in the background."""
+
+    async def close(self) -> None:
+        """Nothing to close."""

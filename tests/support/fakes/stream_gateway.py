@@ -1,0 +1,576 @@
+"""The twin of a stream store, for tests of everything above ``StreamGateway``.
+
+State is one SQLite file in a directory, so that Spark's many processes see the same streams. No leases run out here and
+no process fails; a scale takes effect at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pravega_common.errors import NoSuchSegment, SegmentSealed, SegmentTruncated
+from pravega_common.event_index import IndexRecord
+from pravega_common.invariants import check
+from pravega_common.names import is_transaction_segment, parse_segment_name, segment_id, segment_name, segment_number
+from pravega_spark.gateway.contract import Cut
+from pravega_streams import errors
+from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
+from pravega_streams.controller.transaction_sets import (
+    CommitStatus,
+    RegisterStatus,
+    Registration,
+    SetDecision,
+    SetMember,
+    SetState,
+    Sink,
+    TransactionSet,
+)
+from pravega_streams.event.block_writer import Piece
+from pravega_streams.segment.event_index import Advance, EventCount
+from pravega_streams.segment.segment_client import SegmentInfo
+
+renewal_ms: Final = 60_000
+busy_time_max_s: Final = 60.0
+
+_TABLES: Final = """
+CREATE TABLE scopes (name TEXT PRIMARY KEY);
+CREATE TABLE streams (scope TEXT, name TEXT, epoch INT, sealed INT, PRIMARY KEY (scope, name));
+CREATE TABLE epochs (stream TEXT, epoch INT, segment_id INT, low REAL, high REAL);
+CREATE TABLE segments (name TEXT PRIMARY KEY, stream TEXT, segment_id INT, low REAL, high REAL, sealed INT, start INT);
+CREATE TABLE blocks (segment TEXT, start INT, data BLOB, events INT, time_ms INT, PRIMARY KEY (segment, start));
+CREATE TABLE transactions (id TEXT PRIMARY KEY, stream TEXT, epoch INT, state TEXT, sink TEXT, batch INT);
+CREATE TABLE sinks (sink TEXT PRIMARY KEY, last_batch INT, runs TEXT);
+CREATE TABLE deleted (stream TEXT PRIMARY KEY, next_number INT);
+CREATE TABLE sets (sink TEXT, batch INT, record TEXT, PRIMARY KEY (sink, batch));
+"""
+
+
+address_scheme: Final = "directory"
+
+
+def open_address(address: str) -> InMemoryGateway:
+    """The fake over the directory of an address ``directory:///some/path``."""
+    return InMemoryGateway(address.removeprefix(f"{address_scheme}://"))
+
+
+class InMemoryGateway:
+    """See ``StreamGateway``. Two of them over one directory are two clients of one store."""
+
+    def __init__(self, directory: str, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self.now_ms = now_ms
+        self._path = Path(directory) / "streams.sqlite"
+        self._local = threading.local()
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        with self._change() as store:
+            if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'scopes'").fetchone():
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    store.execute(statement)
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        """One transaction of the file; all others wait."""
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = sqlite3.connect(self._path, timeout=busy_time_max_s, isolation_level=None)
+            connection.execute("PRAGMA synchronous = OFF")
+            self._local.connection = connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    def close(self) -> None:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    # Scopes and streams
+
+    def create_scope(self, scope: str) -> bool:
+        with self._change() as store:
+            return store.execute("INSERT OR IGNORE INTO scopes VALUES (?)", (scope,)).rowcount > 0
+
+    def scope_exists(self, scope: str) -> bool:
+        with self._change() as store:
+            return bool(store.execute("SELECT 1 FROM scopes WHERE name = ?", (scope,)).fetchone())
+
+    def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
+        if not self.scope_exists(scope):
+            raise errors.ScopeNotFound(f"scope {scope} does not exist")
+        with self._change() as store:
+            if store.execute("SELECT 1 FROM streams WHERE scope = ? AND name = ?", (scope, stream)).fetchone():
+                return False
+            store.execute("INSERT INTO streams VALUES (?, ?, 0, 0)", (scope, stream))
+            count = configuration.scaling.segments_min
+            ranges = [(index / count, (index + 1) / count) for index in range(count)]
+            row = store.execute("SELECT next_number FROM deleted WHERE stream = ?", (f"{scope}/{stream}",)).fetchone()
+            _begin_epoch(store, scope, stream, 0, [], list(enumerate(ranges, row[0] if row else 0)))
+            return True
+
+    def stream_exists(self, scope: str, stream: str) -> bool:
+        with self._change() as store:
+            row = store.execute("SELECT 1 FROM streams WHERE scope = ? AND name = ?", (scope, stream)).fetchone()
+            return row is not None
+
+    def list_streams(self, scope: str) -> list[str]:
+        with self._change() as store:
+            rows = store.execute("SELECT name FROM streams WHERE scope = ? ORDER BY name", (scope,)).fetchall()
+            return [name for (name,) in rows]
+
+    def scale_stream(
+        self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
+    ) -> list[SegmentRange]:
+        with self._change() as store:
+            epoch = _epoch(store, scope, stream) + 1
+            kept = [item for item in _epoch_segments(store, scope, stream, epoch - 1) if item.segment_id not in sealed]
+            query = "SELECT MAX(segment_id & 4294967295) FROM segments WHERE stream = ?"
+            first = store.execute(query, (f"{scope}/{stream}",)).fetchone()[0] + 1
+            for item in sealed:
+                name = segment_name(scope, stream, item)
+                store.execute("UPDATE segments SET sealed = 1 WHERE name = ?", (name,))
+            store.execute("UPDATE streams SET epoch = ? WHERE scope = ? AND name = ?", (epoch, scope, stream))
+            return _begin_epoch(store, scope, stream, epoch, kept, list(enumerate(new_ranges, first)))
+
+    def truncate_stream(self, scope: str, stream: str, cut: Cut) -> None:
+        older = set(self.segments_between(scope, stream, {}, cut)) - set(cut)
+        with self._change() as store:
+            for item in older:
+                store.execute("DELETE FROM segments WHERE name = ?", (segment_name(scope, stream, item),))
+            for item, offset in cut.items():
+                name = segment_name(scope, stream, item)
+                store.execute("UPDATE segments SET start = ? WHERE name = ?", (offset, name))
+
+    def seal_stream(self, scope: str, stream: str) -> None:
+        with self._change() as store:
+            store.execute("UPDATE streams SET sealed = 1 WHERE scope = ? AND name = ?", (scope, stream))
+            store.execute("UPDATE segments SET sealed = 1 WHERE stream = ?", (f"{scope}/{stream}",))
+
+    def delete_stream(self, scope: str, stream: str) -> None:
+        """One that is created anew gets other segment numbers, as in Pravega."""
+        name = f"{scope}/{stream}"
+        with self._change() as store:
+            store.execute("DELETE FROM streams WHERE scope = ? AND name = ?", (scope, stream))
+            query = "SELECT MAX(segment_id & 4294967295) FROM segments WHERE stream = ?"
+            last = store.execute(query, (name,)).fetchone()[0]
+            store.execute("INSERT OR REPLACE INTO deleted VALUES (?, ?)", (name, last + 1))
+            for (segment,) in store.execute("SELECT name FROM segments WHERE stream = ?", (name,)).fetchall():
+                store.execute("DELETE FROM blocks WHERE segment = ?", (segment,))
+            store.execute("DELETE FROM segments WHERE stream = ?", (name,))
+            store.execute("DELETE FROM epochs WHERE stream = ?", (name,))
+
+    # Positions
+
+    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+        with self._change() as store:
+            for epoch in range(_epoch(store, scope, stream) + 1):
+                cut = {}
+                for item in _epoch_segments(store, scope, stream, epoch):
+                    info = _info(store, item.name)
+                    if info is None:
+                        break
+                    cut[item.segment_id] = info.start_offset
+                else:
+                    return cut
+        raise errors.StreamNotFound(f"{scope}/{stream} has no segments")
+
+    def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
+        with self._change() as store:
+            segments = _epoch_segments(store, scope, stream, _epoch(store, scope, stream))
+            return {item.segment_id: _present(store, item.name).length for item in segments}
+
+    def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
+        with self._change() as store:
+            epoch = _epoch(store, scope, stream)
+            query = "SELECT sealed FROM streams WHERE scope = ? AND name = ?"
+            if store.execute(query, (scope, stream)).fetchone()[0]:
+                return []
+            return _epoch_segments(store, scope, stream, epoch)
+
+    def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
+        with self._change() as store:
+            return _epoch_segments(store, scope, stream, epoch)
+
+    def segments_between(self, scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+        with self._change() as store:
+            last = _epoch(store, scope, stream)
+            everything = {
+                item.segment_id: item
+                for epoch in range(last + 1)
+                for item in _epoch_segments(store, scope, stream, epoch)
+            }
+        low = start or {item: 0 for item in everything if item >> 32 == 0}
+        high = end or {item.segment_id: 0 for item in self.epoch_segments(scope, stream, last)}
+
+        def between(item: SegmentRange) -> bool:
+            over = [other for other in everything if _overlap(item, everything[other])]
+            return all(item.segment_id >= other for other in over if other in low) and all(
+                item.segment_id <= other for other in over if other in high
+            )
+
+        return sorted(item for item in everything if between(everything[item]))
+
+    def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        with self._change() as store:
+            last = _epoch(store, scope, stream)
+            epochs = [_epoch_segments(store, scope, stream, epoch) for epoch in range(last + 1)]
+        for before, after in itertools.pairwise(epochs):
+            gone = [item for item in before if item not in after]
+            mine = [item for item in gone if item.segment_id == segment_id]
+            if mine:
+                new = [item for item in after if item not in before and _overlap(item, mine[0])]
+                return [Successor(item, tuple(old.segment_id for old in gone if _overlap(old, item))) for item in new]
+        return []
+
+    def segment_info(self, scope: str, stream: str, segment_id: int) -> SegmentInfo:
+        with self._change() as store:
+            return _present(store, segment_name(scope, stream, segment_id))
+
+    def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
+        """Every block is a known boundary."""
+        name = segment_name(scope, stream, segment_id)
+        with self._change() as store:
+            length = _present(store, name).length
+            query = "SELECT MIN(start) FROM blocks WHERE segment = ? AND start >= ?"
+            found = store.execute(query, (name, offset)).fetchone()[0]
+            return length if found is None else found
+
+    def boundaries(self, scope: str, stream: str, segment_id: int) -> InMemoryBoundaries:
+        """Every block is in the index."""
+        name = segment_name(scope, stream, segment_id)
+        with self._change() as store:
+            info = _present(store, name)
+            query = "SELECT start + LENGTH(data), events, time_ms FROM blocks WHERE segment = ? ORDER BY start"
+            return InMemoryBoundaries(info, store.execute(query, (name,)).fetchall())
+
+    # Transactions
+
+    def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
+        transaction_id = uuid.uuid4()
+        with self._change() as store:
+            epoch = _epoch(store, scope, stream)
+            row = (transaction_id.hex, f"{scope}/{stream}", epoch, "open")
+            store.execute("INSERT INTO transactions VALUES (?, ?, ?, ?, NULL, NULL)", row)
+            segments = [
+                SegmentRange(scope, stream, segment_id_of(epoch, item), item.key_low, item.key_high)
+                for item in _epoch_segments(store, scope, stream, epoch)
+            ]
+            return NewTransaction(transaction_id, tuple(segments))
+
+    def abort_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID) -> None:
+        with self._change() as store:
+            if not _abort(store, transaction_id):
+                raise errors.TransactionFailed(f"transaction {transaction_id} is committed")
+
+    def transaction_states(self) -> dict[uuid.UUID, str]:
+        """Of all transactions ever: ``open``, ``committed`` or ``aborted``."""
+        with self._change() as store:
+            rows = store.execute("SELECT id, state FROM transactions").fetchall()
+            return {uuid.UUID(hex=identifier): state for identifier, state in rows}
+
+    def register_transactions(
+        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]
+    ) -> Registration:
+        with self._change() as store:
+            last, current = _sink(store, sink, run_id)
+            if not current:
+                return Registration(RegisterStatus.FENCED, f"run {run_id} was displaced", last, 0)
+            if batch_id <= last:
+                return Registration(RegisterStatus.BATCH_DECIDED, "", last, 0)
+            for member in members:
+                if _state(store, member.transaction_id) != "open":
+                    detail = f"transaction {member.transaction_id} is not open"
+                    return Registration(RegisterStatus.TRANSACTION_NOT_OPEN, detail, last, 0)
+                row = (_key(sink), batch_id, member.transaction_id.hex)
+                store.execute("UPDATE transactions SET sink = ?, batch = ? WHERE id = ?", row)
+            return Registration(RegisterStatus.REGISTERED, "", last, renewal_ms)
+
+    def commit_transaction_set(
+        self,
+        sink: Sink,
+        run_id: str,
+        batch_id: int,
+        members: Sequence[SetMember],
+        events: int,
+        size_bytes: int,
+        on_unresolved: str = "fail",
+    ) -> SetDecision:
+        asked = TransactionSet(SetState.FINISHED, batch_id, run_id, tuple(members), events, size_bytes)
+        with self._change() as store:
+            last, current = _sink(store, sink, run_id)
+            recorded = _set(store, sink, batch_id)
+            if not current:
+                return SetDecision(CommitStatus.FENCED, f"run {run_id} was displaced", recorded)
+            if batch_id < last:
+                return SetDecision(CommitStatus.CHECKPOINT_BEHIND_SINK, f"the sink is at batch {last}", recorded)
+            if batch_id == last:
+                same = (recorded.events, recorded.bytes) == (events, size_bytes)
+                status = CommitStatus.ALREADY_COMMITTED if same else CommitStatus.REPLAY_DIFFERS
+                return SetDecision(status, "", recorded)
+            for member in members:
+                if _state(store, member.transaction_id) != "open":
+                    detail = f"transaction {member.transaction_id} is not open"
+                    return SetDecision(CommitStatus.REFUSED, detail, recorded)
+            for member in sorted(members, key=lambda item: item.partition):
+                _merge(store, member, self.now_ms())
+            store.execute("UPDATE sinks SET last_batch = ? WHERE sink = ?", (batch_id, _key(sink)))
+            store.execute("INSERT INTO sets VALUES (?, ?, ?)", (_key(sink), batch_id, _record(asked)))
+            query = "SELECT id FROM transactions WHERE sink = ? AND batch <= ? AND state = 'open'"
+            for (identifier,) in store.execute(query, (_key(sink), batch_id)).fetchall():
+                _abort(store, uuid.UUID(hex=identifier))
+            return SetDecision(CommitStatus.COMMITTED, "", asked)
+
+    def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
+        with self._change() as store:
+            row = store.execute("SELECT last_batch FROM sinks WHERE sink = ?", (_key(sink),)).fetchone()
+            return _set(store, sink, batch_id), row[0] if row else -1
+
+    # Bytes
+
+    def open_writer(self, segment: str) -> InMemoryWriter:
+        return InMemoryWriter(self, segment)
+
+    def open_range(self, segment: str, start: int, end: int) -> InMemoryRange:
+        return InMemoryRange(self, segment, start, end)
+
+    def append(self, segment: str, data: bytes, events: int) -> None:
+        with self._change() as store:
+            if is_transaction_segment(segment):
+                transaction = parse_segment_name(segment).transaction_id
+                if transaction is None or _state(store, transaction) != "open":
+                    raise NoSuchSegment(segment)
+                start = _length(store, segment)
+            else:
+                info = _present(store, segment)
+                if info.is_sealed:
+                    raise SegmentSealed(segment)
+                start = info.length
+            store.execute("INSERT INTO blocks VALUES (?, ?, ?, ?, ?)", (segment, start, data, events, self.now_ms()))
+
+    def read(self, segment: str, start: int, bytes_max: int) -> bytes:
+        """From the block that has ``start``; at most to that block's end."""
+        with self._change() as store:
+            info = _present(store, segment)
+            if start < info.start_offset:
+                raise SegmentTruncated(segment, info.start_offset, start)
+            query = "SELECT start, data FROM blocks WHERE segment = ? AND start <= ? ORDER BY start DESC LIMIT 1"
+            block_start, data = store.execute(query, (segment, start)).fetchone()
+            piece: bytes = data[start - block_start : start - block_start + bytes_max]
+            return piece
+
+
+class InMemoryWriter:
+    """Like ``BlockWriter``: what is written is there after ``flush``."""
+
+    def __init__(self, gateway: InMemoryGateway, segment: str) -> None:
+        self._gateway = gateway
+        self._segment = segment
+        self._pieces: list[Piece] = []
+
+    def write(self, data: memoryview, event_count: int, tag: Any = None) -> None:
+        self._pieces.append(Piece(data, event_count, tag))
+
+    def start_flush(self) -> None:
+        """Everything happens in ``flush``."""
+
+    def flush(self) -> None:
+        while self._pieces:
+            self._gateway.append(self._segment, bytes(self._pieces[0].data), self._pieces[0].event_count)
+            self._pieces.pop(0)
+
+    def unacknowledged(self) -> list[Piece]:
+        return list(self._pieces)
+
+    def close(self) -> None:
+        self._pieces.clear()
+
+
+class InMemoryRange:
+    """Like ``RangeReader``."""
+
+    def __init__(self, gateway: InMemoryGateway, segment: str, start: int, end: int) -> None:
+        self.position = start
+        self._gateway = gateway
+        self._segment = segment
+        self._end = end
+
+    def read_into(self, target: memoryview) -> int:
+        filled = 0
+        while filled < len(target) and self.position < self._end:
+            wanted = min(len(target) - filled, self._end - self.position)
+            data = self._gateway.read(self._segment, self.position, wanted)
+            check(len(data) > 0, "read past the end", segment=self._segment, position=self.position)
+            target[filled : filled + len(data)] = data
+            filled += len(data)
+            self.position += len(data)
+        return filled
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class InMemoryBoundaries:
+    """Like ``EventIndex``."""
+
+    def __init__(self, info: SegmentInfo, blocks: list[tuple[int, int, int]]) -> None:
+        """``blocks``: end, events and time of each."""
+        self._info = info
+        counts = itertools.accumulate(events for _, events, _ in blocks)
+        self._records = [IndexRecord(end, count, at) for (end, _, at), count in zip(blocks, counts, strict=True)]
+
+    def offset_at_or_after(self, offset: int) -> int:
+        return min((item.length for item in self._records if item.length >= offset), default=self._info.length)
+
+    def offset_at_time(self, time_ms: int) -> int:
+        found = min((item.length for item in self._records if item.time_ms >= time_ms), default=self._info.length)
+        return max(found, self._info.start_offset)
+
+    def offset_before_time(self, time_ms: int) -> int:
+        found = max((item.length for item in self._records if item.time_ms < time_ms), default=0)
+        return max(found, self._info.start_offset)
+
+    def events_between(self, start: int, end: int) -> EventCount:
+        first, last = self._before(start), self._before(end)
+        return EventCount(last.events - first.events, first.is_exact and last.is_exact)
+
+    def advance(self, start: int, events_max: int) -> Advance:
+        before = self._before(start)
+        behind = [item for item in self._records if item.length > start]
+        fitting = [item for item in behind if item.event_count - before.events <= events_max]
+        found = (fitting[-1:] or behind[:1])[0] if behind else IndexRecord(start, before.events, 0)
+        return Advance(found.length, found.event_count - before.events, before.is_exact)
+
+    def _before(self, offset: int) -> EventCount:
+        below = [item for item in self._records if item.length <= offset] or [IndexRecord(0, 0, 0)]
+        return EventCount(below[-1].event_count, below[-1].length == offset)
+
+
+def segment_id_of(epoch: int, item: SegmentRange) -> int:
+    """The id generalised to a transaction's epoch."""
+    return segment_id(segment_number(item.segment_id), epoch)
+
+
+def _overlap(first: SegmentRange, second: SegmentRange) -> bool:
+    return first.key_low < second.key_high and second.key_low < first.key_high
+
+
+def _epoch(store: sqlite3.Connection, scope: str, stream: str) -> int:
+    row = store.execute("SELECT epoch FROM streams WHERE scope = ? AND name = ?", (scope, stream)).fetchone()
+    if row is None:
+        raise errors.StreamNotFound(f"stream {scope}/{stream} does not exist")
+    return int(row[0])
+
+
+def _begin_epoch(
+    store: sqlite3.Connection,
+    scope: str,
+    stream: str,
+    epoch: int,
+    kept: list[SegmentRange],
+    new: list[tuple[int, tuple[float, float]]],
+) -> list[SegmentRange]:
+    made = [SegmentRange(scope, stream, segment_id(number, epoch), low, high) for number, (low, high) in new]
+    name = f"{scope}/{stream}"
+    for item in made:
+        row = (item.name, name, item.segment_id, item.key_low, item.key_high)
+        store.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?, 0, 0)", row)
+    for item in [*kept, *made]:
+        row = (name, epoch, item.segment_id, item.key_low, item.key_high)  # type: ignore[assignment]
+        store.execute("INSERT INTO epochs VALUES (?, ?, ?, ?, ?)", row)
+    return made
+
+
+def _epoch_segments(store: sqlite3.Connection, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
+    query = "SELECT segment_id, low, high FROM epochs WHERE stream = ? AND epoch = ? ORDER BY low"
+    rows = store.execute(query, (f"{scope}/{stream}", epoch)).fetchall()
+    return [SegmentRange(scope, stream, *row) for row in rows]
+
+
+def _length(store: sqlite3.Connection, segment: str) -> int:
+    query = "SELECT start + LENGTH(data) FROM blocks WHERE segment = ? ORDER BY start DESC LIMIT 1"
+    row = store.execute(query, (segment,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _info(store: sqlite3.Connection, segment: str) -> SegmentInfo | None:
+    row = store.execute("SELECT start, sealed FROM segments WHERE name = ?", (segment,)).fetchone()
+    return SegmentInfo(segment, row[0], _length(store, segment), bool(row[1])) if row else None
+
+
+def _present(store: sqlite3.Connection, segment: str) -> SegmentInfo:
+    info = _info(store, segment)
+    if info is None:
+        raise NoSuchSegment(segment)
+    return info
+
+
+def _state(store: sqlite3.Connection, transaction_id: uuid.UUID) -> str | None:
+    row = store.execute("SELECT state FROM transactions WHERE id = ?", (transaction_id.hex,)).fetchone()
+    return str(row[0]) if row else None
+
+
+def _abort(store: sqlite3.Connection, transaction_id: uuid.UUID) -> bool:
+    if _state(store, transaction_id) == "committed":
+        return False
+    store.execute("UPDATE transactions SET state = 'aborted' WHERE id = ?", (transaction_id.hex,))
+    store.execute("DELETE FROM blocks WHERE segment LIKE ?", (f"%#transaction.{transaction_id.hex}",))
+    return True
+
+
+def _merge(store: sqlite3.Connection, member: SetMember, now_ms: int) -> None:
+    """Move the transaction's blocks behind those of the open segments, by number."""
+    query = "SELECT DISTINCT segment FROM blocks WHERE segment LIKE ?"
+    sources = store.execute(query, (f"%#transaction.{member.transaction_id.hex}",)).fetchall()
+    current = _epoch_segments(store, member.scope, member.stream, _epoch(store, member.scope, member.stream))
+    by_number = {segment_number(item.segment_id): item.name for item in current}
+    for (source,) in sources:
+        target = by_number[segment_number(parse_segment_name(source).segment_id)]
+        start = _length(store, target)
+        query = "UPDATE blocks SET segment = ?, start = start + ?, time_ms = ? WHERE segment = ?"
+        store.execute(query, (target, start, now_ms, source))
+    store.execute("UPDATE transactions SET state = 'committed' WHERE id = ?", (member.transaction_id.hex,))
+
+
+def _key(sink: Sink) -> str:
+    return json.dumps([sink.query_id, sink.destination])
+
+
+def _sink(store: sqlite3.Connection, sink: Sink, run_id: str) -> tuple[int, bool]:
+    """The last committed batch, and whether ``run_id`` is the latest run (a new one becomes it)."""
+    row = store.execute("SELECT last_batch, runs FROM sinks WHERE sink = ?", (_key(sink),)).fetchone()
+    last, runs = (row[0], json.loads(row[1])) if row else (-1, [])
+    if run_id in runs[:-1]:
+        return last, False
+    if run_id not in runs:
+        row = (_key(sink), last, json.dumps([*runs, run_id]))
+        store.execute("INSERT OR REPLACE INTO sinks VALUES (?, ?, ?)", row)
+    return last, True
+
+
+def _record(made: TransactionSet) -> str:
+    members = [
+        [item.scope, item.stream, item.transaction_id.hex, item.partition, item.events, item.bytes]
+        for item in made.members
+    ]
+    return json.dumps([made.state, made.batch_id, made.run_id, members, made.events, made.bytes])
+
+
+def _set(store: sqlite3.Connection, sink: Sink, batch_id: int) -> TransactionSet:
+    row = store.execute("SELECT record FROM sets WHERE sink = ? AND batch = ?", (_key(sink), batch_id)).fetchone()
+    if row is None:
+        return TransactionSet(SetState.NONE, batch_id, "", (), 0, 0)
+    state, batch, run_id, members, events, size_bytes = json.loads(row[0])
+    parsed = tuple(SetMember(item[0], item[1], uuid.UUID(hex=item[2]), *item[3:]) for item in members)
+    return TransactionSet(SetState(state), batch, run_id, parsed, events, size_bytes)

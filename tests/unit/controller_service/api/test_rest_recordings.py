@@ -1,0 +1,90 @@
+"""The recorded REST calls, made again: same statuses and same bodies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+
+from controller_service.config import config_of
+from controller_service.service import Controller
+from tests.support.controller_in_memory import ControllerParts
+from tests.support.repository import TRANSCRIPTS
+
+recording = TRANSCRIPTS / "probe-rest.http.jsonl"
+
+DIFFERENT = {
+    # A body without a scaling policy: 500 with a page of HTML there.
+    ("POST", "/v1/scopes/rs/streams", 500): 400,
+    # The parts of a real controller have other names.
+    ("GET", "/v1/health/status/GRPCServer", 200): 404,
+}
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_times(item) for key, item in value.items() if key not in ("timestamp", "start")}
+    if isinstance(value, list):
+        items = [without_times(item) for item in value]
+        return sorted(items, key=str)
+    return value
+
+
+@pytest.fixture
+async def rest_controller(parts: ControllerParts) -> Any:
+    controller = parts.controller(rest="127.0.0.1:0")
+    await controller.start()
+    yield controller
+    await controller.stop()
+
+
+async def test_answers_are_those_of_a_real_controller(rest_controller: Controller) -> None:
+    rest = rest_controller.rest
+    assert rest is not None
+    await rest_controller.store.create_scope("prk")
+    different = []
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{rest.port}") as session:
+        for line in recording.read_text().splitlines():
+            call = json.loads(line)
+            expected = DIFFERENT.get((call["method"], call["path"], call["status"]), call["status"])
+            async with session.request(call["method"], call["path"], json=call["request"]) as answer:
+                body = await answer.text()
+            if answer.status != expected:
+                different.append((call["method"], call["path"], call["request"], call["status"], answer.status))
+            elif call["content_type"] == "application/json" and "health" not in call["path"] and expected < 300:
+                recorded = json.loads(call["response"])
+                if without_times(json.loads(body)) != without_times(recorded):
+                    different.append((call["method"], call["path"], body, call["response"]))
+    assert not different, "\n".join(map(str, different))
+
+
+async def test_health_names_every_part(rest_controller: Controller) -> None:
+    rest = rest_controller.rest
+    assert rest is not None
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{rest.port}") as session:
+        async with session.get("/v1/health") as answer:
+            health = await answer.json()
+        async with session.get("/v1/health/status/grpc-server") as answer:
+            assert await answer.json() == "UP"
+        async with session.get("/metrics") as answer:
+            assert "python_info" in await answer.text()
+    assert health["status"] == "UP"
+    assert health["readiness"] is True
+    assert {"membership", "request-queue", "transactions", "grpc-server"} <= health["children"].keys()
+
+
+def test_rest_may_be_off() -> None:
+    assert ControllerParts().controller().rest is None
+    assert config_of({"controller": {"rest": ""}}).controller.rest == ""
+
+
+async def test_the_systems_own_scope_stays(rest_controller: Controller) -> None:
+    rest = rest_controller.rest
+    assert rest is not None
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{rest.port}") as session,
+        session.delete("/v1/scopes/_system") as answer,
+    ):
+        assert answer.status == 412

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller_service.cluster.assignment_leader import AssignmentLeader, rebalance_delay_s
+from controller_service.cluster.balancer import balance
+from controller_service.cluster.host_store import AssignmentHostStore
+from controller_service.errors import NoHost
+from pravega_common.hashing import container_of_segment
+from pravega_common.runtime.clock import ManualClock
+from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
+from tests.support.fakes.cpo import InMemoryCPO
+
+STORES = st.sets(st.sampled_from(["a", "b", "c", "d", "e"]))
+
+
+@given(st.integers(1, 40), STORES, st.dictionaries(st.integers(0, 60), st.sampled_from("abcdexyz")))
+def test_balance_is_even_and_moves_little(count: int, stores: set[str], current: dict[int, str]) -> None:
+    owners = balance(count, stores, current)
+    if not stores:
+        assert owners == {}
+        return
+    assert owners.keys() == set(range(count))
+    loads = [sum(1 for owner in owners.values() if owner == store) for store in stores]
+    assert max(loads) - min(loads) <= 1
+    assert balance(count, stores, owners) == owners
+    # Nothing moves off a store that has no more than its share.
+    share = -(-count // len(stores))
+    for store in stores:
+        before = {container for container in range(count) if current.get(container) == store}
+        kept = {container for container in before if owners[container] == store}
+        assert len(kept) >= min(len(before), count // len(stores))
+        assert len(before) - len(kept) <= max(0, len(before) - share + 1)
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.cpo = InMemoryCPO(self.clock)
+        self.leader = AssignmentLeader(self.cpo, "one", 4, 10_000, self.clock)
+
+    async def join(self, store: str, *failed: tuple[int, int]) -> None:
+        member = Member("127.0.0.1", 1000 + ord(store), "first", failed)
+        await self.cpo.renew_lease(SEGMENT_STORE_KIND, store, member.to_payload(), 60_000)
+
+    async def owners(self) -> dict[int, str]:
+        return dict((await self.cpo.get_assignment()).owners)
+
+    async def settle(self) -> None:
+        await self.leader.round()
+        await self.clock.advance(rebalance_delay_s)
+        await self.leader.round()
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+async def test_the_first_store_gets_everything_at_once(cluster: Cluster) -> None:
+    await cluster.leader.round()
+    assert await cluster.owners() == {}
+    await cluster.join("a")
+    await cluster.leader.round()
+    assert await cluster.owners() == dict.fromkeys(range(4), "a")
+    assert cluster.leader.is_leader
+
+
+async def test_a_new_store_gets_its_share_once_the_stores_are_settled(cluster: Cluster) -> None:
+    await cluster.join("a")
+    await cluster.settle()
+    await cluster.join("b")
+    await cluster.leader.round()
+    assert set((await cluster.owners()).values()) == {"a"}
+    await cluster.settle()
+    assert sorted((await cluster.owners()).values()) == ["a", "a", "b", "b"]
+
+
+async def test_containers_of_a_dead_store_move_at_once_and_no_others(cluster: Cluster) -> None:
+    await cluster.join("a")
+    await cluster.join("b")
+    await cluster.settle()
+    before = await cluster.owners()
+    await cluster.cpo.release_lease(SEGMENT_STORE_KIND, "b")
+    await cluster.join("c")
+    await cluster.leader.round()
+    after = await cluster.owners()
+    assert all(after[container] == "a" for container, owner in before.items() if owner == "a")
+    assert set(after.values()) == {"a", "c"}
+
+
+async def test_only_the_elected_one_assigns(cluster: Cluster) -> None:
+    await cluster.leader.round()
+    other = AssignmentLeader(cluster.cpo, "two", 4, 10_000, cluster.clock)
+    await cluster.join("a")
+    await other.round()
+    assert not other.is_leader
+    assert await cluster.owners() == {}
+    await cluster.clock.advance(11)
+    await other.round()
+    assert other.is_leader
+    assert len(await cluster.owners()) == 4
+
+
+async def test_a_failed_container_is_assigned_again_with_back_off(cluster: Cluster) -> None:
+    await cluster.join("a")
+    await cluster.settle()
+    version = (await cluster.cpo.get_assignment()).version
+    delays = []
+    for _ in range(3):
+        await cluster.join("a", (2, version))
+        waited_s = 0.0
+        while (await cluster.cpo.get_assignment()).version == version:
+            await cluster.clock.advance(0.5)
+            waited_s += 0.5
+            await cluster.join("a", (2, version))
+            await cluster.leader.round()
+            assert waited_s < 30
+        version = (await cluster.cpo.get_assignment()).version
+        delays.append(waited_s)
+    assert delays == sorted(delays)
+    assert delays[-1] > delays[0]
+
+
+async def test_the_host_store_answers_for_any_segment(cluster: Cluster) -> None:
+    hosts = AssignmentHostStore(cluster.cpo, 4, cluster.clock)
+    await hosts.start()
+    with pytest.raises(NoHost):
+        await hosts.owner_of("scope/never_created_kvtable/0.#epoch.0")
+    assert not hosts.is_complete
+    await cluster.join("a")
+    await cluster.join("b")
+    await cluster.settle()
+    await cluster.clock.advance(1)
+    owners = await cluster.owners()
+    for number in range(20):
+        segment = f"scope/stream/{number}.#epoch.0"
+        owner = owners[container_of_segment(segment, 4)]
+        assert await hosts.owner_of(segment) == ("127.0.0.1", 1000 + ord(owner))
+    assert hosts.is_complete
+    await hosts.stop()
+
+
+async def test_a_doubted_answer_is_looked_up_again(cluster: Cluster) -> None:
+    await cluster.join("a")
+    await cluster.settle()
+    hosts = AssignmentHostStore(cluster.cpo, 4, cluster.clock)
+    await hosts.start()
+    segment = "scope/stream/0.#epoch.0"
+    assert (await hosts.resolve(segment)).port == 1000 + ord("a")
+    member = Member("127.0.0.1", 7, "second")
+    await cluster.cpo.renew_lease(SEGMENT_STORE_KIND, "a", member.to_payload(), 60_000)
+    await cluster.clock.advance(1)
+    hosts.forget(segment)
+    assert (await hosts.resolve(segment)).port == 7
+    await hosts.stop()

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from controller_service.queue import table_request_queue
+from controller_service.queue.request_queue import Handler, Postpone, Request
+from controller_service.queue.table_request_queue import TableRequestQueue
+from controller_service.store.in_memory import InMemoryVersionedStore
+from pravega_common.errors import InvalidArgument, Throttled, Unavailable, UnknownOutcome
+from pravega_common.runtime.clock import SystemClock
+from tests.support.stream_audit import requests_left
+
+
+def request(number: int, key: str = "scope/stream", kind: str = "work") -> Request:
+    return Request(f"id-{number}", kind, key, {"number": number})
+
+
+async def nobody() -> set[str]:
+    return set()
+
+
+async def started(tables: InMemoryVersionedStore, owner: str, handler: Handler) -> TableRequestQueue:
+    queue = TableRequestQueue(tables, owner, SystemClock(), nobody)
+    queue.register("work", handler)
+    await queue.start()
+    return queue
+
+
+@pytest.fixture
+async def tables() -> InMemoryVersionedStore:
+    return InMemoryVersionedStore()
+
+
+@pytest.fixture
+async def done() -> list[int]:
+    return []
+
+
+@pytest.fixture
+async def queue(tables: InMemoryVersionedStore, done: list[int]) -> AsyncIterator[TableRequestQueue]:
+    async def handler(request: Request) -> None:
+        await asyncio.sleep(0)
+        done.append(request.payload["number"])
+
+    queue = await started(tables, "one", handler)
+    yield queue
+    await queue.stop()
+
+
+async def test_requests_of_one_key_run_in_order(
+    queue: TableRequestQueue, tables: InMemoryVersionedStore, done: list[int]
+) -> None:
+    for number in range(20):
+        await queue.submit(request(number))
+    assert await queue.wait_done("id-19", 5)
+    assert done == list(range(20))
+    assert await requests_left(tables) == 0
+
+
+async def test_other_keys_do_not_wait(tables: InMemoryVersionedStore) -> None:
+    gate = asyncio.Event()
+
+    async def handler(request: Request) -> None:
+        if request.key == "slow":
+            await gate.wait()
+
+    queue = await started(tables, "one", handler)
+    await queue.submit(request(1, "slow"))
+    await queue.submit(request(2, "fast"))
+    assert await queue.wait_done("id-2", 5)
+    assert not await queue.wait_done("id-1", 0.01)
+    gate.set()
+    assert await queue.wait_done("id-1", 5)
+    await queue.stop()
+
+
+async def test_a_refusal_reaches_whoever_waits(tables: InMemoryVersionedStore) -> None:
+    async def handler(request: Request) -> None:
+        raise InvalidArgument("no")
+
+    queue = await started(tables, "one", handler)
+    await queue.submit(request(1))
+    with pytest.raises(InvalidArgument):
+        await queue.wait_done("id-1", 5)
+    assert await requests_left(tables) == 0
+    await queue.stop()
+
+
+async def test_failures_are_tried_again(tables: InMemoryVersionedStore) -> None:
+    attempts = 0
+
+    async def handler(request: Request) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise Unavailable("down")
+        if attempts == 2:
+            raise KeyError("a bug")
+
+    queue = await started(tables, "one", handler)
+    await queue.submit(request(1))
+    assert await queue.wait_done("id-1", 5)
+    assert attempts == 3
+    await queue.stop()
+
+
+async def test_a_postponed_request_lets_those_behind_it_pass(tables: InMemoryVersionedStore) -> None:
+    order: list[int] = []
+
+    async def handler(request: Request) -> None:
+        number = request.payload["number"]
+        if number == 1 and 2 not in order:
+            raise Postpone("not yet")
+        order.append(number)
+
+    queue = await started(tables, "one", handler)
+    await queue.submit(request(1))
+    await queue.submit(request(2))
+    assert await queue.wait_done("id-1", 5)
+    assert order == [2, 1]
+    await queue.stop()
+
+
+async def test_the_same_request_is_not_queued_twice(tables: InMemoryVersionedStore) -> None:
+    gate = asyncio.Event()
+    runs = 0
+
+    async def handler(request: Request) -> None:
+        nonlocal runs
+        runs += 1
+        await gate.wait()
+
+    queue = await started(tables, "one", handler)
+    await queue.submit(request(1))
+    await queue.submit(request(1))
+    gate.set()
+    assert await queue.wait_done("id-1", 5)
+    assert runs == 1
+    await queue.stop()
+
+
+async def test_what_a_dead_owner_left_is_adopted_in_order(tables: InMemoryVersionedStore, done: list[int]) -> None:
+    async def hang(request: Request) -> None:
+        await asyncio.Event().wait()
+
+    first = await started(tables, "one", hang)
+    for number in range(5):
+        await first.submit(request(number))
+    await first.stop()
+    assert await requests_left(tables) == 5
+
+    async def handler(request: Request) -> None:
+        done.append(request.payload["number"])
+
+    second = await started(tables, "two", handler)
+    assert await second.wait_done("id-4", 5)
+    assert done == [0, 1, 2, 3, 4]
+    assert await requests_left(tables) == 0
+    await second.stop()
+
+
+async def test_requests_of_the_living_are_left_alone(tables: InMemoryVersionedStore, done: list[int]) -> None:
+    async def hang(request: Request) -> None:
+        await asyncio.Event().wait()
+
+    first = await started(tables, "one", hang)
+    await first.submit(request(1))
+
+    async def alive() -> set[str]:
+        return {"one"}
+
+    second = TableRequestQueue(tables, "two", SystemClock(), alive)
+    second.register("work", hang)
+    await second.start()
+    assert await second.sweep() == 0
+    assert await requests_left(tables) == 1
+    await second.stop()
+    await first.stop()
+
+
+async def test_a_lost_answer_does_not_leave_a_request_behind_unknown(
+    queue: TableRequestQueue, tables: InMemoryVersionedStore, done: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, lost = tables.put, [True]
+
+    async def losing_put(table: str, key: str, value: bytes, expected: int) -> int:
+        version = await put(table, key, value, expected)
+        if lost:
+            lost.pop()
+            raise UnknownOutcome("connection lost")
+        return version
+
+    monkeypatch.setattr(tables, "put", losing_put)
+    await queue.submit(request(1))
+    assert await queue.wait_done("id-1", 5)
+    assert done == [1]
+    assert await requests_left(tables) == 0
+
+
+async def test_too_many_requests_are_refused(tables: InMemoryVersionedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_request_queue, "requests_queued_max", 2)
+
+    async def hang(request: Request) -> None:
+        await asyncio.Event().wait()
+
+    queue = await started(tables, "one", hang)
+    await queue.submit(request(1))
+    await queue.submit(request(2))
+    with pytest.raises(Throttled):
+        await queue.submit(request(3))
+    await queue.stop()
+
+
+async def test_who_waits_is_told_when_the_queue_stops(tables: InMemoryVersionedStore) -> None:
+    async def hang(request: Request) -> None:
+        await asyncio.Event().wait()
+
+    queue = await started(tables, "one", hang)
+    await queue.submit(request(1))
+    waiting = asyncio.ensure_future(queue.wait_done("id-1", 60))
+    await asyncio.sleep(0)
+    await queue.stop()
+    with pytest.raises(UnknownOutcome):
+        await waiting

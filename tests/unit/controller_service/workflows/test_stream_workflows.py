@@ -1,0 +1,259 @@
+"""Workflows that meet other work on the same stream."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from controller_service.errors import NoSuchScope, NoSuchStream, PreconditionFailed
+from controller_service.queue.request_queue import Postpone, Request
+from controller_service.service import Controller
+from controller_service.store.epochs import duplicate_epoch, equal_ranges, next_epoch, plan_scale
+from controller_service.store.records import (
+    CURRENT_EPOCH,
+    STATE,
+    TRANSITION,
+    TRUNCATION,
+    EpochRecord,
+    ScaleType,
+    ScalingPolicy,
+    SealedSegmentRecord,
+    StateRecord,
+    StreamConfiguration,
+    StreamState,
+    epoch_key,
+    sealed_segment_key,
+)
+from controller_service.store.stream_context import StreamContext
+from controller_service.workflows.delete_scope import ScopeNotEmpty
+from controller_service.workflows.delete_stream import StreamNotSealed
+from controller_service.workflows.states import Superseded, enter, leave, require_hold
+from pravega_common.errors import InvalidArgument, SegmentSealed
+from tests.support.controller_in_memory import ControllerParts
+from tests.support.stream_audit import audit
+
+S, T = "scope", "stream"
+
+
+def fixed(segments: int, *tags: str) -> StreamConfiguration:
+    return StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, segments), tags=tags)
+
+
+@pytest.fixture
+async def stream(controller: Controller) -> Controller:
+    await controller.store.create_scope(S)
+    assert await controller.parts.workflows.create.create(S, T, fixed(2))
+    return controller
+
+
+async def set_state(controller: Controller, state: StreamState) -> None:
+    async def change(context: StreamContext) -> None:
+        context.stage(STATE, StateRecord(state))
+
+    await controller.store.update(S, T, change)
+
+
+async def until_active(controller: Controller, epoch: int) -> EpochRecord:
+    for _ in range(500):
+        context = await controller.store.open(S, T)
+        current = await context.current_epoch()
+        if current.epoch == epoch and await context.state() is StreamState.ACTIVE:
+            return current
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"epoch {epoch} does not become active")
+
+
+async def write_epochs(controller: Controller, parts: ControllerParts, epochs: list[EpochRecord]) -> None:
+    """What another workflow would leave: new epochs, the last of them current, and their segments."""
+    for epoch in epochs:
+        await parts.access.create_segments(epoch.names(S, T))
+
+    async def change(context: StreamContext) -> None:
+        before = await context.current_epoch()
+        for epoch in epochs:
+            await context.put(epoch_key(epoch.epoch), epoch)
+            for segment in before.segments:
+                if epoch.find(segment.segment_id) is None:
+                    await context.put(sealed_segment_key(segment.segment_id), SealedSegmentRecord(epoch.epoch, 0))
+            before = epoch
+        context.stage(CURRENT_EPOCH, before)
+
+    await controller.store.update(S, T, change)
+    active = set(epochs[-1].names(S, T))
+    for name, segment in parts.access.segments.items():
+        if name.startswith(f"{S}/{T}/"):
+            segment.is_sealed = name not in active
+
+
+async def start_scale_while_committing(controller: Controller) -> None:
+    await set_state(controller, StreamState.COMMITTING_TRANSACTIONS)
+    plan = await controller.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    assert (plan.active_epoch, plan.new_epoch) == (0, 1)
+
+
+async def test_a_scale_follows_a_rolling_commit(stream: Controller, parts: ControllerParts) -> None:
+    await start_scale_while_committing(stream)
+    epoch = await (await stream.store.open(S, T)).current_epoch()
+    rolled = [duplicate_epoch(epoch, number, epoch.created_ms + number, epoch) for number in (1, 2)]
+    await write_epochs(stream, parts, rolled)
+    await set_state(stream, StreamState.ACTIVE)
+    current = await until_active(stream, 3)
+    assert [(item.creation_epoch, item.number) for item in current.segments] == [(3, 2), (3, 3), (2, 1)]
+    await audit(stream, parts.access)
+
+
+async def test_a_scale_that_fits_no_more_is_dropped(stream: Controller, parts: ControllerParts) -> None:
+    await start_scale_while_committing(stream)
+    epoch = await (await stream.store.open(S, T)).current_epoch()
+    other = next_epoch(epoch, plan_scale(epoch, [0, 1], equal_ranges(4), 1, 1))
+    await write_epochs(stream, parts, [other])
+    await set_state(stream, StreamState.ACTIVE)
+    for _ in range(500):
+        context = await stream.store.open(S, T, TRANSITION)
+        if (await context.transition()).is_empty:
+            break
+        await asyncio.sleep(0.01)
+    current = await until_active(stream, 1)
+    first = current.segments[0]
+    middle = first.key_end / 2
+    await stream.parts.workflows.scale.start(S, T, [first.segment_id], [(0.0, middle), (middle, first.key_end)], 1)
+    await until_active(stream, 2)
+    await audit(stream, parts.access)
+
+
+async def test_the_same_scale_again_answers_the_same(stream: Controller) -> None:
+    await start_scale_while_committing(stream)
+    scale = stream.parts.workflows.scale
+    first = await scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    again = await scale.start(S, T, [0], [(0.25, 0.5), (0.0, 0.25)], 7)
+    assert first == again
+    other = asyncio.ensure_future(scale.start(S, T, [1], [(0.5, 0.75), (0.75, 1.0)], 1))
+    await asyncio.sleep(0)
+    with pytest.raises(PreconditionFailed):
+        await other
+    await set_state(stream, StreamState.ACTIVE)
+    await until_active(stream, 1)
+
+
+async def test_an_update_replaces_all_segments_once(stream: Controller, parts: ControllerParts) -> None:
+    update = stream.parts.workflows.update
+    await update.update("1", S, T, fixed(5, "tag"))
+    current = await until_active(stream, 1)
+    assert [item.number for item in current.segments] == [2, 3, 4, 5, 6]
+    await update.update("2", S, T, fixed(5, "other"))
+    assert (await until_active(stream, 1)) == current
+    await audit(stream, parts.access)
+    with pytest.raises(NoSuchStream):
+        await update.update("3", S, "absent", fixed(1))
+    with pytest.raises(InvalidArgument):
+        await update.update("4", S, T, fixed(0))
+
+
+async def test_an_old_update_that_turns_up_again_changes_nothing(stream: Controller, parts: ControllerParts) -> None:
+    update = stream.parts.workflows.update
+    submitted: list[Request] = []
+    submit = stream.queue.submit
+
+    async def recording_submit(request: Request) -> None:
+        submitted.append(request)
+        await submit(request)
+
+    stream.queue.submit = recording_submit  # type: ignore[method-assign]
+    await update.update("1", S, T, fixed(3, "old"))
+    await update.update("2", S, T, fixed(4, "new"))
+    await until_active(stream, 2)
+    old = submitted[0]
+    await submit(Request("again", old.kind, old.key, old.payload))
+    with pytest.raises(Superseded):
+        await stream.queue.wait_done("again", 5)
+    found = await (await stream.store.open(S, T)).configuration()
+    assert found.configuration == fixed(4, "new")
+    await until_active(stream, 2)
+    await audit(stream, parts.access)
+
+
+async def test_truncation_deletes_what_lies_before_and_counts_bytes(stream: Controller, parts: ControllerParts) -> None:
+    parts.access.append(f"{S}/{T}/0.#epoch.0", 100)
+    parts.access.append(f"{S}/{T}/1.#epoch.0", 50)
+    truncate = stream.parts.workflows.truncate
+    await truncate.truncate("1", S, T, {0: 30, 1: 0})
+    await stream.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    current = await until_active(stream, 1)
+    for segment in current.segments:
+        parts.access.append(segment.name(S, T), 10)
+    cut = {current.segments[0].segment_id: 4, current.segments[1].segment_id: 5, 1: 20}
+    await truncate.truncate("2", S, T, cut)
+    record = await (await stream.store.open(S, T, TRUNCATION)).truncation()
+    assert (record.cut, record.size_till, record.updating) == (cut, 100 + 4 + 5 + 20, False)
+    assert f"{S}/{T}/0.#epoch.0" not in parts.access.segments
+    assert parts.access.segments[f"{S}/{T}/1.#epoch.0"].start_offset == 20
+    await audit(stream, parts.access)
+    for bad in ({0: 30, 1: 0}, {**cut, 1: 19}, {current.segments[0].segment_id: 4}, {77: 0}):
+        with pytest.raises(InvalidArgument):
+            await truncate.truncate(f"3-{bad}", S, T, bad)
+    await truncate.truncate("4", S, T, cut)
+    await audit(stream, parts.access)
+
+
+async def test_nothing_moves_a_sealed_stream(stream: Controller) -> None:
+    workflows = stream.parts.workflows
+    with pytest.raises(StreamNotSealed):
+        await workflows.delete.delete("0", S, T)
+    await workflows.seal.seal("1", S, T)
+    await workflows.seal.seal("2", S, T)
+    with pytest.raises(SegmentSealed):
+        await workflows.update.update("3", S, T, fixed(3))
+    with pytest.raises(SegmentSealed):
+        await workflows.truncate.truncate("4", S, T, {0: 0, 1: 0})
+    with pytest.raises(SegmentSealed):
+        await workflows.scale.start(S, T, [0], [(0.0, 0.5)], 1)
+
+
+async def test_numbers_continue_in_a_stream_created_again(stream: Controller, parts: ControllerParts) -> None:
+    workflows = stream.parts.workflows
+    for expected in ([2, 3], [4, 5]):
+        await workflows.seal.seal(f"seal-{expected}", S, T)
+        await workflows.delete.delete(f"delete-{expected}", S, T)
+        assert not parts.access.segments
+        assert await workflows.create.create(S, T, fixed(2))
+        current = await (await stream.store.open(S, T)).current_epoch()
+        assert [item.segment_id for item in current.segments] == expected
+
+
+async def test_a_scope_is_deleted_with_everything_in_it(stream: Controller, parts: ControllerParts) -> None:
+    for number in range(5):
+        await stream.parts.workflows.create.create(S, f"s{number}", fixed(1))
+    with pytest.raises(ScopeNotEmpty):
+        await stream.parts.workflows.delete_scope.delete_if_empty("1", S)
+    assert await stream.parts.workflows.create.create(S, "after", fixed(1))
+    await stream.parts.workflows.delete_scope.delete(S)
+    assert not parts.access.segments
+    with pytest.raises(NoSuchScope):
+        await stream.parts.workflows.create.create(S, T, fixed(1))
+    assert await stream.store.create_scope(S)
+    await stream.parts.workflows.delete_scope.delete_if_empty("2", S)
+    with pytest.raises(NoSuchScope):
+        await stream.parts.workflows.delete_scope.delete_if_empty("3", S)
+    await stream.parts.workflows.delete_scope.delete(S)
+
+
+async def test_concurrent_creations_make_one_stream(controller: Controller, parts: ControllerParts) -> None:
+    await controller.store.create_scope(S)
+    made = await asyncio.gather(*(controller.parts.workflows.create.create(S, T, fixed(n + 1)) for n in range(5)))
+    assert sum(made) == 1
+    await audit(controller, parts.access)
+
+
+async def test_a_working_state_belongs_to_one_request(stream: Controller) -> None:
+    await enter(stream.store, S, T, StreamState.UPDATING, "one")
+    await enter(stream.store, S, T, StreamState.UPDATING, "one")
+    with pytest.raises(Postpone):
+        await enter(stream.store, S, T, StreamState.UPDATING, "two")
+    await leave(stream.store, S, T, "two")
+    context = await stream.store.open(S, T)
+    await require_hold(context, "one")
+    with pytest.raises(Superseded):
+        await require_hold(context, "two")
+    await leave(stream.store, S, T, "one")
+    await enter(stream.store, S, T, StreamState.SCALING, "two")

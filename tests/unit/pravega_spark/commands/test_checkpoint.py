@@ -1,0 +1,103 @@
+"""How far a query got, from files as Spark writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pravega_common.errors import InvalidArgument
+from pravega_spark.commands.checkpoint import committed_position
+from pravega_spark.source.offsets import Position, SourceOffset
+
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+
+
+class Checkpoint:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("offsets", "commits"):
+            (folder / name).mkdir()
+
+    def planned(self, batch: int, *lines: str, version: str = "v1") -> None:
+        (self.folder / "offsets" / str(batch)).write_text("\n".join([version, METADATA, *lines]))
+        (self.folder / "offsets" / f".{batch}.crc").write_bytes(b"crc")
+
+    def finished(self, batch: int) -> None:
+        (self.folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(tmp_path)
+
+
+def offset(position: Position) -> str:
+    return json.dumps(
+        SourceOffset(position, {stream: dict.fromkeys(cut, 0) for stream, cut in position.items()}).to_json()
+    )
+
+
+def test_only_the_last_finished_batch_counts(checkpoint: Checkpoint) -> None:
+    for batch in (8, 9, 10, 11):
+        checkpoint.planned(batch, offset({"s/t": {0: batch * 100}}))
+    for batch in (8, 9, 10):
+        checkpoint.finished(batch)
+    found = committed_position(str(checkpoint.folder))
+    assert (found.batch_id, found.position) == (10, {"s/t": {0: 1000}})
+    assert committed_position(f"file://{checkpoint.folder}") == found
+
+
+def test_a_commit_without_its_offsets_is_passed_over(checkpoint: Checkpoint) -> None:
+    checkpoint.planned(3, offset({"s/t": {0: 300}}))
+    checkpoint.finished(3)
+    checkpoint.finished(4)
+    assert committed_position(str(checkpoint.folder)).batch_id == 3
+
+
+def test_other_sources_are_passed_over(checkpoint: Checkpoint) -> None:
+    checkpoint.planned(0, '{"logOffset":3}', "-", offset({"s/t": {0: 1}, "s/u": {0: 5}}), '{"topic":{"0":17}}')
+    checkpoint.finished(0)
+    assert committed_position(str(checkpoint.folder)).position == {"s/t": {0: 1}, "s/u": {0: 5}}
+
+
+def test_names_of_sources_in_version_2(checkpoint: Checkpoint) -> None:
+    checkpoint.planned(0, "first", offset({"s/t": {0: 1}}), "second", '{"logOffset":3}', version="v2")
+    checkpoint.finished(0)
+    assert committed_position(str(checkpoint.folder)).position == {"s/t": {0: 1}}
+
+
+def test_a_stream_read_twice_counts_where_both_have_passed(checkpoint: Checkpoint) -> None:
+    checkpoint.planned(0, offset({"s/t": {0: 10, 1: 50}}), offset({"s/t": {0: 20, 1: 40}}))
+    checkpoint.finished(0)
+    assert committed_position(str(checkpoint.folder)).position == {"s/t": {0: 10, 1: 40}}
+    checkpoint.planned(1, offset({"s/t": {0: 10}}), offset({"s/t": {1 << 32: 20}}))
+    checkpoint.finished(1)
+    with pytest.raises(InvalidArgument, match="reads s/t twice"):
+        committed_position(str(checkpoint.folder))
+
+
+def test_what_is_no_checkpoint_to_truncate_at(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="is no checkpoint of a streaming query"):
+        committed_position(str(tmp_path / "missing"))
+    checkpoint.planned(0, offset({"s/t": {0: 1}}))
+    with pytest.raises(InvalidArgument, match="has not finished any batch yet; nothing may be removed"):
+        committed_position(str(checkpoint.folder))
+    checkpoint.planned(1, '{"logOffset":3}')
+    checkpoint.finished(1)
+    with pytest.raises(InvalidArgument, match="reads no stream of this connector"):
+        committed_position(str(checkpoint.folder))
+    checkpoint.planned(2, offset({"s/t": {0: 1}}), version="v9")
+    checkpoint.finished(2)
+    with pytest.raises(InvalidArgument, match=r"begins with 'v9'.*written by another version of Spark"):
+        committed_position(str(checkpoint.folder))
+    with pytest.raises(InvalidArgument, match="'nosuch://place' cannot be opened"):
+        committed_position("nosuch://place")
+
+
+def test_a_damaged_offset_is_named(checkpoint: Checkpoint) -> None:
+    checkpoint.planned(0, '{"version":1,"streams":{"s/t":{"0":-5}}}')
+    checkpoint.finished(0)
+    with pytest.raises(InvalidArgument, match="offset is damaged: stream s/t"):
+        committed_position(str(checkpoint.folder))

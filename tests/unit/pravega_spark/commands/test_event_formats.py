@@ -1,0 +1,130 @@
+"""Events in a pipe: however the bytes are cut into chunks, the same events come out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pravega_common.errors import InvalidArgument
+from pravega_spark.commands.event_formats import Format, Parser, printer_of
+from pravega_spark.rows.framing import event_bytes_max
+
+
+def parsed(parser: Parser, data: bytes, cuts: list[int] | None = None) -> list[tuple[bytes, str | None]]:
+    edges = [0, *sorted(cuts or []), len(data)]
+    batches = [parser.feed(data[first:last]) for first, last in itertools.pairwise(edges)]
+    batches.append(parser.end())
+    return [(row["event"], row["routing_key"]) for batch in batches for row in batch.to_pylist()]
+
+
+def events(parser: Parser, data: bytes) -> list[bytes]:
+    return [event for event, _ in parsed(parser, data)]
+
+
+def printed(wanted: Format, given_events: list[bytes]) -> bytes:
+    offsets = np.arange(len(given_events), dtype=np.int64) * 100
+    return bytes(printer_of(wanted)(pa.array(given_events, pa.binary()), offsets, 7))
+
+
+def test_lines() -> None:
+    assert events(Parser(Format.LINES), b"one\n\ntwo\r\nlast") == [b"one", b"", b"two\r", b"last"]
+    assert events(Parser(Format.LINES), b"one\n") == [b"one"]
+    assert events(Parser(Format.LINES), b"") == []
+    assert parsed(Parser(Format.LINES, key="k"), b"a\nb\n") == [(b"a", "k"), (b"b", "k")]
+
+
+@given(st.lists(st.binary(max_size=20)), st.lists(st.integers(0, 400), max_size=6), st.sampled_from(list(Format)))
+def test_what_is_printed_is_parsed_again(given_events: list[bytes], cuts: list[int], wanted: Format) -> None:
+    if wanted is Format.LINES:
+        given_events = [event.replace(b"\n", b"") for event in given_events]
+    data = printed(wanted, given_events)
+    found = parsed(Parser(wanted), data, [min(cut, len(data)) for cut in cuts])
+    assert [event for event, _ in found] == given_events
+
+
+def test_length_prefixed_input_that_is_none() -> None:
+    assert events(Parser(Format.LENGTH), struct.pack(">I", 2) + b"ab" + struct.pack(">I", 0)) == [b"ab", b""]
+    with pytest.raises(InvalidArgument, match=r"event 1 has a length of 1886151017 bytes.*length-prefixed"):
+        events(Parser(Format.LENGTH), b"plain text")
+    with pytest.raises(InvalidArgument, match="the input ends in the middle of event 2"):
+        events(Parser(Format.LENGTH), struct.pack(">I", 0) + struct.pack(">I", 9) + b"short")
+
+
+def test_an_endless_line_is_an_error_before_it_fills_the_memory() -> None:
+    with pytest.raises(InvalidArgument, match=f"event 2 is larger than {event_bytes_max} bytes"):
+        Parser(Format.LINES).feed(b"one\n" + b"x" * (event_bytes_max + 5))
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "key"),
+    [
+        ({"id": "a", "text": "ü"}, "id", "a"),
+        ({"id": 5}, "id", "5"),
+        ({"id": None}, "id", None),
+        ({"other": 1}, "id", None),
+        ({"id": {"x": 1}}, "id", '{"x": 1}'),
+        ({"id": {"x": "deep"}}, "id.x", "deep"),
+        ({"id": "no object"}, "id.x", None),
+        ({"id": True}, "id", "true"),
+    ],
+)
+def test_the_key_of_a_json_event(line: Any, field: str, key: str | None) -> None:
+    data = json.dumps(line).encode() + b"\n"
+    assert parsed(Parser(Format.LINES, field), data) == [(data[:-1], key)]
+    # Among lines whose member is a text it goes the fast way, where it can.
+    among = b'{"id":"first"}\n' + data + b'{"id":"last"}\n'
+    assert [found for _, found in parsed(Parser(Format.LINES, field), among)][1] == key
+
+
+def test_keys_of_lines_that_are_no_json() -> None:
+    with pytest.raises(InvalidArgument, match="event 2 is no JSON: b'oops'"):
+        events(Parser(Format.LINES, "id"), b'{"id":"a"}\noops\n')
+    with pytest.raises(InvalidArgument, match="event 1 is no JSON object"):
+        events(Parser(Format.LINES, "id"), b"[1]\n")
+    with pytest.raises(InvalidArgument, match="event 2 is no JSON"):
+        events(Parser(Format.LINES, "id"), b'{"id":"a"}\n\n{"id":"b"}\n')
+
+
+def test_json_events() -> None:
+    lines = [{"event": "text", "key": "k"}, {"event": {"a": 1}}, {"event_base64": "AAE="}, {"event": ""}]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    assert parsed(Parser(Format.JSON), data) == [(b"text", "k"), (b'{"a": 1}', None), (b"\0\1", None), (b"", None)]
+    with pytest.raises(InvalidArgument, match="event 1 has no member 'event'"):
+        events(Parser(Format.JSON), b'{"text":"x"}\n')
+    with pytest.raises(InvalidArgument, match="event_base64 of event 1 is no Base64"):
+        events(Parser(Format.JSON), b'{"event_base64":"?"}\n')
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "wanted"),
+    [
+        (b'{"event":"\\ud800"}', "", Format.JSON),
+        (b'{"event":{"a":"\\udfff"}}', "", Format.JSON),
+        (b'{"event":"x","key":"\\ud800"}', "", Format.JSON),
+        (b'{"id":"\\ud800"}', "id", Format.LINES),
+    ],
+)
+def test_half_a_character_is_no_text(line: bytes, field: str, wanted: Format) -> None:
+    with pytest.raises(InvalidArgument, match="event 2 holds a text that is not Unicode"):
+        events(Parser(wanted, field), b'{"event":"whole","id":"a"}\n' + line + b"\n")
+
+
+def test_json_that_is_too_deep() -> None:
+    with pytest.raises(InvalidArgument, match="event 1 is no JSON"):
+        events(Parser(Format.JSON), b"[" * 100_000 + b"\n")
+
+
+def test_json_output_says_where_an_event_lies() -> None:
+    lines = [json.loads(line) for line in printed(Format.JSON, ["ü".encode(), b"\xff"]).splitlines()]
+    assert lines == [
+        {"event": "ü", "segment": 7, "offset": 0},
+        {"event_base64": "/w==", "segment": 7, "offset": 100},
+    ]

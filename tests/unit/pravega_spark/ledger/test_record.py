@@ -1,0 +1,157 @@
+"""The record of a sink on a plain Pravega: its bytes, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_spark.ledger.record import (
+    LedgerRecord,
+    MemberState,
+    Next,
+    Roll,
+    from_bytes,
+    key_of,
+    new_record,
+    next_of_commit,
+    roll_of,
+    runs_kept_max,
+    table_segment,
+    to_bytes,
+    unresolved_text,
+)
+from pravega_streams.controller.transaction_sets import SetMember, SetState, Sink, TransactionSet
+
+SINK = Sink("query", "scope/stream")
+OPEN, COMMITTED, ABORTED, UNKNOWN = MemberState
+
+
+def member(number: int, stream: str = "stream") -> SetMember:
+    return SetMember("scope", stream, uuid.UUID(int=number), number, 10 + number, 100 + number)
+
+
+def wanted(batch_id: int = 0, run: str = "a", events: int = 21, count: int = 2) -> TransactionSet:
+    members = tuple(member(number) for number in range(count))
+    return TransactionSet(SetState.PENDING, batch_id, run, members, events, 201)
+
+
+def committed(batch_id: int = 0, run: str = "a") -> LedgerRecord:
+    return new_record(SINK).with_pending(wanted(batch_id, run)).with_outcome(SetState.COMMITTED)
+
+
+def test_bytes_come_back() -> None:
+    two_streams = replace(wanted(), members=(member(0), member(1, "other"), member(2)))
+    written = replace(committed(4).with_run("b").with_pending(two_streams), touched_ms=1_700_000_000_000)
+    for record in (new_record(SINK), committed(), written):
+        assert from_bytes(to_bytes(record)) == record
+
+
+def test_the_bytes_are_as_documented() -> None:
+    value = json.loads(to_bytes(committed(7)))
+    assert value["version"] == 1
+    assert (value["query"], value["destination"]) == ("query", "scope/stream")
+    assert (value["state"], value["batch"], value["last_batch"]) == ("COMMITTED", 7, 7)
+    assert value["members"][1] == [0, member(1).transaction_id.hex, 1, 11, 101]
+
+
+def test_damage_and_newer_versions_are_named() -> None:
+    data = to_bytes(committed())
+    for damaged in (
+        b"",
+        b"{}",
+        data[:-5],
+        data.replace(b'"members"', b'"others"'),
+        data.replace(b"COMMITTED", b"WHAT"),
+    ):
+        with pytest.raises(DataCorruption, match="record of a sink cannot be read"):
+            from_bytes(damaged)
+    with pytest.raises(InvalidArgument, match="version 2, this connector reads 1"):
+        from_bytes(data.replace(b'"version":1', b'"version":2'))
+
+
+def test_too_many_members_are_refused_with_the_remedy() -> None:
+    assert len(to_bytes(new_record(SINK).with_pending(wanted(count=10_000)))) < 1_000_000
+    with pytest.raises(InvalidArgument, match=r"20000 transactions.*coalesce"):
+        to_bytes(new_record(SINK).with_pending(wanted(count=20_000)))
+
+
+def test_one_table_per_scope_and_one_key_per_sink() -> None:
+    assert table_segment(SINK) == "scope/pravega-spark-sinks_kvtable/0.#epoch.0"
+    assert table_segment(Sink("query", "scope/*")) == table_segment(SINK)
+    assert len({key_of(Sink("a", "b/c")), key_of(Sink('a","b', "c")), key_of(Sink("a", "b/cd"))}) == 3
+    with pytest.raises(InvalidArgument, match="at most 8192"):
+        key_of(Sink("x" * 9000, "scope/stream"))
+
+
+def test_the_newest_run_displaces() -> None:
+    record = new_record(SINK).with_run("a").with_run("b")
+    assert record.with_run("b") is record
+    assert record.is_displaced("a")
+    assert not record.is_displaced("b")
+    for number in range(40):
+        record = record.with_run(str(number))
+    assert len(record.runs) == runs_kept_max
+    assert record.runs[-1] == "39"
+
+
+@pytest.mark.parametrize(
+    ("record", "asked", "follows"),
+    [
+        (new_record(SINK), wanted(), Next.PUT),
+        (new_record(SINK).with_run("a").with_run("b"), wanted(), Next.FENCED),
+        (new_record(SINK).with_pending(wanted()), wanted(), Next.ROLL_FORWARD),
+        (new_record(SINK).with_pending(wanted(3)), wanted(1), Next.ROLL_FORWARD),
+        (new_record(SINK).with_pending(wanted()).with_run("b"), wanted(), Next.FENCED),
+        (committed(2), wanted(3), Next.PUT),
+        (committed(2), wanted(2), Next.COMMITTED_ALREADY),
+        (committed(2), wanted(2, events=5), Next.DIFFERS),
+        (committed(2), wanted(1), Next.BEHIND),
+        (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(3), Next.PUT),
+        (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(2), Next.COMMITTED_ALREADY),
+        (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(2, events=1), Next.DIFFERS),
+    ],
+)
+def test_what_a_commit_does(record: LedgerRecord, asked: TransactionSet, follows: Next) -> None:
+    assert next_of_commit(record, asked) is follows
+
+
+@pytest.mark.parametrize(
+    ("states", "follows"),
+    [
+        ([], Roll.COMMITTED),
+        ([OPEN, OPEN], Roll.COMMIT),
+        ([COMMITTED, OPEN], Roll.COMMIT),
+        ([COMMITTED, COMMITTED], Roll.COMMITTED),
+        ([ABORTED, OPEN], Roll.ABORT),
+        ([ABORTED, ABORTED], Roll.ABORTED),
+        ([ABORTED, COMMITTED], Roll.UNRESOLVED),
+        ([ABORTED, COMMITTED, OPEN], Roll.UNRESOLVED),
+        ([UNKNOWN, UNKNOWN], Roll.UNRESOLVED),
+        ([UNKNOWN, ABORTED], Roll.UNRESOLVED),
+        ([UNKNOWN, COMMITTED], Roll.UNRESOLVED),
+        ([UNKNOWN, OPEN], Roll.UNRESOLVED),
+    ],
+)
+def test_what_the_states_of_a_set_call_for(states: list[MemberState], follows: Roll) -> None:
+    assert roll_of({uuid.UUID(int=number): state for number, state in enumerate(states)}) is follows
+
+
+def test_a_set_on_record_and_none() -> None:
+    record = committed(2).with_pending(wanted(3))
+    assert record.set_of(3).state is SetState.PENDING
+    assert (record.set_of(2).state, record.set_of(2).events) == (SetState.COMMITTED, 21)
+    assert record.set_of(1).state is SetState.NONE
+
+
+def test_ids_are_named_up_to_a_limit() -> None:
+    states = {uuid.UUID(int=number): ABORTED for number in range(12)} | {uuid.UUID(int=99): COMMITTED}
+    text = unresolved_text(SINK, wanted(3), states)
+    assert "batch 3 of query into scope/stream" in text
+    assert f"committed: {uuid.UUID(int=99)}" in text
+    assert str(uuid.UUID(int=9)) in text
+    assert str(uuid.UUID(int=10)) not in text
+    assert "and 2 more" in text

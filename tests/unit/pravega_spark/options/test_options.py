@@ -1,0 +1,191 @@
+"""Every option: accepted spellings, defaults, and the one sentence for what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from pravega_common.errors import ConfigurationError
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.options.definitions import OPTIONS, Options, Use, markdown_table
+from pravega_streams.controller.model import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
+
+BASE = {"scope": "s", "stream": "t"}
+CUT = StreamCut("s", "t", {0: 5}).as_text()
+
+
+def options(use: Use = Use.STREAM_READ, /, **given: str) -> Options:
+    return Options({**BASE, **given}, use)
+
+
+def test_defaults() -> None:
+    made = options()
+    assert (made["controller"], made["exactly_once"], made["fail_on_data_loss"]) == ("tcp://localhost:9090", True, True)
+    assert (made.scope, made.streams, made["order"]) == ("s", (("s", "t"),), "key")
+
+
+@pytest.mark.parametrize("name", ["approx_bytes_per_trigger", "approxBytesPerTrigger", "APPROXBYTESPERTRIGGER"])
+def test_spellings(name: str) -> None:
+    assert options(Use.STREAM_READ, **{name: "7"})["approx_bytes_per_trigger"] == 7
+
+
+def test_every_default_is_one_of_its_own_values() -> None:
+    for option in OPTIONS:
+        if option.default is not None:
+            assert option.parse(str(option.default)) == option.default
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"steam": "x"}, "unknown option 'steam'; did you mean 'stream'?"),
+        ({"startstreamcuts": "latest"}, "did you mean 'start_stream_cut'?"),
+        ({"zzz": "x"}, "unknown option 'zzz'$"),
+        ({"startingOffsets": "x"}, "unknown option 'startingOffsets'; did you mean 'start_stream_cut'?"),
+        ({"maxOffsetsPerTrigger": "5"}, "did you mean 'max_events_per_trigger'?"),
+        ({"kafka.bootstrap.servers": "x"}, "did you mean 'controller'?"),
+        ({"exactlyOnce": "true", "exactly_once": "false"}, "option 'exactly_once' is given in two spellings"),
+        ({"default_retention_size_bytes": str(2**63)}, "at least 0 and at most 9223372036854775807"),
+        ({"stream": "s/a b"}, "stream name 'a b' may only contain"),
+        ({"stream": "r r/a"}, "scope name 'r r' may only contain"),
+        ({"exactly_once": "yes"}, "option 'exactly_once' is 'yes', but must be true or false"),
+        ({"default_num_segments": "0"}, "is '0', but must be a whole number of at least 1"),
+        ({"default_num_segments": "-1"}, "is '-1', but must be a whole number of at least 1"),
+        ({"default_num_segments": "many"}, "is 'many', but must be a whole number of at least 1"),
+        ({"default_num_segments": "2147483648"}, "at least 1 and at most 2147483647"),
+        ({"default_scale_factor": "2147483648"}, "at least 2 and at most 2147483647"),
+        ({"default_segment_target_rate_bytes_per_sec": "2199023255552"}, "at least 1024 and at most 2199023254528"),
+        ({"default_segment_target_rate_events_per_sec": "2147483648"}, "at least 1 and at most 2147483647"),
+        ({"transaction_timeout_ms": "5"}, "at least 10000 and at most 600000"),
+        ({"start_stream_cut": "nonsense"}, "option 'start_stream_cut' is 'nonsense', but is no position"),
+        ({"end_stream_cut": "earliest"}, "'earliest' is where a read may start"),
+        ({"order": "random"}, "must be key or none"),
+        ({"controller": " "}, "must not be empty"),
+        ({"default_segment_target_rate_bytes_per_sec": "2048"}, "needs default_scale_factor and default_num_segments"),
+        ({"default_retention_size_bytes": "1", "default_retention_duration_milliseconds": "1"}, "exclude each other"),
+        ({"txn_app_id": "a"}, "belong together"),
+        ({"txn_app_id": "a", "txn_version": "1", "job_id": "j"}, "both name the write"),
+        ({"job_id": "j", "exactly_once": "false"}, "needs exactly_once=true"),
+        ({"stream": "a,b"}, "names 2 streams, but a sink writes to one"),
+        ({"scope": "a/b"}, "may only contain"),
+        ({"start_time": "yesterday"}, "is 'yesterday', but must be a time such as 2026-01-31T12:00:00Z"),
+        ({"start_time": "5", "start_stream_cut": CUT}, "exclude each other: both say where to start"),
+        ({"start_time": "5", "end_time": "5"}, "'end_time' must be later"),
+        ({"max_streams_per_task": "0"}, "at least 1"),
+        ({"path": "x/y"}, "say the same; give only one"),
+    ],
+)
+def test_one_sentence_for_what_is_wrong(given: dict[str, str], message: str) -> None:
+    use = (
+        Use.BATCH_READ
+        if any("stream_cut" in name or name.endswith("_time") for name in given) or "order" in given
+        else Use.BATCH_WRITE
+    )
+    use = Use.STREAM_READ if "order" in given else use
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        options(use, **given)
+    assert "\n" not in str(caught.value)
+
+
+def test_batch_does_not_start_at_latest() -> None:
+    with pytest.raises(ConfigurationError, match="only a streaming read"):
+        options(Use.BATCH_READ, start_stream_cut="Latest")
+    assert options(Use.STREAM_READ, start_stream_cut=" LATEST ")["start_stream_cut"].is_latest
+
+
+def test_splitting_needs_order_none() -> None:
+    with pytest.raises(ConfigurationError, match="'min_partitions' splits segments, which needs order=none"):
+        options(min_partitions="4")
+    assert options(min_partitions="4", order="none")["min_partitions"] == 4
+    assert options(Use.BATCH_READ, min_partitions="4")["min_partitions"] == 4
+
+
+def test_one_set_of_options_serves_both_directions() -> None:
+    made = options(Use.STREAM_WRITE, start_stream_cut="latest", approx_bytes_per_trigger="5")
+    assert not made.is_given("approx_bytes_per_trigger")
+
+
+@pytest.mark.parametrize(("given", "missing"), [({}, "scope"), ({"scope": "s"}, "stream"), ({"stream": "t"}, "scope")])
+def test_missing_names(given: dict[str, str], missing: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"missing required option '{missing}'.*CREATE TABLE do not reach"):
+        Options(given, Use.BATCH_READ)
+
+
+def test_path() -> None:
+    made = Options({"path": "s/t"}, Use.STREAM_READ)
+    assert (made.scope, made.stream) == ("s", "t")
+    assert Options({"paths": '["s/a", "r/b"]'}, Use.STREAM_READ).streams == (("s", "a"), ("r", "b"))
+    with pytest.raises(ConfigurationError, match="not of the form scope/stream"):
+        Options({"path": "only"}, Use.STREAM_READ)
+
+
+def test_several_streams() -> None:
+    for given in ({"stream": "a, b,a"}, {"streams": '["a", "b"]'}, {"stream": "s/a,b"}):
+        assert Options({"scope": "s", **given}, Use.BATCH_READ).streams == (("s", "a"), ("s", "b"))
+    assert Options({"stream": "r/a"}, Use.STREAM_WRITE).destination == "r/a"
+    with pytest.raises(ConfigurationError, match="'stream' and 'streams' say the same"):
+        Options({"scope": "s", "stream": "a", "streams": "b"}, Use.BATCH_READ)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("0", 0),
+        ("1769860800000", 1769860800000),
+        ("2026-01-31T12:00:00Z", 1769860800000),
+        ("2026-01-31 12:00", 1769860800000),
+        ("2026-01-31T13:00:00.250+01:00", 1769860800250),
+    ],
+)
+def test_times(text: str, time_ms: int) -> None:
+    assert options(start_time=text)["start_time"] == time_ms
+
+
+def test_every_option_that_spark_adds_is_accepted() -> None:
+    made = options(Use.STREAM_WRITE, checkpointlocation="/x", queryname="q")
+    assert made.stream == "t"
+
+
+def test_cut_as_a_limit() -> None:
+    assert options(start_stream_cut=CUT)["start_stream_cut"].cut_of("s", "t") == {0: 5}
+
+
+@pytest.mark.parametrize(
+    ("given", "scaling"),
+    [
+        ({}, ScalingPolicy(1)),
+        ({"default_num_segments": "4"}, ScalingPolicy(4)),
+        (
+            {
+                "default_num_segments": "2",
+                "default_scale_factor": "3",
+                "default_segment_target_rate_bytes_per_sec": "1024",
+            },
+            ScalingPolicy(2, ScaleType.KILOBYTES_PER_SECOND, 1, 3),
+        ),
+        (
+            {
+                "default_num_segments": "2",
+                "default_scale_factor": "3",
+                "default_segment_target_rate_events_per_sec": "9",
+            },
+            ScalingPolicy(2, ScaleType.EVENTS_PER_SECOND, 9, 3),
+        ),
+    ],
+)
+def test_scaling_of_a_created_stream(given: dict[str, str], scaling: ScalingPolicy) -> None:
+    assert options(Use.STREAM_READ, **given).stream_configuration().scaling == scaling
+
+
+def test_retention_of_a_created_stream() -> None:
+    big = str(5 * 2**30)
+    assert options(default_retention_size_bytes=big).stream_configuration().retention == RetentionPolicy(
+        RetentionType.SIZE, 5 * 2**30
+    )
+    assert options(default_retention_duration_milliseconds="60000").stream_configuration().retention == RetentionPolicy(
+        RetentionType.TIME, 60_000
+    )
+
+
+def test_readme_list_names_every_option() -> None:
+    table = markdown_table()
+    assert all(f"`{option.name}`" in table for option in OPTIONS)

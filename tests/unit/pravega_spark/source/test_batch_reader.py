@@ -1,0 +1,118 @@
+"""What a batch read plans and gives, over the twin: splitting and loss; times are in ``test_stream_reader``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from pravega_common.errors import ConfigurationError, DataCorruption
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.datasource import stream_reader
+from pravega_spark.gateway.preparation import forget_prepared
+from pravega_spark.options.definitions import Options, Use
+from pravega_spark.source.batch_reader import BatchReader
+from pravega_spark.source.partition_reader import SpanPartition
+from tests.unit.pravega_spark.streams import TwinStreams
+
+SCHEMA = pa.schema([("event", pa.binary())])
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> TwinStreams:
+    forget_prepared()
+    return TwinStreams(tmp_path)
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [b"event-%04d" % number for number in range(first, last)]
+
+
+def batch(streams: TwinStreams, **given: str) -> BatchReader:
+    options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
+    return BatchReader(Options(options, Use.BATCH_READ), SCHEMA)
+
+
+def parts(reader: BatchReader) -> list[list[bytes]]:
+    """The rows of each partition."""
+    return [
+        [row for batch in reader.read(partition) for row in batch.column(0).to_pylist()]
+        for partition in reader.partitions()
+    ]
+
+
+def test_one_partition_for_each_segment(streams: TwinStreams) -> None:
+    streams.create("t", 2)
+    streams.append("t", 0, numbered(0, 8))
+    streams.append("t", 1, numbered(8, 10))
+    (third,) = streams.scale("t", [1], [(0.5, 1.0)])
+    streams.append("t", third, numbered(10, 11))
+    assert parts(batch(streams)) == [numbered(0, 8), numbered(8, 10), numbered(10, 11)]
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        ({"min_partitions": "4"}, [2, 2, 2, 2]),
+        ({"maxPartitionBytes": "54"}, [3, 3, 2]),
+        ({"min_partitions": "2", "max_partition_bytes": "36"}, [2, 2, 2, 2]),
+        ({"min_partitions": "100"}, [1] * 8),
+    ],
+)
+def test_splitting(streams: TwinStreams, given: dict[str, str], sizes: list[int]) -> None:
+    """Between events, whatever is asked for."""
+    streams.create("t")
+    streams.append("t", 0, numbered(0, 8))
+    split = parts(batch(streams, **given))
+    assert [len(part) for part in split] == sizes
+    assert [event for part in split for event in part] == numbered(0, 8)
+
+
+def test_empty_streams_have_no_partitions(streams: TwinStreams) -> None:
+    streams.create("t", 3)
+    assert batch(streams, min_partitions="4").partitions() == []
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("deleted", [False, True], ids=["truncated", "deleted"])
+def test_lost_before_it_is_planned(streams: TwinStreams, deleted: bool, fails: str) -> None:
+    streams.create("t")
+    streams.append("t", 0, numbered(0, 4))
+    start = StreamCut("s", "t", {0: 18}).as_text()
+    if deleted:
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(4, 6))
+        streams.gateway.truncate_stream("s", "t", {second: 18})
+        left, said = numbered(5, 6), "the segment is deleted"
+    else:
+        streams.gateway.truncate_stream("s", "t", {0: 54})
+        left, said = numbered(3, 4), "the first offset available is 54"
+    reader = batch(streams, start_stream_cut=start, fail_on_data_loss=fails)
+    if fails == "true":
+        with pytest.raises(DataCorruption, match=f"s/t was lost before it was read: segment 0 from offset 18, {said}"):
+            reader.partitions()
+    else:
+        assert [event for part in parts(reader) for event in part] == left
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_lost_between_planning_and_reading(streams: TwinStreams, fails: str) -> None:
+    streams.create("t")
+    streams.append("t", 0, numbered(0, 4))
+    reader = batch(streams, fail_on_data_loss=fails)
+    (partition,) = reader.partitions()
+    assert isinstance(partition, SpanPartition)
+    streams.gateway.truncate_stream("s", "t", {0: 54})
+    if fails == "true":
+        with pytest.raises(DataCorruption, match="segment 0 from offset 0, the first offset available is 54"):
+            list(reader.read(partition))
+    else:
+        assert [row for rows in reader.read(partition) for row in rows.column(0).to_pylist()] == numbered(3, 4)
+
+
+def test_a_streaming_read_has_no_metadata(streams: TwinStreams) -> None:
+    given = {"controller": streams.controller, "scope": "s", "stream": "t", "metadata": "StreamInfo"}
+    with pytest.raises(ConfigurationError, match="option 'metadata' is of batch reads"):
+        stream_reader(given, StructType([StructField("event", BinaryType())]))

@@ -1,0 +1,56 @@
+"""Positions to partitions, as plain arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pravega_spark.source.offsets import SourceOffset
+from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
+
+
+def test_batch_from_its_offsets_alone() -> None:
+    start = {"s/t": {0: 5, 1: 7}, "s/u": {0: 0}}
+    end = SourceOffset({"s/t": {1: 9, 2: 0, 3: 4}, "s/u": {0: 0}}, start, {"s/t": {0: 50}})
+    assert spans_of_batch(start, end) == [
+        Span("s", "t", 0, 5, 50),
+        Span("s", "t", 1, 7, 9),
+        Span("s", "t", 3, 0, 4),
+    ]
+
+
+@given(st.integers(1, 10**9), st.dictionaries(st.tuples(st.just("s/t"), st.integers(0, 99)), st.integers(0, 10**9)))
+def test_shares_fit_and_starve_nobody(limit: int, backlogs: dict[tuple[str, int], int]) -> None:
+    shares = share(limit, backlogs)
+    assert shares.keys() == backlogs.keys()
+    assert sum(shares.values()) <= limit + len(backlogs)
+    for key, backlog in backlogs.items():
+        assert (backlog > 0) <= shares[key] <= backlog
+
+
+def test_split_by_count_and_size() -> None:
+    spans = [Span("s", "t", 0, 100, 1100), Span("s", "t", 1, 0, 10)]
+
+    def exact(span: Span, offset: int) -> int:
+        return offset
+
+    def tens(span: Span, offset: int) -> int:
+        return -(-offset // 10) * 10
+
+    assert split(spans, None, None, exact) == spans
+    assert split(spans, 2, None, exact) == spans
+    pieces = split(spans, None, 300, tens)
+    assert [(piece.start, piece.end) for piece in pieces] == [(100, 350), (350, 600), (600, 850), (850, 1100), (0, 10)]
+    assert len(split(spans, 8, None, tens)) >= 8
+    assert split([], 8, 1, tens) == []
+
+
+def test_split_where_no_boundary_is_known() -> None:
+    span = Span("s", "t", 0, 0, 1000)
+    assert split([span], 10, None, lambda span, offset: span.end) == [span]
+
+
+@pytest.mark.parametrize(("read", "lag"), [({0: 5}, 15), ({0: 20}, 0), ({1: 0}, 0)])
+def test_lag(read: dict[int, int], lag: int) -> None:
+    assert lag_bytes({"s/t": read}, {"s/t": {0: 20}, "s/u": {0: 7}}) == lag

@@ -1,0 +1,749 @@
+"""Offsets and partitions of micro-batches, as Spark asks for them, over the twin."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+
+from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.gateway.contract import Cut
+from pravega_spark.gateway.preparation import forget_prepared
+from pravega_spark.options.definitions import Options, Use
+from pravega_spark.source.batch_reader import BatchReader
+from pravega_spark.source.partition_reader import SpanPartition
+from pravega_spark.source.stream_positions import located_excess_bytes_max
+from pravega_spark.source.stream_reader import StreamReader
+from tests.support.fakes.stream_gateway import InMemoryBoundaries
+from tests.unit.pravega_spark.streams import TwinStreams
+
+SCHEMA = pa.schema([("event", pa.binary()), ("segment_id", pa.int64())])
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> TwinStreams:
+    forget_prepared()
+    return TwinStreams(tmp_path)
+
+
+def reader(streams: TwinStreams, stream: str = "t", **given: str) -> StreamReader:
+    options = {"controller": streams.controller, "scope": "s", "stream": stream, **given}
+    options.setdefault("start_stream_cut", "earliest")
+    return StreamReader(Options(options, Use.STREAM_READ), SCHEMA)
+
+
+class Query:
+    """What Spark does with a source, with a checkpoint that keeps JSON text."""
+
+    def __init__(self, source: StreamReader, limit: ReadLimit | None = None) -> None:
+        self.source = source
+        self.limit = limit
+        self.log: list[str] = []
+
+    def step(self) -> list[list[bytes]] | None:
+        """One trigger: the rows of each partition, or None when there is nothing new."""
+        start = json.loads(self.log[-1]) if self.log else self.source.initialOffset()
+        end = self.source.latestOffset(start, self.limit or self.source.getDefaultReadLimit())
+        if json.dumps(end) == json.dumps(start):
+            return None
+        self.log.append(json.dumps(end))
+        return self.rows(start, end)
+
+    def rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[list[bytes]]:
+        partitions = self.source.partitions(start, json.loads(json.dumps(end)))
+        return [
+            [row for batch in self.source.read(partition) for row in batch.column(0).to_pylist()]
+            for partition in partitions
+        ]
+
+    def restart(self, source: StreamReader) -> None:
+        self.source = source
+
+    def all(self) -> list[bytes]:
+        got = []
+        while (step := self.step()) is not None:
+            got += [event for partition in step for event in partition]
+        return got
+
+
+def steps_of(query: Query) -> list[list[bytes]]:
+    """The rows of every trigger until there is nothing new."""
+    steps = []
+    while (step := query.step()) is not None:
+        steps.append([event for partition in step for event in partition])
+    return steps
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [f"event-{index:04}".encode() for index in range(first, last)]
+
+
+class TestFromStartToEnd:
+    def test_earliest_then_what_is_new(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 3))
+        streams.append("t", 1, numbered(3, 5))
+        query = Query(reader(streams))
+        assert query.step() == [numbered(0, 3), numbered(3, 5)]
+        assert query.step() is None
+        streams.append("t", 1, numbered(5, 6))
+        assert query.step() == [numbered(5, 6)]
+
+    def test_latest_is_the_default_and_is_chosen_once(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 3))
+        source = reader(streams, start_stream_cut="latest")
+        first = source.initialOffset()
+        streams.append("t", 0, numbered(3, 4))
+        assert source.initialOffset() == first
+        assert Query(source).step() == [numbered(3, 4)]
+
+    def test_a_failed_first_batch_is_repeated_from_its_own_start(self, streams: TwinStreams) -> None:
+        """Spark does not keep the initial offset: the restarted source would start at another latest."""
+        streams.create("t")
+        source = reader(streams, start_stream_cut="latest")
+        start = source.initialOffset()
+        streams.append("t", 0, numbered(0, 3))
+        end = source.latestOffset(start, ReadAllAvailable())
+        streams.append("t", 0, numbered(3, 9))
+        restarted = Query(reader(streams, start_stream_cut="latest"))
+        assert restarted.source.initialOffset() != start
+        assert restarted.rows(restarted.source.initialOffset(), end) == [numbered(0, 3)]
+
+    def test_stream_cut_as_start_and_end(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        first = StreamCut("s", "t", streams.gateway.tail_cut("s", "t")).as_text()
+        streams.append("t", 0, numbered(2, 4))
+        last = StreamCut("s", "t", streams.gateway.tail_cut("s", "t")).as_text()
+        streams.append("t", 0, numbered(4, 6))
+        assert Query(reader(streams, start_stream_cut=first, end_stream_cut=last)).all() == numbered(2, 4)
+
+    def test_cut_of_another_stream(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        cut = StreamCut("s", "other", {0: 0}).as_text()
+        with pytest.raises(InvalidArgument, match="the stream cut is of s/other, but the stream to read is s/t"):
+            reader(streams, start_stream_cut=cut).initialOffset()
+
+    def test_latest_as_end_is_where_the_stream_ends_at_the_start(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams, end_stream_cut="latest", approx_bytes_per_trigger="40"))
+        query.source.initialOffset()
+        streams.append("t", 0, numbered(4, 8))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(8, 9))
+        assert query.all() == numbered(0, 4)
+        query.restart(reader(streams, end_stream_cut="unbounded"))
+        assert query.all() == numbered(4, 9)
+
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_what_is_truncated_behind_the_end_is_not_missed(self, streams: TwinStreams, fails: str) -> None:
+        """Nor before it, when the end was reached."""
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        end = StreamCut("s", "t", streams.gateway.tail_cut("s", "t")).as_text()
+        streams.append("t", 0, numbered(4, 8))
+        query = Query(reader(streams, end_stream_cut=end, fail_on_data_loss=fails))
+        assert query.all() == numbered(0, 4)
+        streams.gateway.truncate_stream("s", "t", {0: 5 * 18})
+        query.restart(reader(streams, end_stream_cut=end, fail_on_data_loss=fails))
+        assert query.step() is None
+
+    def test_an_end_before_what_is_left(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A controller refuses a range whose end lies before its start, as the head does here."""
+        between = streams.gateway.segments_between
+
+        def refusing(scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+            if start.get(0, 0) > end.get(0, 0):
+                raise InvalidArgument(f"cut {end} lies before {start}")
+            return between(scope, stream, start, end)
+
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 8))
+        streams.gateway.truncate_stream("s", "t", {0: 5 * 18})
+        monkeypatch.setattr(streams.gateway, "segments_between", refusing)
+        end = StreamCut("s", "t", {0: 4 * 18}).as_text()
+        start = StreamCut("s", "t", {0: 2 * 18}).as_text()
+        with pytest.raises(DataCorruption, match="segment 0 from offset 36, the first offset available is 90"):
+            Query(reader(streams, start_stream_cut=start, end_stream_cut=end)).step()
+        given = {"start_stream_cut": start, "end_stream_cut": end, "fail_on_data_loss": "false"}
+        assert Query(reader(streams, **given)).all() == []
+
+    def test_several_streams(self, streams: TwinStreams) -> None:
+        streams.create("a")
+        streams.create("b", 2)
+        streams.append("a", 0, numbered(0, 1))
+        streams.append("b", 1, numbered(1, 2))
+        query = Query(reader(streams, "a,b"))
+        assert query.step() == [numbered(0, 1), numbered(1, 2)]
+
+    def test_a_stream_added_starts_at_its_head_and_one_removed_is_an_error(self, streams: TwinStreams) -> None:
+        streams.create("a")
+        streams.create("b")
+        streams.append("a", 0, numbered(0, 1))
+        streams.append("b", 0, numbered(1, 2))
+        query = Query(reader(streams, "a"))
+        assert query.all() == numbered(0, 1)
+        query.restart(reader(streams, "a,b"))
+        assert query.all() == numbered(1, 2)
+        query.restart(reader(streams, "b"))
+        with pytest.raises(InvalidArgument, match="has a position in s/a, which the option 'stream' does not name"):
+            query.step()
+        streams.append("b", 0, numbered(2, 3))
+        query.restart(reader(streams, "b", fail_on_data_loss="false"))
+        assert query.all() == numbered(2, 3)
+
+    def test_a_stream_added_need_not_be_in_the_cut_to_start_at(self, streams: TwinStreams) -> None:
+        """The checkpoint goes before it; also with AvailableNow, which asks for the start in any case."""
+        for stream in ("a", "b"):
+            streams.create(stream)
+            streams.append(stream, 0, numbered(0, 4))
+        cut = StreamCut("s", "a", {0: 18}).as_text()
+        query = Query(reader(streams, "a", start_stream_cut=cut))
+        query.source.prepareForTriggerAvailableNow()
+        assert query.all() == numbered(1, 4)
+        query.restart(reader(streams, "a,b", start_stream_cut=cut))
+        query.source.prepareForTriggerAvailableNow()
+        assert query.all() == numbered(0, 4)
+
+    def test_a_batch_with_a_stream_that_is_given_up_is_repeated_whole(self, streams: TwinStreams) -> None:
+        for stream in ("a", "b"):
+            streams.create(stream)
+            streams.append(stream, 0, numbered(0, 4))
+        given = {"order": "none", "min_partitions": "4", "fail_on_data_loss": "false"}
+        query = Query(reader(streams, "a,b", **given))
+        start = query.source.initialOffset()
+        rows = query.step()
+        assert rows == [numbered(0, 2), numbered(2, 4)] * 2
+        assert Query(reader(streams, "b", **given)).rows(start, json.loads(query.log[0])) == rows
+
+    def test_empty_streams(self, streams: TwinStreams) -> None:
+        """With nothing new the very object that Spark gave comes back, so that its text is the same."""
+        streams.create("a", 2)
+        streams.create("b")
+        query = Query(reader(streams, "a,b", max_events_per_trigger="3", approx_bytes_per_trigger="40"))
+        start = query.source.initialOffset()
+        assert query.source.latestOffset(start, query.source.getDefaultReadLimit()) is start
+        query.source.prepareForTriggerAvailableNow()
+        streams.append("b", 0, numbered(0, 4))
+        assert query.step() is None
+        query.source.prepareForTriggerAvailableNow()
+        assert steps_of(query) == [numbered(0, 3), numbered(3, 4)]
+
+
+class TestScaling:
+    def test_never_a_segment_and_its_successor_in_one_batch(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        low, high = streams.scale("t", [0], [(0.0, 0.5), (0.5, 1.0)])
+        streams.append("t", low, numbered(2, 3))
+        streams.append("t", high, numbered(3, 4))
+        (merged,) = streams.scale("t", [low, high], [(0.0, 1.0)])
+        streams.append("t", merged, numbered(4, 5))
+        query = Query(reader(streams))
+        assert query.step() == [numbered(0, 2)]
+        assert query.step() == [numbered(2, 3), numbered(3, 4)]
+        assert query.step() == [numbered(4, 5)]
+        assert query.step() is None
+
+    def test_a_merge_waits_for_both_predecessors(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 1))
+        streams.append("t", 1, numbered(1, 9))
+        (merged,) = streams.scale("t", [0, 1], [(0.0, 1.0)])
+        streams.append("t", merged, numbered(9, 10))
+        query = Query(reader(streams, approx_bytes_per_trigger="40"))
+        steps = []
+        while (step := query.step()) is not None:
+            steps.append([event for partition in step for event in partition])
+        assert steps[-1] == numbered(9, 10)
+        assert sorted(event for step in steps for event in step) == numbered(0, 10)
+        assert len(steps) > 2
+
+    def test_empty_segments_are_stepped_over(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        (third,) = streams.scale("t", [second], [(0.0, 1.0)])
+        query = Query(reader(streams))
+        assert query.step() is None
+        streams.append("t", third, numbered(0, 1))
+        assert query.step() == [numbered(0, 1)]
+
+    def test_a_batch_over_a_scale_is_repeated_from_its_offsets(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 2))
+        streams.append("t", 1, numbered(2, 4))
+        streams.scale("t", [0], [(0.0, 0.25), (0.25, 0.5)])
+        source = reader(streams)
+        query = Query(source)
+        start = source.initialOffset()
+        assert query.step() == [numbered(0, 2), numbered(2, 4)]
+        streams.append("t", 1, numbered(4, 5))
+        assert Query(reader(streams)).rows(start, json.loads(query.log[-1])) == [numbered(0, 2), numbered(2, 4)]
+
+    def test_sealed_stream_ends_quietly(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        streams.gateway.seal_stream("s", "t")
+        query = Query(reader(streams))
+        assert query.step() == [numbered(0, 2)]
+        assert query.step() is None
+
+
+class TestLimits:
+    def test_bytes_in_proportion_and_no_segment_starves(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 90))
+        streams.append("t", 1, numbered(90, 100))
+        event_bytes = 8 + 10
+        query = Query(reader(streams, approx_bytes_per_trigger=str(10 * event_bytes)))
+        assert isinstance(query.source.getDefaultReadLimit(), ReadMaxBytes)
+        assert query.step() == [numbered(0, 9), numbered(90, 91)]
+        assert sorted(query.all()) == numbered(9, 90) + numbered(91, 100)
+
+    def test_at_least_one_event_of_each(self, streams: TwinStreams) -> None:
+        streams.create("t", 3)
+        for segment in range(3):
+            streams.append("t", segment, numbered(segment * 3, segment * 3 + 3))
+        query = Query(reader(streams, approx_bytes_per_trigger="1"))
+        for round_number in range(3):
+            assert query.step() == [
+                numbered(segment * 3 + round_number, segment * 3 + round_number + 1) for segment in range(3)
+            ]
+        assert query.step() is None
+
+    def test_no_limit_under_read_all_available(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 50))
+        assert Query(reader(streams, approx_bytes_per_trigger="1"), ReadAllAvailable()).step() == [numbered(0, 50)]
+
+    def test_available_now_stops_where_the_stream_ended(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams, approx_bytes_per_trigger="20"))
+        query.source.prepareForTriggerAvailableNow()
+        streams.append("t", 0, numbered(4, 6))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(6, 8))
+        assert query.all() == numbered(0, 4)
+        query.source.prepareForTriggerAvailableNow()
+        assert query.all() == numbered(4, 8)
+
+    def test_latest_offset_and_lag_are_reported(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams, approx_bytes_per_trigger="1"))
+        assert query.source.reportLatestOffset() is None
+        query.step()
+        reported = query.source.reportLatestOffset()
+        assert reported is not None
+        assert (reported["streams"], reported["lag_bytes"]) == ({"s/t": {"0": 72}}, 54)
+
+    def test_lag_counts_what_comes_after_a_scaling(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Sealed segments are asked for once, however many triggers it takes to come to them."""
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(4, 10))
+        low, high = streams.scale("t", [second], [(0.0, 0.5), (0.5, 1.0)])
+        streams.append("t", low, numbered(10, 13))
+        query = Query(reader(streams, approx_bytes_per_trigger="18"))
+        asked: list[int] = []
+
+        def noted(call: Callable[[str, str, int], Any]) -> Callable[[str, str, int], Any]:
+            def noting(scope: str, stream: str, segment_id: int) -> Any:
+                asked.append(segment_id)
+                return call(scope, stream, segment_id)
+
+            return noting
+
+        for name in ("segment_info", "boundaries"):
+            monkeypatch.setattr(streams.gateway, name, noted(getattr(streams.gateway, name)))
+        lags = []
+        for _ in range(3):
+            query.step()
+            reported = query.source.reportLatestOffset()
+            assert reported is not None and reported["lag_bytes"] == reported["lag_events"] * 18
+            lags.append(reported["lag_events"])
+        assert lags == [12, 11, 10]
+        assert asked.count(second) == 2 and asked.count(high) == 3
+        query.all()
+        reported = query.source.reportLatestOffset()
+        assert reported is not None and (reported["lag_bytes"], reported["lag_events"]) == (0, 0)
+
+    def test_lag_ends_where_the_read_does(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(4, 10))
+        end = StreamCut("s", "t", {second: 2 * 18}).as_text()
+        query = Query(reader(streams, end_stream_cut=end, approx_bytes_per_trigger="18"))
+        query.step()
+        reported = query.source.reportLatestOffset()
+        assert reported is not None and (reported["lag_bytes"], reported["lag_events"]) == (5 * 18, 5)
+
+    def test_events_in_proportion_and_no_segment_starves(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 90))
+        streams.append("t", 1, numbered(90, 100))
+        query = Query(reader(streams, max_events_per_trigger="10"))
+        limit = query.source.getDefaultReadLimit()
+        assert isinstance(limit, ReadMaxRows) and limit.max_rows == 10
+        assert query.step() == [numbered(0, 9), numbered(90, 91)]
+        reported = query.source.reportLatestOffset()
+        assert reported is not None and (reported["lag_events"], reported["lag_bytes"]) == (90, 90 * 18)
+        assert sorted(query.all()) == numbered(9, 90) + numbered(91, 100)
+
+    def test_events_in_proportion_before_the_index_knows_them(
+        self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 90))
+        streams.append("t", 1, numbered(90, 100))
+        known = streams.gateway.boundaries
+
+        def late(scope: str, stream: str, segment_id: int) -> InMemoryBoundaries:
+            if segment_id == 0:
+                return known(scope, stream, segment_id)
+            return InMemoryBoundaries(streams.gateway.segment_info(scope, stream, segment_id), [])
+
+        monkeypatch.setattr(streams.gateway, "boundaries", late)
+        assert Query(reader(streams, max_events_per_trigger="20")).step() == [numbered(0, 18), numbered(90, 92)]
+
+    def test_event_limits_end_inside_blocks_of_many_events(self, streams: TwinStreams) -> None:
+        """The index knows only the ends of blocks."""
+        streams.create("t")
+        for first in range(0, 60, 20):
+            data = b"".join(struct.pack(">ii", 0, len(event)) + event for event in numbered(first, first + 20))
+            streams.gateway.append("s/t/0.#epoch.0", data, 20)
+        steps = steps_of(Query(reader(streams, max_events_per_trigger="7")))
+        assert [len(step) for step in steps] == [7] * 8 + [4]
+        assert [event for step in steps for event in step] == numbered(0, 60)
+
+    def large_block(self, streams: TwinStreams) -> list[bytes]:
+        """As a transaction leaves it: 3 MB of which the index knows the end alone, and one more event."""
+        events = [f"{number:06}".encode() + bytes(94) for number in range(30_001)]
+        streams.create("t")
+        for block in (events[:-1], events[-1:]):
+            data = b"".join(struct.pack(">ii", 0, len(event)) + event for event in block)
+            streams.gateway.append("s/t/0.#epoch.0", data, len(block))
+        return events
+
+    def test_event_limits_inside_a_large_transaction(self, streams: TwinStreams) -> None:
+        events = self.large_block(streams)
+        steps = steps_of(Query(reader(streams, max_events_per_trigger="12500")))
+        assert [len(step) for step in steps] == [12_500, 12_500, 5_001]
+        assert [event for step in steps for event in step] == events
+
+    def test_byte_limits_inside_a_large_transaction(self, streams: TwinStreams) -> None:
+        """Behind the limit by what is stepped over at once, or by so little to the next boundary that it is taken."""
+        events = self.large_block(streams)
+        steps = steps_of(Query(reader(streams, approx_bytes_per_trigger="1000000")))
+        sizes = [sum(len(event) + 8 for event in step) for step in steps]
+        assert len(sizes) == 4 and all(1_000_000 <= size < 1_070_000 for size in sizes[:2])
+        assert sizes[2] <= 1_000_000 + located_excess_bytes_max
+        assert [event for step in steps for event in step] == events
+
+    def test_byte_limits_without_an_index(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unknown(*_: object) -> None:
+            raise UnsupportedOperation("no index")
+
+        events = self.large_block(streams)
+        for name in ("boundaries", "locate_offset"):
+            monkeypatch.setattr(streams.gateway, name, unknown)
+        steps = steps_of(Query(reader(streams, approx_bytes_per_trigger="1200000")))
+        sizes = [sum(len(event) + 8 for event in step) for step in steps]
+        assert len(sizes) == 3 and all(1_200_000 <= size < 1_270_000 for size in sizes[:2])
+        assert [event for step in steps for event in step] == events
+
+    @pytest.mark.parametrize(("size", "events", "count"), [("54", "5", 3), ("540", "5", 5)])
+    def test_the_nearest_of_two_limits(self, streams: TwinStreams, size: str, events: str, count: int) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 40))
+        query = Query(reader(streams, approx_bytes_per_trigger=size, max_events_per_trigger=events))
+        assert isinstance(query.source.getDefaultReadLimit(), ReadMaxBytes)
+        assert query.step() == [numbered(0, count)]
+        query.limit = ReadAllAvailable()
+        assert query.step() == [numbered(count, 40)]
+
+    @pytest.mark.parametrize("limits", [{"max_events_per_trigger": "3"}, {"approx_bytes_per_trigger": "40"}])
+    def test_order_over_scaling_with_limits(self, streams: TwinStreams, limits: dict[str, str]) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 10))
+        low, high = streams.scale("t", [0], [(0.0, 0.5), (0.5, 1.0)])
+        streams.append("t", low, numbered(10, 20))
+        streams.append("t", high, numbered(20, 25))
+        (merged,) = streams.scale("t", [low, high], [(0.0, 1.0)])
+        streams.append("t", merged, numbered(25, 40))
+        query = Query(reader(streams, **limits))
+        query.source.prepareForTriggerAvailableNow()
+        streams.append("t", merged, numbered(40, 50))
+        events = query.all()
+        assert sorted(events) == numbered(0, 40)
+        assert events[:10] == numbered(0, 10)
+        assert events[25:] == numbered(25, 40)
+        assert [event for event in events if event in numbered(10, 20)] == numbered(10, 20)
+
+    def test_without_an_index_events_are_not_limited(
+        self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def unknown(*_: object) -> None:
+            raise UnsupportedOperation("no index")
+
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 10))
+        monkeypatch.setattr(streams.gateway, "boundaries", unknown)
+        query = Query(reader(streams, max_events_per_trigger="3"))
+        assert query.step() == [numbered(0, 10)]
+        assert "max_events_per_trigger has no effect" in caplog.text
+        streams.append("t", 0, numbered(10, 20))
+        query = Query(reader(streams, approx_bytes_per_trigger="1"))
+        query.step()
+        reported = query.source.reportLatestOffset()
+        assert reported is not None and "lag_events" not in reported
+        with pytest.raises(UnsupportedOperation, match=r"keeps no index of that .* use start_stream_cut"):
+            timed(streams, start_time="5").initialOffset()
+
+    def test_splitting_with_order_none(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 8))
+        assert Query(reader(streams, order="none", min_partitions="4")).step() == [
+            numbered(index, index + 2) for index in range(0, 8, 2)
+        ]
+
+
+class TestLoss:
+    def truncated(self, streams: TwinStreams) -> Query:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams))
+        assert query.all() == numbered(0, 4)
+        streams.append("t", 0, numbered(4, 8))
+        streams.gateway.truncate_stream("s", "t", {0: 6 * 18})
+        return query
+
+    def test_truncated_before_planning(self, streams: TwinStreams) -> None:
+        query = self.truncated(streams)
+        with pytest.raises(DataCorruption, match=r"s/t was lost .*segment 0 from offset 72, .* available is 108"):
+            query.step()
+        query.restart(reader(streams, fail_on_data_loss="false"))
+        assert query.all() == numbered(6, 8)
+
+    def test_truncated_between_planning_and_reading(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 8))
+        for fails in ("true", "false"):
+            source = reader(streams, fail_on_data_loss=fails)
+            start = {"version": 1, "streams": {"s/t": {"0": 0}}}
+            end = {"version": 1, "streams": {"s/t": {"0": 144}}, "from": {"s/t": {"0": 0}}}
+            streams.gateway.truncate_stream("s", "t", {0: 36})
+            if fails == "true":
+                with pytest.raises(DataCorruption, match="from offset 0, the first offset available is 36"):
+                    Query(source).rows(start, end)
+            else:
+                assert Query(source).rows(start, end) == [numbered(2, 8)]
+
+    def test_deleted_segment(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams, approx_bytes_per_trigger="20"))
+        query.step()
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(4, 6))
+        streams.gateway.truncate_stream("s", "t", {second: 18})
+        with pytest.raises(DataCorruption, match="segment 0 from offset 36, the segment is deleted"):
+            query.step()
+        query.restart(reader(streams, fail_on_data_loss="false"))
+        assert query.all() == numbered(5, 6)
+
+    @pytest.mark.parametrize("limit", ["max_events_per_trigger", "approx_bytes_per_trigger"])
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_deleted_while_it_is_planned(
+        self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch, limit: str, fails: str
+    ) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(4, 8))
+        source = reader(streams, fail_on_data_loss=fails, **{limit: "20"})
+        plan = source._ends
+
+        def truncating(*given: Any, **named: Any) -> Any:
+            streams.gateway.truncate_stream("s", "t", {second: 18})
+            return plan(*given, **named)
+
+        monkeypatch.setattr(source, "_ends", truncating)
+        query = Query(source)
+        if fails == "true":
+            with pytest.raises(DataCorruption, match=r"s/t was lost .* segment \d+ from offset 0, "):
+                query.all()
+        else:
+            assert query.all() == numbered(5, 8)
+
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_deleted_before_a_batch_is_repeated(self, streams: TwinStreams, fails: str) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 8))
+        given = {"order": "none", "min_partitions": "4", "fail_on_data_loss": fails}
+        source = reader(streams, **given)
+        start = source.initialOffset()
+        end = source.latestOffset(start, ReadAllAvailable())
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.gateway.truncate_stream("s", "t", {second: 0})
+        query = Query(reader(streams, **given))
+        if fails == "true":
+            with pytest.raises(DataCorruption, match="segment 0 from offset 0, the segment is deleted"):
+                query.rows(start, end)
+        else:
+            assert query.rows(start, end) == [[]]
+
+    def test_deleted_and_created_anew(self, streams: TwinStreams) -> None:
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(reader(streams))
+        assert query.all() == numbered(0, 4)
+        going_on = Query(reader(streams, fail_on_data_loss="false"))
+        going_on.log = list(query.log)
+        streams.gateway.seal_stream("s", "t")
+        streams.gateway.delete_stream("s", "t")
+        with pytest.raises(DataCorruption, match=r"data of stream s/t was lost .* segment 0 .* the segment is deleted"):
+            query.step()
+        assert going_on.step() is None
+        streams.create("t", 3)
+        streams.append("t", 3, numbered(4, 8))
+        with pytest.raises(DataCorruption, match="the segment is deleted"):
+            query.step()
+        assert going_on.all() == numbered(4, 8)
+
+    def test_created_anew_with_the_same_segments(self, streams: TwinStreams) -> None:
+        """Where numbers begin again, as on a store that was set up afresh."""
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        start = {"version": 1, "streams": {"s/t": {"0": 5000}}}
+        with pytest.raises(DataCorruption, match="segment 0 from offset 5000, the first offset available is 0"):
+            reader(streams).latestOffset(start, ReadAllAvailable())
+        query = Query(reader(streams, fail_on_data_loss="false"))
+        query.log = [json.dumps(start)]
+        assert query.step() is not None
+
+
+class TestTime:
+    def filled(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """Five events a second, over a scale: at 1 s and 2 s into one segment, at 3 s and 4 s into two others."""
+        clock = {"now": 0}
+        monkeypatch.setattr(streams.gateway, "now_ms", lambda: clock["now"])
+        streams.create("t")
+        segments = [0]
+        for second in range(1, 5):
+            clock["now"] = second * 1000
+            if second == 3:
+                segments = streams.scale("t", [0], [(0.0, 0.5), (0.5, 1.0)])
+            for segment in segments:
+                streams.append("t", segment, numbered(second * 10, second * 10 + 5))
+        return segments
+
+    def of(self, *seconds: int) -> list[bytes]:
+        return sorted(
+            event for second in seconds for event in numbered(second * 10, second * 10 + 5) * (1 + (second > 2))
+        )
+
+    def test_start(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.filled(streams, monkeypatch)
+        for start, seconds in (
+            ("500", (1, 2, 3, 4)),
+            ("2000", (2, 3, 4)),
+            ("2500", (3, 4)),
+            ("4000", (4,)),
+            ("9000", ()),
+        ):
+            assert sorted(Query(timed(streams, start_time=start)).all()) == self.of(*seconds), start
+
+    def test_end_in_the_past(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It takes all from before the time, and the block in which the time lies."""
+        self.filled(streams, monkeypatch)
+        for end, more in (("1500", [b"event-0020"]), ("2500", [b"event-0030"] * 2), ("3900", [b"event-0040"] * 2)):
+            got = sorted(Query(timed(streams, start_time="0", end_time=end)).all())
+            assert got == sorted(self.of(*range(1, int(end) // 1000 + 1)) + more), end
+
+    def test_batch(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.filled(streams, monkeypatch)
+        given = {
+            "controller": streams.controller,
+            "scope": "s",
+            "stream": "t",
+            "start_time": "2000",
+            "end_time": "3000",
+        }
+        source = BatchReader(Options(given, Use.BATCH_READ), SCHEMA)
+        rows = [
+            row
+            for partition in source.partitions()
+            for batch in source.read(partition)
+            for row in batch.column(0).to_pylist()
+        ]
+        assert sorted(rows) == sorted(self.of(2) + [b"event-0030"] * 2)
+
+    def test_end_in_the_future(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = {"now": 1_000_000}
+        monkeypatch.setattr("pravega_spark.source.stream_reader.time.time_ns", lambda: clock["now"] * 1_000_000)
+        monkeypatch.setattr(streams.gateway, "now_ms", lambda: clock["now"])
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        query = Query(timed(streams, start_time="0", end_time="1002000"))
+        assert query.all() == numbered(0, 2)
+        clock["now"] += 1000
+        streams.append("t", 0, numbered(2, 4))
+        assert query.all() == numbered(2, 4)
+        clock["now"] += 2000
+        streams.append("t", 0, numbered(4, 9))
+        assert query.all() == numbered(4, 5)
+        clock["now"] += 10_000
+        streams.append("t", 0, numbered(9, 12))
+        assert query.all() == []
+
+
+def timed(streams: TwinStreams, **given: str) -> StreamReader:
+    options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
+    return StreamReader(Options(options, Use.STREAM_READ), SCHEMA)
+
+
+class TestDamage:
+    def test_batches_must_follow_each_other(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        start = {"version": 1, "streams": {"s/t": {"0": 5}}, "from": {"s/t": {"0": 0}}}
+        end = {"version": 1, "streams": {"s/t": {"0": 9}}, "from": {"s/t": {"0": 6}}}
+        with pytest.raises(InvalidArgument, match="do not follow each other"):
+            reader(streams).partitions(start, end)
+
+    def test_an_end_needs_its_start(self, streams: TwinStreams) -> None:
+        with pytest.raises(InvalidArgument, match="has no member 'from'"):
+            reader(streams).partitions(
+                {"version": 1, "streams": {"s/t": {"0": 5}}}, {"version": 1, "streams": {"s/t": {"0": 9}}}
+            )
+
+    def test_a_range_that_ends_inside_an_event(self, streams: TwinStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        end = {"version": 1, "streams": {"s/t": {"0": 25}}, "from": {"s/t": {"0": 0}}}
+        with pytest.raises(DataCorruption, match=r"at offset 18 .* ends at 25; is the position not between two events"):
+            Query(reader(streams)).rows({"version": 1, "streams": {"s/t": {"0": 0}}}, end)
+
+    def test_partitions_are_pickled(self, streams: TwinStreams) -> None:
+        import pickle
+
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 2))
+        source = reader(streams)
+        end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+        (partition,) = pickle.loads(pickle.dumps(source.partitions(source.initialOffset(), end)))
+        assert isinstance(partition, SpanPartition)
+        shipped = pickle.loads(pickle.dumps(reader(streams)))
+        assert [row for batch in shipped.read(partition) for row in batch.column(0).to_pylist()] == numbered(0, 2)

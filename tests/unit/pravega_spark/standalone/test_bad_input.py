@@ -1,0 +1,124 @@
+"""What cannot work is refused in one sentence that names the value and the remedy, before anything starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pravega_common.errors import ConfigurationError
+from pravega_common.services.ports import free_ports
+from pravega_spark.standalone import binaries
+from pravega_spark.standalone.data_folder import DataFolder
+from pravega_spark.standalone.options import StandaloneOptions, Tier2
+
+LAYOUT = {"containers": 4, "tier2": "dir"}
+
+
+def options(**changes: object) -> StandaloneOptions:
+    controller, rest, store = free_ports("127.0.0.1", 3)
+    ports = {"controller_port": controller, "rest_port": rest, "segment_store_port": store}
+    return StandaloneOptions(**{**ports, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def occupied_port() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def test_good_options_pass() -> None:
+    options(segment_stores=1, containers=1).validate()
+
+
+def test_an_occupied_port_is_named_with_its_option(occupied_port: int) -> None:
+    with pytest.raises(ConfigurationError, match=rf"port {occupied_port} .* --rest-port"):
+        options(rest_port=occupied_port).validate()
+
+
+def test_one_port_for_two_services() -> None:
+    (port,) = free_ports("127.0.0.1", 1)
+    with pytest.raises(ConfigurationError, match=f"--rest-port {port} is already given by --controller-port"):
+        options(controller_port=port, rest_port=port).validate()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"containers": 0}, r"--containers 0 is not in 1\.\.1024"),
+        ({"segment_stores": 17}, r"--segment-stores 17 is not in 1\.\.16"),
+        ({"controller_port": 70_000}, r"--controller-port 70000 is not in 1\.\.65535"),
+        ({"tier2": Tier2.S3}, "--tier2 s3 needs --tier2-url"),
+        ({"tier2_url": "http://s3:9000/b"}, "--tier2-url goes with --tier2 s3"),
+    ],
+)
+def test_values_out_of_range(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        options(**changes).validate()
+
+
+def test_an_s3_server_needs_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    with pytest.raises(ConfigurationError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+        options(tier2=Tier2.S3, tier2_url="http://s3:9000/b").validate()
+
+
+def test_a_folder_is_used_by_one_at_a_time(tmp_path: Path) -> None:
+    first = DataFolder(tmp_path / "data")
+    first.open(LAYOUT)
+    with pytest.raises(ConfigurationError, match=f"in use by process {os.getpid()}"):
+        DataFolder(tmp_path / "data").open(LAYOUT)
+    first.close()
+    DataFolder(tmp_path / "data").open(LAYOUT)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    # A file where a folder must be stops root as well, whom permissions do not.
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match=r"cannot be written .* --data-dir"):
+        DataFolder(tmp_path / "file" / "data").open(LAYOUT)
+
+
+def test_a_folder_of_a_newer_version(tmp_path: Path) -> None:
+    (tmp_path / "format.json").write_text(json.dumps({"format": 99, **LAYOUT}))
+    with pytest.raises(ConfigurationError, match="has format 99, this version reads up to 1; upgrade"):
+        DataFolder(tmp_path).open(LAYOUT)
+
+
+def test_a_folder_with_another_layout(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.open(LAYOUT)
+    folder.close()
+    with pytest.raises(ConfigurationError, match="was made with containers 4, not 8"):
+        DataFolder(tmp_path).open({**LAYOUT, "containers": 8})
+
+
+def test_a_damaged_format_file(tmp_path: Path) -> None:
+    (tmp_path / "format.json").write_text("{")
+    with pytest.raises(ConfigurationError, match=r"format\.json is damaged"):
+        DataFolder(tmp_path).open(LAYOUT)
+
+
+def test_missing_servers_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="run scripts/setup, or install the package redis-server"):
+        binaries.find_redis()
+    with pytest.raises(ConfigurationError, match="run scripts/setup --minio"):
+        binaries.find_minio()
+
+
+def test_an_old_redis_is_named_with_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "redis-server"
+    old.write_text("#!/bin/sh\necho 'Redis server v=5.0.7 sha=0'\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/nowhere")
+    monkeypatch.setattr(binaries.shutil, "which", lambda name: str(old) if name == "redis-server" else None)
+    with pytest.raises(ConfigurationError, match=r"is version 5\.0\.7"):
+        binaries.find_redis()

@@ -1,0 +1,206 @@
+"""The block writer against a store in memory over a real socket."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from pravega_common.errors import NoSuchSegment, SegmentSealed, Unavailable
+from pravega_common.wire import commands as c
+from pravega_common.wire.codec import encode
+from pravega_streams.event import block_writer
+from pravega_streams.event.block_writer import BlockWriter, BlockWriters
+from tests.support.fakes.wire_store import FakeSegment, FakeStore
+
+SEGMENT = "s/t/0.#epoch.0"
+
+
+@pytest.fixture
+def store() -> Iterator[FakeStore]:
+    made = FakeStore()
+    made.segments[SEGMENT] = FakeSegment()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def writers(store: FakeStore) -> Iterator[BlockWriters]:
+    made = BlockWriters(store, attach_time_s=0.2)
+    yield made
+    made.close()
+
+
+def open_writer(writers: BlockWriters, segment: str = SEGMENT) -> BlockWriter:
+    return writers.open(segment, uuid.uuid4().bytes)
+
+
+def piece(index: int, size: int = 100) -> memoryview:
+    return memoryview(bytes([index % 251]) * size)
+
+
+def test_pieces_arrive_in_order_and_gather(store: FakeStore, writers: BlockWriters) -> None:
+    writer = open_writer(writers)
+    pieces = [piece(index, 300_000) for index in range(10)]
+    for data in pieces:
+        writer.write(data, 3)
+    writer.flush()
+    assert store.segments[SEGMENT].data == b"".join(pieces)
+    assert store.segments[SEGMENT].block_sizes == [900_000] * 3 + [300_000]
+    assert store.segments[SEGMENT].numbers[writer.writer_id] == 30
+    assert writer.unacknowledged() == []
+
+
+def test_a_block_is_what_the_codec_makes_of_it() -> None:
+    pieces = [block_writer.Piece(piece(1, 10), 1), block_writer.Piece(piece(2, 20), 2)]
+    block = block_writer._Block(pieces, 3, 33)
+    joined = b"".join(item.data for item in pieces)
+    expected = encode(c.AppendBlockEnd(bytes(range(16)), 30, joined, 3, 33, 7))
+    assert b"".join(block_writer._block_frame(bytes(range(16)), block, 7)) == expected
+
+
+def test_nothing_written_opens_no_connection(store: FakeStore, writers: BlockWriters) -> None:
+    open_writer(writers).flush()
+    assert store.connection_count == 0
+
+
+def test_many_segments_share_one_socket(store: FakeStore, writers: BlockWriters) -> None:
+    made = []
+    for index in range(5):
+        name = f"s/t/{index}.#epoch.0"
+        store.segments[name] = FakeSegment()
+        made.append(open_writer(writers, name))
+    for round_number in range(40):
+        for index, writer in enumerate(made):
+            writer.write(piece(index * 40 + round_number, 200_000), 1)
+    for writer in made:
+        writer.start_flush()
+    for index, writer in enumerate(made):
+        writer.flush()
+        expected = b"".join(piece(index * 40 + number, 200_000) for number in range(40))
+        assert store.segments[f"s/t/{index}.#epoch.0"].data == expected
+    assert store.connection_count == 1
+
+
+@pytest.mark.parametrize("fault", ["close", "close after"])
+def test_lost_connections_neither_lose_nor_repeat(store: FakeStore, writers: BlockWriters, fault: str) -> None:
+    seen = 0
+
+    def every_third(command: c.Command) -> str | None:
+        nonlocal seen
+        if isinstance(command, c.AppendBlockEnd):
+            seen += 1
+            return fault if seen % 3 == 0 else None
+        return None
+
+    store.before = every_third
+    writer = open_writer(writers)
+    pieces = [piece(index, 600_000) for index in range(20)]
+    for data in pieces:
+        writer.write(data, 1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == b"".join(pieces)
+    assert store.connection_count > 1
+
+
+def test_the_owner_is_looked_for_again(store: FakeStore, writers: BlockWriters) -> None:
+    refusals = 3
+
+    def wrong_host(command: c.Command) -> c.Command | None:
+        nonlocal refusals
+        if isinstance(command, c.SetupAppend) and refusals:
+            refusals -= 1
+            return c.WrongHost(command.request_id, command.segment, "", "")
+        return None
+
+    store.before = wrong_host
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == piece(1)
+
+
+def test_wrong_host_in_the_middle(store: FakeStore, writers: BlockWriters) -> None:
+    blocks = 0
+
+    def move(command: c.Command) -> c.Command | None:
+        nonlocal blocks
+        if isinstance(command, c.AppendBlockEnd):
+            blocks += 1
+            if blocks == 2:
+                return c.WrongHost(command.request_id, SEGMENT, "", "")
+        return None
+
+    store.before = move
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    writer.flush()
+    writer.write(piece(2), 1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == bytes(piece(1)) + bytes(piece(2))
+
+
+def test_sealed_segment_gives_back_what_was_not_written(store: FakeStore, writers: BlockWriters) -> None:
+    writer = open_writer(writers)
+    writer.write(piece(1), 1, "first")
+    writer.flush()
+    store.segments[SEGMENT].sealed = True
+    writer.write(piece(2), 2, "second")
+    writer.start_flush()
+    writer.write(piece(3), 1, "third")
+    with pytest.raises(SegmentSealed):
+        writer.flush()
+    assert [(item.event_count, item.tag) for item in writer.unacknowledged()] == [(2, "second"), (1, "third")]
+
+
+def test_missing_segment(writers: BlockWriters) -> None:
+    writer = open_writer(writers, "s/t/9.#epoch.0")
+    writer.write(piece(1), 1)
+    with pytest.raises(NoSuchSegment, match="s/t/9"):
+        writer.flush()
+
+
+def test_other_writers_go_on_after_one_failed(store: FakeStore, writers: BlockWriters) -> None:
+    lost, good = open_writer(writers, "s/t/9.#epoch.0"), open_writer(writers)
+    lost.write(piece(1), 1)
+    good.write(piece(2), 1)
+    with pytest.raises(NoSuchSegment):
+        lost.flush()
+    lost.close()
+    good.flush()
+    assert store.segments[SEGMENT].data == piece(2)
+
+
+def test_number_conflict_after_reconnect_is_resolved(store: FakeStore, writers: BlockWriters) -> None:
+    """Blocks of a lost connection may be stored after the new one was set up."""
+    conflicts = 2
+
+    def late(command: c.Command) -> c.Command | None:
+        nonlocal conflicts
+        if isinstance(command, c.AppendBlockEnd) and conflicts:
+            conflicts -= 1
+            return c.InvalidEventNumber(command.writer_id, command.request_id, "", command.last_event_number)
+        return None
+
+    store.before = late
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == piece(1)
+
+
+def test_no_store_in_time(store: FakeStore) -> None:
+    now = 0.0
+
+    def sleep(delay_s: float) -> None:
+        nonlocal now
+        now += delay_s
+
+    store.before = lambda command: "close"
+    writers = BlockWriters(store, attach_time_s=10, monotonic_s=lambda: now, sleep=sleep)
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    with pytest.raises(Unavailable, match=r"s/t/0.*no store took the appends for 10 s"):
+        writer.flush()
+    assert len(writer.unacknowledged()) == 1

@@ -1,0 +1,102 @@
+"""The range reader against a store in memory over a real socket."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentTruncated, Unavailable
+from pravega_common.wire import commands as c
+from pravega_streams.batch.range_reader import RangeReader, ReadSockets
+from tests.support.fakes.wire_store import FakeSegment, FakeStore
+
+SEGMENT = "s/t/0.#epoch.0"
+
+
+@pytest.fixture
+def store() -> Iterator[FakeStore]:
+    made = FakeStore()
+    made.segments[SEGMENT] = FakeSegment(bytearray(random.Random(1).randbytes(10_000_000)))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sockets() -> Iterator[ReadSockets]:
+    made = ReadSockets()
+    yield made
+    made.close()
+
+
+def read(reader: RangeReader, step: int = 1_000_000) -> bytes:
+    got, buffer = b"", bytearray(step)
+    while count := reader.read_into(memoryview(buffer)):
+        assert count == step or reader.position == reader.end
+        got += buffer[:count]
+    return got
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 10_000_000), (123, 9_999_999), (5_000_000, 5_000_001), (7, 7)])
+@pytest.mark.parametrize("reply_bytes", [1 << 30, 700_001])
+def test_exactly_the_range(store: FakeStore, sockets: ReadSockets, start: int, end: int, reply_bytes: int) -> None:
+    store.read_bytes_max = reply_bytes
+    assert read(RangeReader(SEGMENT, start, end, store, sockets)) == store.segments[SEGMENT].data[start:end]
+
+
+def test_connection_is_used_again(store: FakeStore, sockets: ReadSockets) -> None:
+    for start in range(0, 1_000_000, 100_000):
+        read(RangeReader(SEGMENT, start, start + 100_000, store, sockets))
+    assert store.connection_count == 1
+
+
+def test_given_up_reader_leaves_no_replies_to_others(store: FakeStore, sockets: ReadSockets) -> None:
+    reader = RangeReader(SEGMENT, 0, 10_000_000, store, sockets)
+    reader.read_into(memoryview(bytearray(10)))
+    reader.close()
+    assert read(RangeReader(SEGMENT, 50, 60, store, sockets)) == store.segments[SEGMENT].data[50:60]
+
+
+def test_lost_connections(store: FakeStore, sockets: ReadSockets) -> None:
+    seen = 0
+
+    def every_third(command: c.Command) -> str | None:
+        nonlocal seen
+        seen += 1
+        return "close" if seen % 3 == 0 else None
+
+    store.before = every_third
+    assert read(RangeReader(SEGMENT, 0, 10_000_000, store, sockets)) == store.segments[SEGMENT].data
+
+
+def test_truncated(store: FakeStore, sockets: ReadSockets) -> None:
+    store.segments[SEGMENT].start = 500
+    with pytest.raises(SegmentTruncated) as caught:
+        read(RangeReader(SEGMENT, 100, 1000, store, sockets))
+    assert (caught.value.start_offset, caught.value.offset) == (500, 100)
+
+
+def test_missing(store: FakeStore, sockets: ReadSockets) -> None:
+    with pytest.raises(NoSuchSegment, match="s/t/9"):
+        read(RangeReader("s/t/9.#epoch.0", 0, 10, store, sockets))
+
+
+def test_sealed_before_the_end(store: FakeStore, sockets: ReadSockets) -> None:
+    store.segments[SEGMENT].sealed = True
+    reader = RangeReader(SEGMENT, 9_999_990, 10_000_010, store, sockets)
+    with pytest.raises(InvalidArgument, match=r"sealed at offset 10000000, .* to offset 10000010"):
+        read(reader)
+
+
+def test_no_store_in_time(store: FakeStore, sockets: ReadSockets) -> None:
+    now = 0.0
+
+    def sleep(delay_s: float) -> None:
+        nonlocal now
+        now += delay_s
+
+    store.before = lambda command: "close"
+    reader = RangeReader(SEGMENT, 0, 10, store, sockets, monotonic_s=lambda: now, sleep=sleep)
+    with pytest.raises(Unavailable, match="nothing could be read at offset 0 for 120 s"):
+        read(reader)

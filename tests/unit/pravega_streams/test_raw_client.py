@@ -1,0 +1,76 @@
+"""Requests over real sockets: answers by request id, failure replies as errors, retries only where they are safe."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pravega_common.errors import NoSuchSegment, Outcome, SegmentExists, Unavailable, UnknownOutcome
+from pravega_common.wire import commands as c
+from pravega_streams.connection.asynchronous import WireConnection
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.segment.raw_client import RawClient
+from segment_service.host.listener import WireServer
+from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.support.servers import free_port
+from tests.unit.pravega_streams.conftest import ScriptedResolver
+
+SEGMENT = "scope/stream/0.#epoch.0"
+
+
+def create(rid: int) -> c.Command:
+    return c.CreateSegment(rid, SEGMENT, 0, 0, "", 0)
+
+
+def info(rid: int) -> c.Command:
+    return c.GetStreamSegmentInfo(rid, SEGMENT)
+
+
+async def test_replies_find_their_requests(endpoint: Endpoint) -> None:
+    connection = await WireConnection.open(endpoint)
+    await connection.call(create)
+    replies = await asyncio.gather(*(connection.call(info) for _ in range(50)))
+    assert {type(reply) for reply in replies} == {c.StreamSegmentInfo}
+    assert len({reply.request_id for reply in replies if isinstance(reply, c.StreamSegmentInfo)}) == 50
+    connection.close()
+
+
+async def test_failure_replies_are_errors(endpoint: Endpoint) -> None:
+    client = RawClient(ScriptedResolver(endpoint))
+    with pytest.raises(NoSuchSegment):
+        await client.call(SEGMENT, info, c.StreamSegmentInfo, idempotent=True)
+    await client.call(SEGMENT, create, c.SegmentCreated, idempotent=False)
+    with pytest.raises(SegmentExists):
+        await client.call(SEGMENT, create, c.SegmentCreated, idempotent=False)
+    client.close()
+
+
+async def test_a_store_that_does_not_answer_is_left_for_the_one_that_does(endpoint: Endpoint) -> None:
+    resolver = ScriptedResolver(Endpoint("127.0.0.1", free_port()), None, endpoint)
+    client = RawClient(resolver)
+    await client.call(SEGMENT, create, c.SegmentCreated, idempotent=False)
+    assert resolver.forgotten == 2
+    client.close()
+
+
+async def test_it_gives_up_when_its_time_is_over() -> None:
+    client = RawClient(ScriptedResolver(None), call_time_s=0.05)
+    with pytest.raises(Unavailable):
+        await client.call(SEGMENT, info, c.StreamSegmentInfo, idempotent=True)
+
+
+async def test_a_connection_lost_after_sending_is_unknown(
+    endpoint: Endpoint, server: WireServer, segments: InMemorySegmentStore
+) -> None:
+    segments.hold()
+    connection = await WireConnection.open(endpoint)
+    waiting = asyncio.ensure_future(connection.call(create))
+    await asyncio.sleep(0.05)
+    connection.close("cut by the test")
+    with pytest.raises(UnknownOutcome) as failure:
+        await waiting
+    assert failure.value.outcome is Outcome.UNKNOWN
+    segments.release()
+    with pytest.raises(Unavailable):
+        await connection.call(info)

@@ -1,0 +1,64 @@
+"""The table client over the wire: versions, conditions, pages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pravega_common.errors import BadKeyVersion, NoSuchSegment
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.segment.raw_client import RawClient
+from pravega_streams.table.table_client import NO_VERSION, NOT_EXISTS, TableClient, TableItem
+from tests.unit.pravega_streams.conftest import ScriptedResolver
+
+TABLE = "_system/_tables/things"
+
+
+@pytest.fixture
+async def tables(endpoint: Endpoint) -> AsyncIterator[TableClient]:
+    client = RawClient(ScriptedResolver(endpoint))
+    made = TableClient(client)
+    assert await made.create(TABLE)
+    yield made
+    client.close()
+
+
+async def test_a_conditional_put_has_one_winner(tables: TableClient) -> None:
+    assert not await tables.create(TABLE)
+    (first,) = await tables.put(TABLE, [TableItem(b"k", b"one", NOT_EXISTS)])
+    with pytest.raises(BadKeyVersion):
+        await tables.put(TABLE, [TableItem(b"k", b"two", NOT_EXISTS)])
+    (second,) = await tables.put(TABLE, [TableItem(b"k", b"two", first)])
+    assert second > first
+    assert await tables.get(TABLE, [b"k", b"absent"]) == [
+        TableItem(b"k", b"two", second),
+        TableItem(b"absent", b"", NOT_EXISTS),
+    ]
+
+
+async def test_a_refused_batch_writes_nothing(tables: TableClient) -> None:
+    await tables.put(TABLE, [TableItem(b"a", b"1", NO_VERSION)])
+    with pytest.raises(BadKeyVersion):
+        await tables.put(TABLE, [TableItem(b"b", b"2", NO_VERSION), TableItem(b"a", b"3", NOT_EXISTS)])
+    assert [item.version for item in await tables.get(TABLE, [b"b"])] == [NOT_EXISTS]
+
+
+async def test_pages_give_every_live_key_once(tables: TableClient) -> None:
+    await tables.put(TABLE, [TableItem(b"%d" % number, b"v", NO_VERSION) for number in range(100)])
+    await tables.remove(TABLE, [(b"7", NO_VERSION)])
+    found: list[bytes] = []
+    token = b""
+    while True:
+        items, token = await tables.page(TABLE, token, 30)
+        if not items:
+            break
+        found += [item.key for item in items]
+    assert sorted(found) == sorted(b"%d" % number for number in range(100) if number != 7)
+
+
+async def test_a_deleted_table_is_gone(tables: TableClient) -> None:
+    assert await tables.delete(TABLE)
+    assert not await tables.delete(TABLE)
+    with pytest.raises(NoSuchSegment):
+        await tables.get(TABLE, [b"k"])

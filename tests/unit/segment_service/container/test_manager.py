@@ -1,0 +1,155 @@
+"""A store's place in the cluster: lease, assignment, failures, and what happens when the CPO is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from pravega_common.errors import ContainerNotHosted, Unavailable
+from pravega_common.runtime.clock import ManualClock, SystemClock
+from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
+from segment_service.container.manager import ContainerManager, ManagerConfig
+from segment_service.container.registry import ContainerRegistry
+from tests.support.containers import ContainerKit, eventually
+from tests.support.fakes.cpo import InMemoryCPO
+
+
+class Cluster:
+    """A CPO, and stores that share logs and Tier 2."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.cpo = InMemoryCPO(self.clock)
+        self.kit = ContainerKit()
+        self.stores: dict[str, tuple[ContainerManager, ContainerRegistry]] = {}
+
+    async def start(self, store_id: str) -> ContainerRegistry:
+        registry = ContainerRegistry()
+        config = ManagerConfig(store_id, "localhost", 1, f"{store_id}-1", lease_ms=1_000, stale_read_max_ms=1_000)
+        manager = ContainerManager(config, self.cpo, registry, self.kit.make, self.clock)
+        await manager.start()
+        self.stores[store_id] = (manager, registry)
+        return registry
+
+    async def assign(self, owners: Mapping[int, str]) -> None:
+        await self.cpo.put_assignment((await self.cpo.get_assignment()).version, owners)
+
+    async def stop(self) -> None:
+        for manager, _ in self.stores.values():
+            await manager.stop()
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    await cluster.stop()
+
+
+def hosted(registry: ContainerRegistry) -> set[int]:
+    return {container.container_id for container in registry}
+
+
+async def member(cluster: Cluster, store_id: str) -> Member:
+    return Member.from_payload((await cluster.cpo.members(SEGMENT_STORE_KIND))[store_id])
+
+
+async def test_containers_follow_the_assignment(cluster: Cluster) -> None:
+    one, two = await cluster.start("one"), await cluster.start("two")
+    assert set(await cluster.cpo.members(SEGMENT_STORE_KIND)) == {"one", "two"}
+    await cluster.assign({0: "one", 1: "one", 2: "two"})
+    await eventually(lambda: hosted(one) == {0, 1} and hosted(two) == {2}, "assigned containers run")
+    await one.get(1).create_segment("s")
+    await one.get(1).append("s", [b"moves along"])
+    await cluster.assign({0: "one", 1: "two", 2: "two"})
+    await eventually(lambda: hosted(one) == {0} and hosted(two) == {1, 2}, "a container moves")
+    assert (await two.get(1).get_info("s")).length == 11
+    with pytest.raises(ContainerNotHosted):
+        one.get(1)
+
+
+async def test_a_failed_container_is_reported_and_waits_for_the_next_assignment(cluster: Cluster) -> None:
+    registry = await cluster.start("one")
+    await cluster.assign({0: "one", 1: "one"})
+    await eventually(lambda: hosted(registry) == {0, 1}, "assigned containers run")
+    registry.get(0).fail(RuntimeError("broken"))
+    await eventually(lambda: hosted(registry) == {1}, "a failed container is gone")
+    reported: list[Member] = []
+    for _ in range(100):
+        reported.append(await member(cluster, "one"))
+        if reported[-1].failed_containers:
+            break
+        await asyncio.sleep(0.01)
+    assert reported[-1].failed_containers == ((0, 1),)
+    assert hosted(registry) == {1}, "it is not started again by itself"
+    await cluster.assign({0: "one", 1: "one"})
+    await eventually(lambda: hosted(registry) == {0, 1}, "assigned again, it starts")
+    for _ in range(200):
+        if not (await member(cluster, "one")).failed_containers:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("a container that runs again is still reported as failed")
+
+
+async def test_a_container_that_cannot_start_is_reported(cluster: Cluster) -> None:
+    registry = await cluster.start("one")
+    cluster.kit.logs.faults.initialize_error = Unavailable("injected")
+    await cluster.assign({0: "one"})
+    for _ in range(100):
+        if (await member(cluster, "one")).failed_containers:
+            break
+        await asyncio.sleep(0.01)
+    assert (await member(cluster, "one")).failed_containers == ((0, 1),)
+    await cluster.assign({0: "one"})
+    await eventually(lambda: hosted(registry) == {0}, "assigned again, it starts")
+
+
+async def test_losing_the_cpo_stops_nothing(cluster: Cluster) -> None:
+    registry = await cluster.start("one")
+    await cluster.assign({0: "one"})
+    await eventually(lambda: hosted(registry) == {0}, "assigned containers run")
+    cluster.cpo.unavailable = True
+    await asyncio.sleep(0.6)
+    assert hosted(registry) == {0}
+    await registry.get(0).create_segment("s")
+    cluster.cpo.unavailable = False
+    await cluster.assign({0: "one", 3: "one"})
+    await eventually(lambda: hosted(registry) == {0, 3}, "the assignment is followed again")
+
+
+async def test_stopping_gives_up_the_lease(cluster: Cluster) -> None:
+    registry = await cluster.start("one")
+    await cluster.assign({0: "one"})
+    await eventually(lambda: hosted(registry) == {0}, "assigned containers run")
+    container = registry.get(0)
+    await cluster.stop()
+    assert await cluster.cpo.members(SEGMENT_STORE_KIND) == {}
+    assert not container.is_running and hosted(registry) == set()
+
+
+async def test_a_store_is_stale_long_after_its_lease_ran_out() -> None:
+    clock = ManualClock()
+    cpo = InMemoryCPO(clock)
+    config = ManagerConfig("one", "localhost", 1, "1", lease_ms=9_000, stale_read_max_ms=5_000)
+    manager = ContainerManager(config, cpo, ContainerRegistry(), ContainerKit(clock=clock).make, clock)
+    await manager.start()
+    await pass_time(clock, 100)
+    assert not manager.is_stale
+    cpo.unavailable = True
+    await pass_time(clock, 10)
+    assert not manager.is_stale
+    await pass_time(clock, 5)
+    assert manager.is_stale
+    cpo.unavailable = False
+    await pass_time(clock, 1)
+    assert not manager.is_stale
+    await manager.stop()
+
+
+async def pass_time(clock: ManualClock, seconds: int) -> None:
+    """In small steps, so that whoever wakes can go to sleep again in time."""
+    for _ in range(seconds * 10):
+        await asyncio.sleep(0)
+        await clock.advance(0.1)

@@ -1,0 +1,97 @@
+"""The window of frames in flight, and the grouping that comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from segment_service.contracts.data_log import (
+    Buffer,
+    LogAddress,
+    frame_bytes_max,
+    frames_in_flight_bytes_max,
+    frames_in_flight_max,
+)
+from tests.support import containers
+from tests.support.containers import ContainerKit
+from tests.support.fakes.data_log import InMemoryDataLog
+
+
+class WatchedLog(InMemoryDataLog):
+    """Counts what is in flight."""
+
+    frames: list[int]
+    in_flight: int = 0
+    in_flight_max: int = 0
+
+    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+        self.frames = [*getattr(self, "frames", []), sum(len(buffer) for buffer in frame)]
+        self.in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self.in_flight)
+        future = super().append(frame)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, _: asyncio.Future[LogAddress]) -> None:
+        self.in_flight -= 1
+
+
+@pytest.fixture
+async def kit(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ContainerKit]:
+    monkeypatch.setattr(containers, "InMemoryDataLog", WatchedLog)
+    yield ContainerKit()
+
+
+async def turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_never_more_than_the_window_is_in_flight(kit: ContainerKit) -> None:
+    container = await kit.open()
+    log = container.durable_log._log
+    assert isinstance(log, WatchedLog)
+    await container.create_segment("s")
+    kit.logs.faults.hold()
+    appends = [container.append("s", [bytes(900_000)]) for _ in range(12)]
+    await turns()
+    assert log.in_flight == frames_in_flight_max
+    assert sum(log.frames[-4:]) <= frames_in_flight_bytes_max
+    assert max(log.frames) <= frame_bytes_max
+    kit.logs.faults.release()
+    await asyncio.gather(*appends)
+    assert log.in_flight_max == frames_in_flight_max
+    await container.stop()
+
+
+async def test_below_the_window_everything_is_sent_at_once_and_at_it_what_waits_forms_one_frame(
+    kit: ContainerKit,
+) -> None:
+    container = await kit.open()
+    log = container.durable_log._log
+    assert isinstance(log, WatchedLog)
+    await container.create_segment("s")
+    before = len(log.frames)
+    kit.logs.faults.hold()
+    appends = []
+    for _ in range(50):
+        appends.append(container.append("s", [b"x"]))
+        await turns(3)
+    assert len(log.frames) - before == frames_in_flight_max
+    kit.logs.faults.release()
+    await asyncio.gather(*appends)
+    assert len(log.frames) - before == frames_in_flight_max + 1
+    await container.stop()
+
+
+async def test_what_is_queued_together_shares_a_frame(kit: ContainerKit) -> None:
+    container = await kit.open()
+    log = container.durable_log._log
+    assert isinstance(log, WatchedLog)
+    await container.create_segment("s")
+    before = len(log.frames)
+    await asyncio.gather(*(container.append("s", [b"x" * 100]) for _ in range(1_000)))
+    assert len(log.frames) - before == 1
+    await container.stop()

@@ -1,0 +1,239 @@
+"""What one peer can make the server hold, and what happens at each limit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pravega_common.wire.commands import (
+    AppendBlockEnd,
+    AppendSetup,
+    CreateTableSegment,
+    DataAppended,
+    GetStreamSegmentInfo,
+    KeepAlive,
+    ReadSegment,
+    SegmentCreated,
+    SegmentRead,
+    SetupAppend,
+    StreamSegmentInfo,
+    TableEntriesUpdated,
+    TableEntry,
+    TableKey,
+    UpdateTableEntries,
+)
+from segment_service.host import connection as limits
+from segment_service.host.connection import Connection
+from segment_service.host.in_flight import InFlightBudget
+from segment_service.host.listener import WireServer
+from tests.support.eventually import eventually
+from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.support.fakes.table_store import InMemoryTableStore
+from tests.support.wire_client import WireClient
+
+SEGMENT = "scope/stream/0.#epoch.0"
+WRITER = b"w" * 16
+
+
+def only_connection(server: WireServer) -> Connection:
+    (connection,) = server._connections
+    return connection
+
+
+async def test_a_closed_gate_leaves_sockets_unread(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore
+) -> None:
+    await store.create_segment(SEGMENT)
+    await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+    store.close_gate()
+    client.send(AppendBlockEnd(WRITER, 3, b"abc", 1, 1, 2))
+    connection = only_connection(server)
+    await eventually(lambda: connection._read_paused)
+    assert store.queued_operations == 0
+    assert (await store.get_info(SEGMENT)).length == 0
+    store.open_gate()
+    assert (await client.expect(DataAppended)).current_segment_write_offset == 3
+    await eventually(lambda: not connection._read_paused)
+
+
+async def test_a_closed_gate_does_not_hold_up_readers_and_the_controller(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore
+) -> None:
+    await store.create_segment(SEGMENT)
+    await store.append(SEGMENT, [b"abc"])
+    for number, table in enumerate(("_system/_tables/scopes", "scope/t_kvtable/0.#epoch.0")):
+        await client.call(CreateTableSegment(number, table), SegmentCreated)
+    store.close_gate()
+    entry = TableEntry(TableKey(b"key"), b"value")
+    assert (await client.call(ReadSegment(SEGMENT, 0, 10, "", 1), SegmentRead)).data == b"abc"
+    await client.call(UpdateTableEntries(2, "_system/_tables/scopes", "", (entry,)), TableEntriesUpdated)
+    await client.call(KeepAlive(), KeepAlive)
+    client.send(UpdateTableEntries(3, "scope/t_kvtable/0.#epoch.0", "", (entry,)))
+    await eventually(lambda: only_connection(server)._read_paused)
+    store.open_gate()
+    await client.expect(TableEntriesUpdated)
+
+
+async def test_append_bytes_in_flight_are_bounded(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "bytes_in_flight_max", 100_000)
+    await store.create_segment(SEGMENT)
+    await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+    store.hold()
+    client.send(*(AppendBlockEnd(WRITER, 1000, bytes(1000), 1, number, number) for number in range(1, 501)))
+    connection = only_connection(server)
+    await eventually(lambda: connection._read_paused)
+    assert store.queued_operations == 100
+    store.release()
+    for number in range(1, 501):
+        ack = await client.expect(DataAppended)
+        assert (ack.event_number, ack.current_segment_write_offset) == (number, number * 1000)
+
+
+async def test_requests_in_flight_are_bounded(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+    running = 0
+    most = 0
+    plain_info = store.get_info
+
+    async def get_info(segment: str) -> object:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await gate.wait()
+        running -= 1
+        return await plain_info(segment)
+
+    monkeypatch.setattr(store, "get_info", get_info)
+    await store.create_segment(SEGMENT)
+    client.send(*(GetStreamSegmentInfo(number, SEGMENT) for number in range(2000)))
+    await eventually(lambda: running == limits.requests_in_flight_max)
+    gate.set()
+    replies = [await client.expect(StreamSegmentInfo) for _ in range(2000)]
+    assert [reply.request_id for reply in replies] == list(range(2000))
+    assert most == limits.requests_in_flight_max
+
+
+async def test_too_many_waiting_reads_close_the_connection(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore
+) -> None:
+    await store.create_segment(SEGMENT)
+    client.send(*(ReadSegment(SEGMENT, 0, 10, "", number) for number in range(limits.reads_in_flight_max + 1)))
+    await client.closed_by_server()
+    assert "reads are waiting" in server.recent_closes[-1][1]
+    assert not store._segments[SEGMENT].waiters or all(w.cancelled() for w in store._segments[SEGMENT].waiters)
+
+
+async def test_a_peer_that_does_not_read_its_replies_costs_little(
+    server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "unsent_bytes_max", 256 * 1024)
+    await store.create_segment(SEGMENT)
+    data = bytes(range(256)) * 4096
+    await store.append(SEGMENT, [data])
+    client = await WireClient.connect(server.port)
+    connection = only_connection(server)
+    count = 300
+    client.send(*(ReadSegment(SEGMENT, 0, len(data), "", number) for number in range(count)))
+    await eventually(lambda: not connection._writable.is_set())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert connection._transport is not None
+    unsent = connection._transport.get_write_buffer_size() + connection._out_bytes
+    assert unsent <= 2 * len(data) + 256 * 1024
+    seen = set()
+    for _ in range(count):
+        reply = await client.expect(SegmentRead)
+        assert reply.data == data
+        seen.add(reply.request_id)
+    assert seen == set(range(count))
+    await client.call(KeepAlive(), KeepAlive)
+    await client.close()
+
+
+async def test_a_slow_peer_does_not_slow_another_one(server: WireServer, store: InMemorySegmentStore) -> None:
+    await store.create_segment(SEGMENT)
+    await store.append(SEGMENT, [bytes(1 << 20)])
+    slow, quick = await WireClient.connect(server.port), await WireClient.connect(server.port)
+    slow.send(*(ReadSegment(SEGMENT, 0, 1 << 20, "", number) for number in range(50)))
+    for number in range(20):
+        reply = await quick.call(ReadSegment(SEGMENT, 0, 1 << 20, "", number), SegmentRead)
+        assert len(reply.data) == 1 << 20
+    await slow.close()
+    await quick.close()
+
+
+async def test_a_burst_of_frames_is_handled_in_turns(client: WireClient, server: WireServer) -> None:
+    connection = only_connection(server)
+    burst = [KeepAlive()] * (3 * limits.frames_per_turn_max)
+    frames = [(KeepAlive.type_code, memoryview(b""))] * len(burst)
+    connection._backlog.extend(frames)
+    connection._pump()
+    assert len(connection._backlog) == 2 * limits.frames_per_turn_max
+    assert connection._read_paused
+    for _ in burst:
+        await client.expect(KeepAlive)
+    assert not connection._read_paused
+
+
+async def test_all_connections_share_a_budget(store: InMemorySegmentStore) -> None:
+    budget = InFlightBudget(bytes_max=10_000_000, appends_max=30)
+    server = WireServer(store, InMemoryTableStore(store), store, budget=budget)
+    await server.start()
+    clients = [await WireClient.connect(server.port) for _ in range(4)]
+    for number, client in enumerate(clients):
+        segment = f"scope/stream/{number}.#epoch.0"
+        await store.create_segment(segment)
+        await client.call(SetupAppend(1, WRITER, segment), AppendSetup)
+    store.hold()
+    for client in clients:
+        client.send(*(AppendBlockEnd(WRITER, 1, b"x", 1, number, number) for number in range(1, 101)))
+    await eventually(lambda: budget.is_full and all(connection._read_paused for connection in server._connections))
+    assert store.queued_operations == 30
+    store.release()
+    for client in clients:
+        assert [(await client.expect(DataAppended)).event_number for _ in range(100)] == list(range(1, 101))
+    await eventually(lambda: budget.appends == 0)
+    assert (budget.bytes, budget.is_full) == (0, False)
+    for client in clients:
+        await client.close()
+    await server.stop()
+
+
+async def test_the_budget_gets_back_what_a_lost_connection_held(
+    store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = InFlightBudget()
+    server = WireServer(store, InMemoryTableStore(store), store, budget=budget)
+    await server.start()
+    await store.create_segment(SEGMENT)
+    client = await WireClient.connect(server.port)
+    await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+    store.hold()
+    client.send(*(AppendBlockEnd(WRITER, 10, bytes(10), 1, number, number) for number in range(1, 11)))
+    # A set-up that will fail, with appends waiting for it.
+    client.send(SetupAppend(2, b"x" * 16, "no/such/segment"), AppendBlockEnd(b"x" * 16, 5, bytes(5), 1, 1, 2))
+    await eventually(lambda: budget.appends >= 10)
+    await client.close()
+    await eventually(lambda: server.connection_count == 0)
+    store.release()
+    await eventually(lambda: (budget.bytes, budget.appends) == (0, 0))
+    await server.stop()
+
+
+async def test_appends_in_flight_are_bounded_by_number(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "appends_in_flight_max", 20)
+    await store.create_segment(SEGMENT)
+    await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+    store.hold()
+    client.send(*(AppendBlockEnd(WRITER, 0, b"", 1, number, number) for number in range(1, 51)))
+    await eventually(lambda: only_connection(server)._read_paused)
+    assert store.queued_operations == 20
+    store.release()
+    assert [(await client.expect(DataAppended)).event_number for _ in range(50)] == list(range(1, 51))

@@ -1,0 +1,126 @@
+"""The Redis connection against a server that plays its answers by script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pravega_common.errors import Unavailable
+from pravega_common.services.cluster.redis_script import Script
+from segment_service.plog.redis_connection import ConnectionLost, RedisConnection, Reply, ReplyError, encode_command
+
+
+class Player:
+    """A TCP server whose behaviour a test sets; ``requests`` holds the bytes that arrived."""
+
+    def __init__(self) -> None:
+        self.requests = bytearray()
+        self.writer: asyncio.StreamWriter | None = None
+        self.arrived = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        while data := await reader.read(65536):
+            self.requests += data
+            self.arrived.set()
+        writer.close()
+
+    async def until(self, count: int) -> None:
+        while len(self.requests) < count:
+            self.arrived.clear()
+            await self.arrived.wait()
+
+    def answer(self, data: bytes) -> None:
+        assert self.writer is not None
+        self.writer.write(data)
+
+
+@pytest.fixture
+async def player() -> AsyncIterator[tuple[Player, RedisConnection]]:
+    player = Player()
+    server = await asyncio.start_server(player.serve, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    connection = await RedisConnection.open(address, connect_timeout_s=2.0, reply_timeout_s=0.3)
+    yield player, connection
+    connection.abort()
+    server.close()
+
+
+def test_commands_are_encoded() -> None:
+    assert encode_command("SET", b"k\xff", 12) == b"*3\r\n$3\r\nSET\r\n$2\r\nk\xff\r\n$2\r\n12\r\n"
+
+
+async def test_answers_come_in_request_order(player: tuple[Player, RedisConnection]) -> None:
+    server, connection = player
+    calls = [asyncio.ensure_future(connection.call("N", number)) for number in range(3)]
+    await server.until(3 * len(encode_command("N", 0)))
+    server.answer(b":1\r\n$-1\r")
+    server.answer(b"\n-OOM no room\r\n")
+    assert await calls[0] == 1
+    assert await calls[1] is None
+    with pytest.raises(ReplyError, match="OOM no room") as caught:
+        await calls[2]
+    assert caught.value.code == "OOM"
+
+
+async def test_a_break_leaves_everything_unanswered_unknown(player: tuple[Player, RedisConnection]) -> None:
+    server, connection = player
+    replies: list[Reply] = []
+    for _ in range(3):
+        connection.send([b"x"], replies.append)
+    await server.until(3)
+    server.answer(b":1\r\n")
+    assert server.writer is not None
+    server.writer.close()
+    with pytest.raises(ConnectionLost):
+        await connection.call("PING")
+    assert replies[0] == 1
+    assert [type(reply) for reply in replies[1:]] == [ConnectionLost, ConnectionLost]
+    assert not connection.is_open
+
+
+async def test_silence_is_a_break(player: tuple[Player, RedisConnection]) -> None:
+    _, connection = player
+    with pytest.raises(ConnectionLost, match=r"no answer for 0\.3 s"):
+        await connection.call("PING")
+    assert not connection.is_open
+
+
+async def test_progress_is_not_silence(player: tuple[Player, RedisConnection]) -> None:
+    server, connection = player
+    calls = [asyncio.ensure_future(connection.call("N", number)) for number in range(4)]
+    for call in calls:
+        await asyncio.sleep(0.15)
+        server.answer(b"+OK\r\n")
+        assert await call == b"OK"
+
+
+async def test_garbage_is_a_break(player: tuple[Player, RedisConnection]) -> None:
+    server, connection = player
+    call = asyncio.ensure_future(connection.call("PING"))
+    await server.until(1)
+    server.answer(b"HTTP/1.1 400\r\n")
+    with pytest.raises(ConnectionLost, match="does not speak its protocol"):
+        await call
+
+
+async def test_scripts_are_loaded_once_when_missing(player: tuple[Player, RedisConnection]) -> None:
+    server, connection = player
+    script = Script("return 1")
+    first = encode_command("EVALSHA", script.digest, 1, "k", "a")
+    call = asyncio.ensure_future(connection.run(script, ["k"], "a"))
+    await server.until(len(first))
+    server.answer(b"-NOSCRIPT No matching script.\r\n")
+    second = encode_command("EVAL", "return 1", 1, "k", "a")
+    await server.until(len(first) + len(second))
+    assert bytes(server.requests) == first + second
+    server.answer(b"-NOSCRIPT again\r\n")
+    with pytest.raises(ReplyError, match="again"):
+        await call
+
+
+async def test_nobody_listening_is_unavailable(unused_tcp_port: int) -> None:
+    with pytest.raises(Unavailable, match="is not reachable"):
+        await RedisConnection.open(f"127.0.0.1:{unused_tcp_port}", connect_timeout_s=1.0, reply_timeout_s=1.0)

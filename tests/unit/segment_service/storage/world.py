@@ -1,0 +1,223 @@
+"""Owners of one container that follow each other over one chunk storage, all applying the same committed log."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+from pravega_common.errors import BadOffset, Fenced, PravegaError, Unavailable, UnknownOutcome
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.segment_storage import StorageState
+from segment_service.storage.in_memory import InMemoryChunkStorage
+from segment_service.storage.rolling_storage import RollingStorage
+
+
+class YieldingClock:
+    """Sleeping is letting others run, for a number of turns that the seed draws."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self._now_s
+
+    def wall_ms(self) -> int:
+        return int(self._now_s * 1000)
+
+    async def sleep(self, delay_s: float) -> None:
+        self._now_s += delay_s
+        for _ in range(self._rng.randrange(1, 6)):
+            await asyncio.sleep(0)
+
+
+@dataclass
+class Operation:
+    kind: str
+    segment_id: int
+    offset: int = 0
+    data: bytes = b""
+    source_id: int = 0
+    length: int = 0
+
+
+@dataclass
+class ModelSegment:
+    data: bytes = b""
+    start: int = 0
+    sealed: bool = False
+
+
+@dataclass
+class Log:
+    """What was committed, and who owns the container."""
+
+    epoch: int = 0
+    operations: list[Operation] = field(default_factory=list)
+    segments: dict[int, ModelSegment] = field(default_factory=dict)
+    next_id: int = 1
+
+    def take_over(self) -> int:
+        self.epoch += 1
+        return self.epoch
+
+    async def barrier(self, epoch: int) -> None:
+        await asyncio.sleep(0)
+        if epoch < self.epoch:
+            raise Fenced(f"epoch {epoch} was fenced by {self.epoch}")
+
+    def commit(self, operation: Operation) -> None:
+        self.operations.append(operation)
+        segment = self.segments.setdefault(operation.segment_id, ModelSegment())
+        if operation.kind == "write":
+            segment.data += operation.data
+        elif operation.kind == "seal":
+            segment.sealed = True
+        elif operation.kind == "truncate":
+            segment.start = operation.offset
+        elif operation.kind == "merge":
+            segment.data += self.segments.pop(operation.source_id).data
+        else:
+            del self.segments[operation.segment_id]
+
+    def commit_random(self, rng: random.Random, count: int) -> None:
+        for _ in range(count):
+            self.commit(self._random(rng))
+
+    def _random(self, rng: random.Random) -> Operation:
+        open_ids = [one for one, segment in self.segments.items() if not segment.sealed]
+        drawn = rng.random()
+        if not open_ids or drawn < 0.15:
+            self.next_id += 1
+            return Operation("write", self.next_id, 0, rng.randbytes(rng.randrange(1, 20)))
+        chosen = rng.choice(open_ids)
+        segment = self.segments[chosen]
+        if drawn < 0.75:
+            return Operation("write", chosen, len(segment.data), rng.randbytes(rng.randrange(1, 20)))
+        if drawn < 0.83:
+            return Operation("truncate", chosen, rng.randrange(segment.start, len(segment.data) + 1))
+        sources = [one for one, other in self.segments.items() if one != chosen and other.start == 0]
+        if drawn < 0.92 and sources:
+            source = rng.choice(sources)
+            length = len(self.segments[source].data)
+            return Operation("merge", chosen, len(segment.data), source_id=source, length=length)
+        return Operation("seal" if drawn < 0.95 else "delete", chosen)
+
+
+async def apply(storage: RollingStorage, operation: Operation) -> None:
+    """Bring one operation to Tier 2, whatever of it is there already."""
+    state = await storage.state(operation.segment_id)
+    length = state.length if state is not None else 0
+    if operation.kind == "write":
+        if length < operation.offset + len(operation.data) and not (state is not None and state.is_sealed):
+            await storage.write(operation.segment_id, length, [operation.data[length - operation.offset :]])
+    elif operation.kind == "seal":
+        await storage.seal(operation.segment_id)
+    elif operation.kind == "truncate":
+        await storage.truncate(operation.segment_id, operation.offset)
+    elif operation.kind == "merge":
+        await storage.concat(operation.segment_id, operation.offset, operation.source_id)
+    else:
+        await storage.delete(operation.segment_id)
+
+
+async def replay(storage: RollingStorage, log: Log, rng: random.Random, first: int = 0) -> None:
+    """All operations from ``first`` on, with retries, as a storage writer would, and maintenance in between."""
+    deleted = deleted_segments(log)
+    merged = await merges_done(storage, log, deleted)
+    for operation in list(log.operations[first:]):
+        await retried(lambda operation=operation: apply_once(storage, operation, deleted, merged))
+        drawn = rng.random()
+        if drawn < 0.2:
+            await retried(storage.garbage.collect)
+        elif drawn < 0.3:
+            await storage.compactor.compact_waiting()
+
+
+def deleted_segments(log: Log) -> set[int]:
+    """Those that are deleted somewhere in the log, and those merged into them."""
+    deleted = {one.segment_id for one in log.operations if one.kind == "delete"}
+    for one in reversed(log.operations):
+        if one.kind == "merge" and one.segment_id in deleted:
+            deleted.add(one.source_id)
+    return deleted
+
+
+async def apply_once(storage: RollingStorage, operation: Operation, deleted: set[int], merged: set[int]) -> None:
+    """As ``apply``, with what a storage writer knows of the log ahead: a segment that is deleted later is not written,
+    and one whose merge is in Tier 2 is left alone."""
+    if operation.segment_id in deleted:
+        if operation.kind == "merge":
+            await storage.delete(operation.source_id)
+        elif operation.kind == "delete":
+            await storage.delete(operation.segment_id)
+    elif operation.segment_id not in merged:
+        await apply(storage, operation)
+
+
+async def merges_done(storage: RollingStorage, log: Log, deleted: set[int]) -> set[int]:
+    """Sources whose bytes Tier 2 has as part of their targets."""
+    gone = set(deleted)
+    for operation in reversed(log.operations):
+        if operation.kind == "merge":
+            state = await retried(lambda operation=operation: storage.state(operation.segment_id))
+            in_target = state is not None and state.length >= operation.offset + operation.length
+            if operation.segment_id in gone or in_target:
+                gone.add(operation.source_id)
+    return gone - deleted
+
+
+async def retried(call, attempts: int = 500):  # type: ignore[no-untyped-def]
+    """The result of the call, which fails as a faulty store makes it fail, or because an earlier owner was faster."""
+    error: PravegaError | None = None
+    for _ in range(attempts):
+        try:
+            return await call()
+        except (Unavailable, UnknownOutcome, BadOffset) as caught:
+            error = caught
+            await asyncio.sleep(0)
+    raise AssertionError(f"still failing after {attempts} attempts") from error
+
+
+async def open_storage(chunks: ChunkStorage, log: Log, rng: random.Random) -> RollingStorage:
+    """Take the container over; an opening that failed takes the next epoch."""
+
+    async def once() -> RollingStorage:
+        epoch = log.take_over()
+        storage = RollingStorage(chunks, 1, YieldingClock(rng), background=False)
+        await storage.start(epoch, lambda: log.barrier(epoch))
+        return storage
+
+    opened: RollingStorage = await retried(once)
+    return opened
+
+
+async def verify(storage: RollingStorage, log: Log) -> None:
+    """Tier 2 is what the log says."""
+    for segment_id, segment in log.segments.items():
+        state = await retried(lambda segment_id=segment_id: storage.state(segment_id))
+        if state is None:
+            assert not segment.data, f"segment {segment_id} is not in Tier 2"
+            continue
+        assert state == StorageState(segment_id, segment.start, len(segment.data), segment.sealed)
+        length = len(segment.data) - segment.start
+        found = await retried(
+            lambda segment_id=segment_id, start=segment.start, length=length: storage.read(segment_id, start, length)
+        )
+        assert found == segment.data[segment.start :], f"segment {segment_id}"
+
+
+async def verify_nothing_left(chunks: InMemoryChunkStorage, storage: RollingStorage, log: Log) -> None:
+    """After a sweep every chunk belongs to a living segment."""
+    await storage.sweeper.sweep()
+    while await storage.garbage.collect():
+        pass
+    reachable: set[str] = set()
+    for segment_id in log.segments:
+        await storage.state(segment_id)
+        view = storage._manifests.cached(segment_id)
+        if view is not None:
+            reachable.update(storage.layout.chunk(chunk.id) for chunk in view.chunks)
+    found = {name for name in chunks.objects if name.startswith(storage.layout.chunks)}
+    assert found == reachable, f"left over: {found - reachable}, missing: {reachable - found}"

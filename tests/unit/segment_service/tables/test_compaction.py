@@ -1,0 +1,83 @@
+"""The compactor: a short log, the same content, the same versions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pravega_common.runtime.failpoints import arm, disarm_all, raise_on_hit
+from segment_service.contracts.table_store import TableEntry, TableKey
+from segment_service.tables import table_segment
+from segment_service.tables.compactor import COPIED
+from segment_service.tables.table_extension import TableExtension
+from tests.support.fakes.segment_store import InMemorySegmentStore
+
+T = "scope/table"
+
+
+async def churn(tables: TableExtension, rounds: int) -> None:
+    for number in range(rounds):
+        puts = [tables.put(T, [TableEntry(b"hot-%d" % key, b"%d" % number * 1_000)]) for key in range(5)]
+        await asyncio.gather(*puts)
+
+
+async def test_the_log_stays_short_and_versions_stay() -> None:
+    store = InMemorySegmentStore()
+    tables = TableExtension(store)
+    await tables.create_table(T)
+    cold = [TableEntry(b"cold-%d" % number, b"c" * 10_000) for number in range(40)]
+    versions = await tables.put(T, cold)
+    await tables.put(T, [TableEntry(b"gone", b"x")])
+    await tables.remove(T, [TableKey(b"gone")])
+    await churn(tables, 1_500)
+    info = await tables.table_info(T)
+    assert info.start_offset > 0
+    live = 40 * 10_000 + 5 * 4_000
+    assert info.length - info.start_offset < max(2 * live, table_segment.compaction_bytes_min) + 600_000
+    before = await tables.get(T, [entry.key for entry in cold] + [b"gone"])
+    assert [entry.version for entry in before[:-1]] == versions
+    assert before[-1].version == -1
+    again = TableExtension(store)
+    assert await again.get(T, [entry.key for entry in cold] + [b"gone"]) == before
+    assert (await again.table_info(T)).entry_count == 45
+    await again.put(T, [TableEntry(b"cold-0", b"now", versions[0])])
+    page = await again.delta(T, 0, 100)
+    assert page.should_clear
+    assert {entry.key for entry in page.entries} == {entry.key for entry in cold} | {b"hot-%d" % n for n in range(5)}
+
+
+async def test_a_crash_between_copy_and_truncation_reads_the_same() -> None:
+    store = InMemorySegmentStore()
+    tables = TableExtension(store)
+    await tables.create_table(T)
+    await tables.put(T, [TableEntry(b"cold", b"c" * 1_000)])
+    arm(COPIED, raise_on_hit(COPIED, 1))
+    try:
+        await churn(tables, 300)
+    finally:
+        disarm_all()
+    again = TableExtension(store)
+    assert (await again.iterate(T, 100)).entries == (await tables.iterate(T, 100)).entries
+    assert (await again.get(T, [b"cold"]))[0].version == 0
+
+
+async def test_updates_that_meet_a_compaction_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_segment, "compaction_bytes_min", 2_000)
+    store = InMemorySegmentStore()
+    tables = TableExtension(store)
+    await tables.create_table(T)
+    counts = dict.fromkeys(range(20), 0)
+
+    async def writer(key: int) -> None:
+        for number in range(200):
+            [now] = await tables.get(T, [b"%d" % key])
+            await tables.put(T, [TableEntry(b"%d" % key, b"%d" % number, now.version)])
+            counts[key] = number
+
+    await asyncio.gather(*(writer(key) for key in counts))
+    info = await tables.table_info(T)
+    assert info.start_offset > 0
+    for tables_ in (tables, TableExtension(store)):
+        entries = await tables_.get(T, [b"%d" % key for key in counts])
+        assert [entry.value for entry in entries] == [b"199"] * 20
