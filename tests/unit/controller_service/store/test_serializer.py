@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from controller_service.sets.transaction_set import SetMember, SetRecord, SetState, SinkRecord
 from controller_service.store.epochs import initial_epoch, plan_scale
 from controller_service.store.records import (
     ConfigurationRecord,
@@ -21,6 +22,7 @@ from controller_service.store.records import (
     TruncationRecord,
 )
 from controller_service.store.serializer import decode, encode
+from controller_service.transactions.records import ActiveTransaction, Registration, SetReference, TransactionState
 from pravega_common.errors import DataCorruption
 
 EPOCH = initial_epoch(3, 49, 1_700_000_000_000)
@@ -46,6 +48,54 @@ def test_round_trip(record: Any) -> None:
     again = decode(type(record), encode(record))
     assert again == record
     assert encode(again) == encode(record)
+
+
+STORED_CONFIGURATION = (
+    '{"_v":1,"configuration":{"scaling":{"scale_type":2,"target_rate":10,"scale_factor":2,"min_segments":3},'
+    '"retention":{"retention_type":1,"minimum":5,"maximum":0},"tags":["b","ä"],'
+    '"timestamp_aggregation_timeout_ms":1,"rollover_size_bytes":2},"updates_promised":3,"updates_applied":2}'
+)
+STORED_WITHOUT_RETENTION = (
+    '{"_v":1,"configuration":{"scaling":{"scale_type":0,"target_rate":0,"scale_factor":0,"min_segments":1},'
+    '"retention":null,"tags":[],"timestamp_aggregation_timeout_ms":0,"rollover_size_bytes":0},'
+    '"updates_promised":0,"updates_applied":0}'
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "stored"),
+    [
+        (ConfigurationRecord(CONFIGURATION, 3, 2), STORED_CONFIGURATION),
+        (ConfigurationRecord(StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1))), STORED_WITHOUT_RETENTION),
+    ],
+)
+def test_the_stored_configuration_of_a_stream_stays_as_it_is(record: ConfigurationRecord, stored: str) -> None:
+    assert encode(record).decode() == stored
+    assert decode(ConfigurationRecord, stored.encode()) == record
+
+
+STORED_TRANSACTION = (
+    '{"_v":1,"state":"committing","created_ms":1,"lease_ms":2,"lease_expiry_ms":3,"execution_expiry_ms":4,'
+    '"segments":[0,1],"writer_id":"w","commit_time_ms":5,"bound_to":{"sink":"1:q:s/t","sequence":6},'
+    '"registration":{"sink":"1:q:s/t","batch_id":7,"run_id":"r"},"lost":false}'
+)
+STORED_SINK = (
+    '{"_v":1,"query_id":"q","destination":"s/t","runs":["r"],"sequence":6,"last":{"sequence":6,"batch_id":7,'
+    '"run_id":"r","members":[{"stream":"s/t","transaction":"00","partition":1,"events":2,"bytes":3}],"events":2,'
+    '"bytes":3,"state":"ordered","started_ms":8,"ordered_streams":[]},"pending":null,"refused":null,'
+    '"open_batches":[7],"touched_ms":9}'
+)
+
+
+def test_the_stored_transaction_and_sink_stay_as_they_are() -> None:
+    reference, registration = SetReference("1:q:s/t", 6), Registration("1:q:s/t", 7, "r")
+    state = TransactionState.COMMITTING
+    transaction = ActiveTransaction(state, 1, 2, 3, 4, (0, 1), "w", 5, reference, registration)
+    last = SetRecord(6, 7, "r", (SetMember("s/t", "00", 1, 2, 3),), 2, 3, SetState.ORDERED, 8)
+    sink = SinkRecord("q", "s/t", ("r",), 6, last, None, None, (7,), 9)
+    for record, stored in ((transaction, STORED_TRANSACTION), (sink, STORED_SINK)):
+        assert encode(record).decode() == stored
+        assert decode(type(record), stored.encode()) == record
 
 
 def test_fields_of_a_later_version_are_ignored_and_missing_ones_defaulted() -> None:
