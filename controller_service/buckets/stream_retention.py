@@ -10,9 +10,9 @@ import structlog
 
 from controller_service.errors import NotFound, WaitTimedOut
 from controller_service.policies.retention import (
-    Bound,
     BoundFacts,
     Relation,
+    TruncationBound,
     candidates,
     compare,
     decide,
@@ -24,10 +24,8 @@ from controller_service.store.records import (
     SUBSCRIBERS,
     TRUNCATION,
     RetentionCutRecord,
-    RetentionPolicy,
     RetentionReference,
     RetentionSetRecord,
-    RetentionType,
     StreamState,
     SubscribersRecord,
     retention_cut_key,
@@ -37,6 +35,7 @@ from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_v
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.truncate_stream import TruncateStream, bytes_between, place_in
 from pravega_common.errors import NoSuchSegment
+from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.runtime.failpoints import failpoint, register
 
 references_max: Final = 4_096
@@ -150,7 +149,7 @@ class StreamRetention:
             target = decide(policy, found, BoundFacts(retained, relation, beyond, before))
         if target is None:
             return None
-        if isinstance(target, Bound):
+        if isinstance(target, TruncationBound):
             return None if bound is None else bound.cut
         return (await _cut_of(context, target)).cut
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller_service.store.records import RetentionPolicy, RetentionReference, RetentionType, SegmentRecord
+from controller_service.store.records import RetentionReference, SegmentRecord
 from controller_service.store.stream_cuts import PlacedCut
+from pravega_common.model.retention import RetentionPolicy, RetentionType
 
 unlimited: Final = (1 << 63) - 1
 
@@ -27,13 +28,13 @@ class Relation(enum.Enum):
     """Ahead in one part of the key space, behind in another."""
 
 
-class Bound(enum.Enum):
+class TruncationBound(enum.Enum):
     """Truncate where the slowest subscriber is, segment by segment."""
 
     SUBSCRIBERS = "subscribers"
 
 
-Target = RetentionReference | Bound | None
+Target = RetentionReference | TruncationBound | None
 """Where to truncate; None: nowhere."""
 
 
@@ -174,7 +175,7 @@ def _by_size(policy: RetentionPolicy, found: Candidates, bound: BoundFacts) -> T
         return found.minimum[1] if bound.minimum is Relation.BEFORE else bound.newest_before
     if bound.retained >= most and found.maximum is not None and found.maximum[0] < bound.retained:
         return found.maximum[1]
-    return Bound.SUBSCRIBERS
+    return TruncationBound.SUBSCRIBERS
 
 
 def _by_time(found: Candidates, bound: BoundFacts) -> Target:
@@ -185,7 +186,7 @@ def _by_time(found: Candidates, bound: BoundFacts) -> Target:
     if bound.minimum is Relation.OVERLAPS:
         return bound.newest_before
     if found.beyond is None or bound.beyond is Relation.EQUAL_OR_AFTER:
-        return Bound.SUBSCRIBERS
+        return TruncationBound.SUBSCRIBERS
     return _reference(found.maximum) if bound.beyond is Relation.BEFORE else found.beyond[1]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import enum
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,16 +22,13 @@ from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.sets.members import LostMember
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import ABSENT
-from controller_service.transactions.records import (
-    ActiveTransaction,
-    CommittingRecord,
-    TransactionState,
-    transaction_segments,
-)
+from controller_service.transactions.records import ActiveTransaction, CommittingRecord, transaction_segments
 from controller_service.transactions.scheduling import WorkScheduler
 from controller_service.transactions.transaction_store import Change, CommitState, Found, TransactionStore
 from pravega_common import names
 from pravega_common.errors import DataCorruption, InvalidArgument, NoSuchSegment
+from pravega_common.model.commits import Obstacle, ObstacleKind
+from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.failpoints import failpoint, register
 
 looks_max: Final = 3
@@ -43,28 +39,8 @@ GIVEN_UP = register("transaction_repair.given_up")
 LOSS_ACCEPTED = register("transaction_repair.loss_accepted")
 
 
-class ObstacleKind(enum.Enum):
-    """Numbers of ``Obstacle.Kind`` in commit_operations.proto."""
-
-    LOST_TRANSACTION = 0
-    """A segment of it is gone and nothing of it was merged, or its record before it stood in the commit order."""
-    STRAY_ENTRY = 1
-    """In the commit order, and neither committing nor committed."""
-    SHORT_MERGE = 2
-    """A round was begun, and a stream segment lacks bytes that it should have got."""
-    LOST_SEGMENT = 3
-    """A segment, or a record, of the stream itself is gone: there is no way out here."""
-
-
 @dataclass(frozen=True, slots=True)
-class Obstacle:
-    kind: ObstacleKind
-    detail: str
-    transaction: uuid.UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Commits:
+class CommitFindings:
     """The commit order of a stream, the round in it, and what keeps either from going on."""
 
     state: CommitState
@@ -93,13 +69,13 @@ class CommitRepair:
 
     # ---- looking -----------------------------------------------------------------------------------------------------
 
-    async def look(self, scope: str, stream: str) -> Commits:
+    async def look(self, scope: str, stream: str) -> CommitFindings:
         """``NoSuchStream``. Obstacles are those of the round, or of the next one; a stream that moves has none. Then
         come the transactions that committed sets lost on their way into the order."""
         commits, lost = await asyncio.gather(self._look_at_order(scope, stream), self._sets.lost_members())
         return _with_lost(commits, scope, stream, lost)
 
-    async def _look_at_order(self, scope: str, stream: str) -> Commits:
+    async def _look_at_order(self, scope: str, stream: str) -> CommitFindings:
         for _ in range(looks_max):
             context, state = await asyncio.gather(
                 self._records.streams.open(scope, stream), self._records.commit_state(scope, stream)
@@ -109,12 +85,12 @@ class CommitRepair:
             else:
                 obstacles = await self._in_the_round(context, state.committing)
             if not obstacles:
-                return Commits(state)
+                return CommitFindings(state)
             # What was missing may have been merged by a round that began, or ended, while it was looked for.
             again = await self._records.commit_state(scope, stream)
             if again.committing_version == state.committing_version:
-                return Commits(again, tuple(obstacles))
-        return Commits(again)
+                return CommitFindings(again, tuple(obstacles))
+        return CommitFindings(again)
 
     async def blocked_streams(self) -> list[tuple[str, str, tuple[Obstacle, ...]]]:
         """Scope, stream and obstacles of every stream that has any."""
@@ -122,7 +98,7 @@ class CommitRepair:
         lost = await self._sets.lost_members()
         for scope, stream, _ in await self._records.indexed_streams():
             try:
-                commits = Commits(await self._records.commit_state(scope, stream))
+                commits = CommitFindings(await self._records.commit_state(scope, stream))
                 if not commits.are_idle:
                     commits = await self._look_at_order(scope, stream)
                 obstacles = _with_lost(commits, scope, stream, lost).obstacles
@@ -289,7 +265,7 @@ def _lost(record: ActiveTransaction) -> ActiveTransaction:
     return dataclasses.replace(record, state=TransactionState.ABORTING, bound_to=None, lost=True)
 
 
-def _with_lost(commits: Commits, scope: str, stream: str, lost: Sequence[LostMember]) -> Commits:
+def _with_lost(commits: CommitFindings, scope: str, stream: str, lost: Sequence[LostMember]) -> CommitFindings:
     obstacles = tuple(
         Obstacle(ObstacleKind.LOST_TRANSACTION, item.detail, item.id)
         for item in lost
@@ -298,7 +274,7 @@ def _with_lost(commits: Commits, scope: str, stream: str, lost: Sequence[LostMem
     return dataclasses.replace(commits, obstacles=commits.obstacles + obstacles)
 
 
-def _why_not(identifier: uuid.UUID, commits: Commits) -> str:
+def _why_not(identifier: uuid.UUID, commits: CommitFindings) -> str:
     if identifier in commits.state.committing.ids:
         return (
             f"transaction {identifier} is being merged, parts of it may be readable: it cannot be given up; if its "

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
-    name: str
-    start_offset: int
-    length: int
-    is_sealed: bool
+from pravega_common.model.segments import SegmentInfo
 
 
 class SegmentAccess(Protocol):

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from controller_service.segment_access.segment_access import SegmentInfo
 from pravega_common.errors import NoSuchSegment, SegmentExists, SegmentSealed, SegmentTruncated
 from pravega_common.invariants import check
+from pravega_common.model.segments import SegmentInfo
 from pravega_common.wire import commands as c
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient

@@ -11,17 +11,13 @@ from typing import Final
 
 from controller_service.errors import NoSuchStream
 from controller_service.sets.store import Registered
-from controller_service.sets.transaction_set import SetMember
+from controller_service.sets.transaction_set import MemberRecord
 from controller_service.transactions.completions import Expectation
 from controller_service.transactions.lifecycle import Keeper, TransactionService
-from controller_service.transactions.records import (
-    ActiveTransaction,
-    Registration,
-    SetReference,
-    TransactionState,
-)
+from controller_service.transactions.records import ActiveTransaction, RegistrationRecord, SetReference
 from controller_service.transactions.transaction_store import Change, Found
 from pravega_common.errors import DataCorruption, PravegaError
+from pravega_common.model.transactions import TransactionState
 from pravega_common.names import scoped_name, split_scoped_name
 
 members_per_step_max: Final = 500
@@ -50,7 +46,7 @@ class MemberRecords:
         self._records = transactions.records
         self._keeper = keeper
 
-    async def bind(self, reference: SetReference, batch_id: int, members: Sequence[SetMember]) -> str:
+    async def bind(self, reference: SetReference, batch_id: int, members: Sequence[MemberRecord]) -> str:
         """Bind all members to the set; empty when that succeeded, else why it cannot.
 
         A failure may leave some bound: the caller refuses the set and releases them.
@@ -94,7 +90,7 @@ class MemberRecords:
             return f"transaction {identifier} of {scope}/{stream} belongs to another transaction set"
         return ""
 
-    async def register(self, registration: Registration, members: Sequence[SetMember]) -> str:
+    async def register(self, registration: RegistrationRecord, members: Sequence[MemberRecord]) -> str:
         """Note on each member which batch it is for; empty, else which member is not open."""
 
         async def register(chunk: Chunk) -> str:
@@ -114,7 +110,7 @@ class MemberRecords:
 
         return await self._checked(members, register)
 
-    async def release(self, reference: SetReference, members: Sequence[SetMember]) -> None:
+    async def release(self, reference: SetReference, members: Sequence[MemberRecord]) -> None:
         """Let go of what is still bound to a set that can never commit."""
 
         async def release(chunk: Chunk) -> str:
@@ -132,7 +128,7 @@ class MemberRecords:
         await self._checked(members, release)
 
     async def order(
-        self, reference: SetReference, members: Sequence[SetMember]
+        self, reference: SetReference, members: Sequence[MemberRecord]
     ) -> tuple[tuple[str, ...], PravegaError | None]:
         """Put the members of a committed set into the commit orders of their streams, in the order given.
 
@@ -179,7 +175,7 @@ class MemberRecords:
         if changes:
             await self._transactions.order.add(scope, stream, changes, commits)
 
-    async def lost(self, reference: SetReference, members: Sequence[SetMember]) -> list[LostMember]:
+    async def lost(self, reference: SetReference, members: Sequence[MemberRecord]) -> list[LostMember]:
         """The members that keep a committed set out of the commit orders until an operator gives them up."""
 
         async def look(chunk: Chunk) -> list[LostMember]:
@@ -211,17 +207,17 @@ class MemberRecords:
         )
         return LostMember(scope, stream, identifier, detail)
 
-    async def schedule(self, members: Iterable[SetMember]) -> None:
+    async def schedule(self, members: Iterable[MemberRecord]) -> None:
         """Have the commit orders of the members' streams worked off."""
         streams = dict.fromkeys(member.stream for member in members)
         schedule = self._transactions.scheduler.schedule_commit
         await asyncio.gather(*(schedule(*split_scoped_name(stream)) for stream in streams))
 
-    def expect(self, members: Sequence[SetMember]) -> Expectation:
+    def expect(self, members: Sequence[MemberRecord]) -> Expectation:
         """Something to wait with until this controller has made all members readable."""
         return self._transactions.completions.expect([uuid.UUID(hex=member.transaction) for member in members])
 
-    async def unfinished(self, members: Sequence[SetMember]) -> int:
+    async def unfinished(self, members: Sequence[MemberRecord]) -> int:
         """How many members are not completed."""
 
         async def count(chunk: Chunk) -> int:
@@ -245,7 +241,7 @@ class MemberRecords:
                 )
             )
 
-    async def _checked(self, members: Sequence[SetMember], work: Callable[[Chunk], Awaitable[str]]) -> str:
+    async def _checked(self, members: Sequence[MemberRecord], work: Callable[[Chunk], Awaitable[str]]) -> str:
         """Run ``work`` on all chunks; the first complaint, or an empty text."""
 
         async def run(chunk: Chunk) -> str:
@@ -265,7 +261,7 @@ def _not_open(scope: str, stream: str, identifier: uuid.UUID, state: Transaction
     return f"transaction {identifier} of {scope}/{stream} is {state.value}, not open"
 
 
-def _chunks(members: Iterable[SetMember]) -> list[Chunk]:
+def _chunks(members: Iterable[MemberRecord]) -> list[Chunk]:
     """Members by stream, in their order, a bounded number at a time."""
     by_stream: dict[str, list[uuid.UUID]] = {}
     for member in members:

@@ -19,10 +19,10 @@ from controller_service.sets.transaction_set import (
     AllBound,
     BatchesCleared,
     Event,
+    MemberRecord,
     RefusedSet,
-    SetMember,
     SetRecord,
-    SetState,
+    SetRecordState,
     SinkRecord,
     Step,
     StreamsOrdered,
@@ -34,7 +34,7 @@ from controller_service.sets.validation import check_batch, check_commit, check_
 from controller_service.store.versioned_store import ABSENT, VersionedStore
 from controller_service.transactions.completions import Expectation
 from controller_service.transactions.lifecycle import TransactionService
-from controller_service.transactions.records import Registration, SetReference
+from controller_service.transactions.records import RegistrationRecord, SetReference
 from pravega_common.errors import FailedError, PravegaError, Throttled, UnknownOutcome, VersionConflict
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint_async, register
@@ -123,7 +123,7 @@ class SetService(Service):
     # ---- register ----------------------------------------------------------------------------------------------------
 
     async def register(
-        self, query_id: str, destination: str, run_id: str, batch_id: int, members: Sequence[SetMember]
+        self, query_id: str, destination: str, run_id: str, batch_id: int, members: Sequence[MemberRecord]
     ) -> RegisterAnswer:
         """Announce a task's transactions, or renew them: every call keeps all of the batch's transactions open."""
         check_batch(query_id, destination, run_id, batch_id, members)
@@ -158,14 +158,14 @@ class SetService(Service):
             return RegisterAnswer(Verdict.REGISTERED, "", last, undecided_grace_ms)
         raise VersionConflict(f"sink {key}: changed by others {tries_max} times in a row")
 
-    async def _write_registrations(self, key: str, run_id: str, batch_id: int, members: Sequence[SetMember]) -> str:
+    async def _write_registrations(self, key: str, run_id: str, batch_id: int, members: Sequence[MemberRecord]) -> str:
         """Note the members with the batch, and the batch with the members; what is wrong with one of them."""
-        by_shard: dict[int, list[SetMember]] = {}
+        by_shard: dict[int, list[MemberRecord]] = {}
         for member in members:
             by_shard.setdefault(shard_of(member), []).append(member)
         now_ms = self._now()
 
-        async def add(shard: int, some: list[SetMember]) -> None:
+        async def add(shard: int, some: list[MemberRecord]) -> None:
             for attempt in range(tries_max):
                 try:
                     return await self._sinks.add_registrations(key, batch_id, shard, some, now_ms)
@@ -175,11 +175,11 @@ class SetService(Service):
 
         _, problem = await asyncio.gather(
             asyncio.gather(*(add(shard, some) for shard, some in by_shard.items())),
-            self._members.register(Registration(key, batch_id, run_id), members),
+            self._members.register(RegistrationRecord(key, batch_id, run_id), members),
         )
         return problem
 
-    async def _registration_refused(self, taken: Step, members: Sequence[SetMember]) -> RegisterAnswer:
+    async def _registration_refused(self, taken: Step, members: Sequence[MemberRecord]) -> RegisterAnswer:
         """Of a batch that is decided, what is not in its set can never be committed: abort it now."""
         if taken.verdict is Verdict.BATCH_DECIDED:
             await self._members.abort([Registered(member.stream, member.transaction) for member in members])
@@ -193,7 +193,7 @@ class SetService(Service):
         destination: str,
         run_id: str,
         batch_id: int,
-        members: Sequence[SetMember],
+        members: Sequence[MemberRecord],
         events: int,
         size_bytes: int,
     ) -> CommitAnswer:
@@ -286,7 +286,7 @@ class SetService(Service):
             page, token = await self._sinks.page(token)
             for key, found in page:
                 last = found.record.last
-                if last is not None and last.state is SetState.COMMITTED:
+                if last is not None and last.state is SetRecordState.COMMITTED:
                     lost += await self._members.lost(SetReference(key, last.sequence), last.unordered)
             if not token:
                 return lost
@@ -295,7 +295,7 @@ class SetService(Service):
         found = await self._sinks.read(reference.sink)
         return found is not None and found.record.holds(reference.sequence)
 
-    async def open_until_ms(self, registration: Registration) -> int:
+    async def open_until_ms(self, registration: RegistrationRecord) -> int:
         found = await self._sinks.read(registration.sink)
         if found is None or registration.batch_id <= found.record.last_batch_id:
             return 0
@@ -326,7 +326,7 @@ class SetService(Service):
 
     async def _make_readable(self, key: str, committed: SetRecord) -> None:
         """Have the members merged, here or on another controller, and record that they are; within a limit."""
-        if committed.state is SetState.FINISHED:
+        if committed.state is SetRecordState.FINISHED:
             return
         with self._members.expect(committed.members) as expectation:
             await self._order(key, committed)
@@ -335,7 +335,7 @@ class SetService(Service):
                     await self._wait(expectation, min(finish_look_first_s * 2**look, finish_look_last_s))
                     continue
                 await failpoint_async(MEMBERS_READABLE, destination_of(key))
-                await self._apply(key, commit_set.Advance(committed.sequence, SetState.FINISHED, self._now()))
+                await self._apply(key, commit_set.Advance(committed.sequence, SetRecordState.FINISHED, self._now()))
                 return
         self.log.warning("set is not finished yet", sink=key, batch=committed.batch_id)
 
@@ -353,7 +353,7 @@ class SetService(Service):
         What was done in some streams is noted before that is raised: by the time that the others can go on, those may
         have been deleted, or what became of their transactions forgotten.
         """
-        if committed.state is SetState.COMMITTED:
+        if committed.state is SetRecordState.COMMITTED:
             done, problem = await self._members.order(SetReference(key, committed.sequence), committed.unordered)
             if problem is not None:
                 if done:
@@ -363,7 +363,7 @@ class SetService(Service):
             await failpoint_async(MEMBERS_ORDERED, destination_of(key))
             await asyncio.gather(
                 self._members.schedule(committed.members),
-                self._apply(key, commit_set.Advance(committed.sequence, SetState.ORDERED, self._now())),
+                self._apply(key, commit_set.Advance(committed.sequence, SetRecordState.ORDERED, self._now())),
             )
             await failpoint_async(ORDER_RECORDED, destination_of(key))
             return
@@ -420,7 +420,7 @@ class SetService(Service):
                 if await self._write(key, found, taken.record) is not None:
                     await self._members.release(SetReference(key, pending.sequence), pending.members)
             return
-        if last is not None and (last.state is not SetState.FINISHED or record.decided_batches):
+        if last is not None and (last.state is not SetRecordState.FINISHED or record.decided_batches):
             self._start_finishing(key, last)
             return
         await self._clear_silent(key, record, now_ms)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller_service.sets.transaction_set import SetMember, SinkRecord
+from controller_service.sets.transaction_set import MemberRecord, SinkRecord
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ABSENT, VersionedStore
 from pravega_common.errors import DataCorruption, InvalidArgument, Throttled
@@ -47,7 +47,7 @@ class RegistrationShard:
     touched_ms: int = 0
     transactions: tuple[Registered, ...] = ()
 
-    def adding(self, members: Sequence[SetMember], now_ms: int) -> RegistrationShard:
+    def adding(self, members: Sequence[MemberRecord], now_ms: int) -> RegistrationShard:
         present = set(self.transactions)
         named = dict.fromkeys(Registered(member.stream, member.transaction) for member in members)
         added = tuple(item for item in named if item not in present)
@@ -65,7 +65,7 @@ class FoundSink:
     version: int
 
 
-def shard_of(member: SetMember) -> int:
+def shard_of(member: MemberRecord) -> int:
     return member.partition % shards
 
 
@@ -100,7 +100,7 @@ class SinkStore:
         return [decode(RegistrationShard, value.value) for value in found if value is not None]
 
     async def add_registrations(
-        self, key: str, batch_id: int, shard: int, members: Sequence[SetMember], now_ms: int
+        self, key: str, batch_id: int, shard: int, members: Sequence[MemberRecord], now_ms: int
     ) -> None:
         """One try of adding members of one shard and noting the time; ``VersionConflict``."""
         name = _shard_key(key, batch_id, shard)

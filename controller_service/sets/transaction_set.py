@@ -27,7 +27,7 @@ members_max: Final = 5_000
 """Transactions of one set."""
 
 
-class SetState(enum.Enum):
+class SetRecordState(enum.Enum):
     PENDING = "pending"
     COMMITTED = "committed"
     ORDERED = "ordered"
@@ -36,7 +36,7 @@ class SetState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SetMember:
+class MemberRecord:
     stream: str
     """``scope/stream``."""
     transaction: str
@@ -56,15 +56,15 @@ class SetRecord:
     sequence: int
     batch_id: int
     run_id: str
-    members: tuple[SetMember, ...]
+    members: tuple[MemberRecord, ...]
     events: int
     bytes: int
-    state: SetState
+    state: SetRecordState
     started_ms: int
     ordered_streams: tuple[str, ...] = ()
 
     @property
-    def unordered(self) -> tuple[SetMember, ...]:
+    def unordered(self) -> tuple[MemberRecord, ...]:
         """The members that are not known to stand in the commit orders of their streams."""
         return tuple(member for member in self.members if member.stream not in self.ordered_streams)
 
@@ -140,7 +140,7 @@ class Commit:
 
     run_id: str
     batch_id: int
-    members: tuple[SetMember, ...]
+    members: tuple[MemberRecord, ...]
     events: int
     bytes: int
     now_ms: int
@@ -168,7 +168,7 @@ class Advance:
     """The committed set got further: ``ORDERED`` or ``FINISHED``."""
 
     sequence: int
-    state: SetState
+    state: SetRecordState
     now_ms: int
 
 
@@ -303,7 +303,7 @@ def _commit(record: SinkRecord, event: Commit) -> Step:
         )
     if last is not None and event.batch_id == last.batch_id:
         return _replay(record, last, event)
-    if last is not None and last.state is SetState.COMMITTED:
+    if last is not None and last.state is SetRecordState.COMMITTED:
         return Step(record, Verdict.ORDER_PREVIOUS, set=last)
     pending = record.pending
     if pending is not None and _same_request(pending, event):
@@ -317,7 +317,7 @@ def _commit(record: SinkRecord, event: Commit) -> Step:
         in_partition_order(event.members),
         event.events,
         event.bytes,
-        SetState.PENDING,
+        SetRecordState.PENDING,
         event.now_ms,
     )
     written = dataclasses.replace(record, sequence=sequence, pending=new, refused=refused, touched_ms=event.now_ms)
@@ -350,7 +350,7 @@ def _all_bound(record: SinkRecord, event: AllBound) -> Step:
     if pending is None or pending.sequence != event.sequence:
         return Step(record, Verdict.OBSOLETE)
     # A set without members has nothing to put in order and nothing to finish.
-    state = SetState.COMMITTED if pending.members else SetState.FINISHED
+    state = SetRecordState.COMMITTED if pending.members else SetRecordState.FINISHED
     committed = dataclasses.replace(pending, state=state)
     written = dataclasses.replace(record, last=committed, pending=None, refused=None, touched_ms=event.now_ms)
     return Step(written, Verdict.COMMITTED, set=committed)
@@ -366,7 +366,7 @@ def _refuse(record: SinkRecord, event: Refuse) -> Step:
     return Step(written, Verdict.REFUSED, event.detail, pending)
 
 
-_PROGRESS: Final = (SetState.PENDING, SetState.COMMITTED, SetState.ORDERED, SetState.FINISHED)
+_PROGRESS: Final = (SetRecordState.PENDING, SetRecordState.COMMITTED, SetRecordState.ORDERED, SetRecordState.FINISHED)
 
 
 def _advance(record: SinkRecord, event: Advance) -> Step:
@@ -383,13 +383,13 @@ def _streams_ordered(record: SinkRecord, event: StreamsOrdered) -> Step:
     last = record.last
     if last is None or last.sequence != event.sequence:
         return Step(record, Verdict.OBSOLETE)
-    if last.state is not SetState.COMMITTED:
+    if last.state is not SetRecordState.COMMITTED:
         return Step(record, Verdict.RECORDED, set=last)
     noted = dataclasses.replace(last, ordered_streams=tuple(sorted({*last.ordered_streams, *event.streams})))
     return Step(dataclasses.replace(record, last=noted), Verdict.RECORDED, set=noted)
 
 
-def in_partition_order(members: Sequence[SetMember]) -> tuple[SetMember, ...]:
+def in_partition_order(members: Sequence[MemberRecord]) -> tuple[MemberRecord, ...]:
     """The order in which a set's members become readable, the same for every permutation of one request."""
     return tuple(sorted(members, key=lambda member: (member.partition, member.stream, member.transaction)))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from controller_service.sets.transaction_set import SetMember, members_max
+from controller_service.sets.transaction_set import MemberRecord, members_max
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import split_scoped_name
 
@@ -27,7 +27,7 @@ def check_sink(query_id: str, destination: str) -> None:
     _check_id("destination", destination)
 
 
-def check_batch(query_id: str, destination: str, run_id: str, batch_id: int, members: Sequence[SetMember]) -> None:
+def check_batch(query_id: str, destination: str, run_id: str, batch_id: int, members: Sequence[MemberRecord]) -> None:
     """``InvalidArgument`` naming the first value that cannot be."""
     check_sink(query_id, destination)
     _check_id("run id", run_id)
@@ -54,7 +54,7 @@ def check_commit(
     destination: str,
     run_id: str,
     batch_id: int,
-    members: Sequence[SetMember],
+    members: Sequence[MemberRecord],
     events: int,
     size_bytes: int,
 ) -> None:

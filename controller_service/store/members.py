@@ -20,7 +20,7 @@ from controller_service.store.versioned_store import ABSENT
 from pravega_common.errors import NoSuchSegment, UnknownOutcome, VersionConflict
 
 
-class MemberState(enum.StrEnum):
+class ScopeMemberState(enum.StrEnum):
     CREATING = "creating"
     ACTIVE = "active"
     DELETING = "deleting"
@@ -38,7 +38,7 @@ class ReaderGroupRetention(enum.IntEnum):
 class KeyValueTableRecord:
     table_id: str
     created_ms: int
-    state: MemberState
+    state: ScopeMemberState
     partition_count: int
     primary_key_length: int
     """Bytes, as the secondary key's length."""
@@ -62,7 +62,7 @@ class ReaderGroupConfig:
 class ReaderGroupRecord:
     group_id: str
     """UUID in its text form."""
-    state: MemberState
+    state: ScopeMemberState
     generation: int
     config: ReaderGroupConfig
     unsubscribe: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, segment_name
 
 R = TypeVar("R")
@@ -53,20 +54,6 @@ def may_move(old: StreamState, new: StreamState) -> bool:
     return old is new or new in _TRANSITIONS[old]
 
 
-class ScaleType(enum.IntEnum):
-    """Numbers as in the API and in CreateSegment."""
-
-    FIXED = 0
-    KBYTES_PER_SECOND = 1
-    EVENTS_PER_SECOND = 2
-
-
-class RetentionType(enum.IntEnum):
-    NONE = 0
-    TIME = 1
-    SIZE = 2
-
-
 @dataclass(frozen=True, slots=True)
 class ScopeRecord:
     scope_id: str
@@ -91,33 +78,6 @@ class StreamEntry:
 class DeletedStream:
     next_segment_number: int
     """A stream of the same name starts here: segment names are never reused."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingPolicy:
-    scale_type: ScaleType
-    target_rate: int
-    """KB/s or events/s per segment; 0 when fixed."""
-    scale_factor: int
-    min_segments: int
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionPolicy:
-    retention_type: RetentionType
-    minimum: int
-    """Milliseconds (time) or bytes (size)."""
-    maximum: int = 0
-    """Matters with subscribers only."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamConfiguration:
-    scaling: ScalingPolicy
-    retention: RetentionPolicy | None = None
-    tags: tuple[str, ...] = ()
-    timestamp_aggregation_timeout_ms: int = 0
-    rollover_size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

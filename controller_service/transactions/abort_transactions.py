@@ -9,8 +9,9 @@ import structlog
 from controller_service.errors import NoSuchStream
 from controller_service.queue.request_queue import Request
 from controller_service.segment_access.segment_access import SegmentAccess
-from controller_service.transactions.records import TransactionState, transaction_segments
+from controller_service.transactions.records import transaction_segments
 from controller_service.transactions.transaction_store import TransactionStore
+from pravega_common.model.transactions import TransactionState
 from pravega_common.names import split_scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 

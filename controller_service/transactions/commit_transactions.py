@@ -18,7 +18,7 @@ from prometheus_client import Gauge
 
 from controller_service.errors import NoSuchStream, OperationNotAllowed
 from controller_service.queue.request_queue import Postpone, Request
-from controller_service.segment_access.segment_access import SegmentAccess, SegmentInfo
+from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import duplicate_epoch
 from controller_service.store.records import (
     CURRENT_EPOCH,
@@ -36,7 +36,6 @@ from controller_service.transactions.records import (
     CommittingRecord,
     CommittingTransaction,
     MergeTarget,
-    TransactionState,
     commit_batch_max,
     transaction_segments,
 )
@@ -52,6 +51,8 @@ from pravega_common.errors import (
     UnknownOutcome,
     VersionConflict,
 )
+from pravega_common.model.segments import SegmentInfo
+from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 

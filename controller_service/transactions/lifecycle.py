@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import enum
 import uuid
 from dataclasses import dataclass
 from random import Random
@@ -24,9 +23,8 @@ from controller_service.transactions.completions import Completions
 from controller_service.transactions.ids import TransactionIds
 from controller_service.transactions.records import (
     ActiveTransaction,
-    Registration,
+    RegistrationRecord,
     SetReference,
-    TransactionState,
     transaction_segments,
 )
 from controller_service.transactions.scheduling import ABORT_KIND, COMMIT_KIND, WorkScheduler
@@ -39,6 +37,7 @@ from pravega_common.errors import (
     UnknownOutcome,
     VersionConflict,
 )
+from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
@@ -62,18 +61,6 @@ COMMIT_MARKED = register("transaction_commit.marked")
 ABORT_MARKED = register("transaction_abort.marked")
 
 
-class PingStatus(enum.Enum):
-    """Numbers of ``PingTxnStatus``."""
-
-    OK = 0
-    LEASE_TOO_LARGE = 1
-    MAX_EXECUTION_TIME_EXCEEDED = 2
-    DISCONNECTED = 4
-    COMMITTED = 5
-    ABORTED = 6
-    UNKNOWN = 7
-
-
 @dataclass(frozen=True, slots=True)
 class CreatedTransaction:
     """``segments``: what the client writes to. Their ids are generalised to the transaction's epoch: such a segment
@@ -90,7 +77,7 @@ class Keeper(Protocol):
         """Whether the set may still commit its members, or has."""
         ...
 
-    async def open_until_ms(self, registration: Registration) -> int:
+    async def open_until_ms(self, registration: RegistrationRecord) -> int:
         """Wall time up to which the calls of its batch keep a transaction open; 0 if they do not any more."""
         ...
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import itertools
 import struct
 import uuid
@@ -13,6 +12,7 @@ from typing import Final
 
 from pravega_common import names
 from pravega_common.errors import DataCorruption, Throttled
+from pravega_common.model.transactions import TransactionState
 
 commit_batch_max: Final = 100
 """Transactions that one commit round makes readable (controller-api.md 10)."""
@@ -20,15 +20,6 @@ commit_queue_max: Final = 10_000
 """Transactions of one stream that may wait for their commit round."""
 completed_listed_max: Final = 500
 """Completed transactions of a stream that can be listed (controller-api.md 4.7)."""
-
-
-class TransactionState(enum.Enum):
-    UNKNOWN = "unknown"
-    OPEN = "open"
-    COMMITTING = "committing"
-    COMMITTED = "committed"
-    ABORTING = "aborting"
-    ABORTED = "aborted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +31,7 @@ class SetReference:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class RegistrationRecord:
     """The batch that a transaction was begun for; while it is undecided its calls keep the transaction open."""
 
     sink: str
@@ -65,7 +56,7 @@ class ActiveTransaction:
     writer_id: str = ""
     commit_time_ms: int | None = None
     bound_to: SetReference | None = None
-    registration: Registration | None = None
+    registration: RegistrationRecord | None = None
     lost: bool = False
     """It was to be committed and lost data; an operator gave it up."""
 

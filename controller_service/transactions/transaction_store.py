@@ -30,10 +30,10 @@ from controller_service.transactions.records import (
     CompletedBatches,
     CompletedTransaction,
     RecentlyCompleted,
-    TransactionState,
     completed_listed_max,
 )
 from pravega_common.errors import NoSuchSegment, UnknownOutcome, VersionConflict
+from pravega_common.model.transactions import TransactionState
 from pravega_common.names import scoped_name, split_scoped_name
 
 T = TypeVar("T")

@@ -15,16 +15,15 @@ from controller_service.store.records import (
     CURRENT_EPOCH,
     STATE,
     ConfigurationRecord,
-    ScaleType,
-    ScalingPolicy,
     StateRecord,
-    StreamConfiguration,
     StreamState,
     epoch_key,
 )
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -34,7 +33,7 @@ ENTRY_ADDED = register("controller.create_stream_entry_added")
 RECORDS_WRITTEN = register("controller.create_stream_records_written")
 SEGMENTS_CREATED = register("controller.create_stream_segments_created")
 
-_MARK_CONFIGURATION: Final = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1))
+_MARK_CONFIGURATION: Final = StreamConfiguration(ScalingPolicy.fixed(1))
 
 
 class CreateStream:

@@ -10,7 +10,7 @@ from controller_service.errors import NotFound
 from controller_service.queue.answers import run_and_wait
 from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
-from controller_service.store.members import KeyValueTableRecord, MemberState, key_value_tables
+from controller_service.store.members import KeyValueTableRecord, ScopeMemberState, key_value_tables
 from controller_service.store.stream_store import StreamStore
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
 from pravega_common.runtime.failpoints import failpoint, register
@@ -37,7 +37,7 @@ class KeyValueTables:
         """``record`` in state creating. False if the table exists; ``NoSuchScope``."""
         standing, added = await self.records.add(scope, table, record)
         failpoint(ENTRY_ADDED)
-        if not added and standing.state is MemberState.ACTIVE:
+        if not added and standing.state is ScopeMemberState.ACTIVE:
             return False
         await self._run(CREATE_KIND, scope, table, standing.table_id)
         return added
@@ -58,7 +58,7 @@ class KeyValueTables:
         record = await self.records.change(
             scope,
             table,
-            lambda old: dataclasses.replace(old, state=MemberState.DELETING) if old.table_id == table_id else old,
+            lambda old: dataclasses.replace(old, state=ScopeMemberState.DELETING) if old.table_id == table_id else old,
         )
         if record is None or record.table_id != table_id:
             return
@@ -77,7 +77,7 @@ class KeyValueTables:
         record = await self.records.get(scope, table)
         if record is None or record.table_id != request.payload["table_id"]:
             raise NotFound(f"key-value table {scope}/{table} was deleted meanwhile")
-        if record.state is not MemberState.CREATING:
+        if record.state is not ScopeMemberState.CREATING:
             return
         key_length = record.primary_key_length + record.secondary_key_length
         await asyncio.gather(
@@ -91,8 +91,8 @@ class KeyValueTables:
             scope,
             table,
             lambda old: (
-                dataclasses.replace(old, state=MemberState.ACTIVE)
-                if old.table_id == record.table_id and old.state is MemberState.CREATING
+                dataclasses.replace(old, state=ScopeMemberState.ACTIVE)
+                if old.table_id == record.table_id and old.state is ScopeMemberState.CREATING
                 else old
             ),
         )

@@ -11,27 +11,22 @@ from controller_service.errors import NoSuchStream, NotFound, PreconditionFailed
 from controller_service.queue.answers import run_and_wait
 from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.store.members import (
-    MemberState,
     ReaderGroupConfig,
     ReaderGroupRecord,
     ReaderGroupRetention,
+    ScopeMemberState,
     group_stream_rollover_bytes,
     reader_groups,
 )
-from controller_service.store.records import (
-    SUBSCRIBERS,
-    ScaleType,
-    ScalingPolicy,
-    StreamConfiguration,
-    SubscriberRecord,
-    SubscribersRecord,
-)
+from controller_service.store.records import SUBSCRIBERS, SubscriberRecord, SubscribersRecord
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.seal_stream import SealStream
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import reader_group_stream, scoped_name, split_scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -50,9 +45,7 @@ UNSUBSCRIBED = register("controller.group_unsubscribed")
 STREAM_SEALED = register("controller.group_stream_sealed")
 STREAM_DELETED = register("controller.group_stream_deleted")
 
-_GROUP_STREAM: Final = StreamConfiguration(
-    ScalingPolicy(ScaleType.FIXED, 0, 0, 1), rollover_size_bytes=group_stream_rollover_bytes
-)
+_GROUP_STREAM: Final = StreamConfiguration(ScalingPolicy.fixed(1), rollover_size_bytes=group_stream_rollover_bytes)
 
 
 class ConfigMismatch(PreconditionFailed):
@@ -81,10 +74,10 @@ class ReaderGroups:
         if config.retention is not ReaderGroupRetention.NONE:
             for name in config.starting:
                 await (await self._store.open(*split_scoped_name(name))).state()
-        record = ReaderGroupRecord(group_id, MemberState.CREATING, 0, config)
+        record = ReaderGroupRecord(group_id, ScopeMemberState.CREATING, 0, config)
         standing, added = await self.records.add(scope, group, record)
         failpoint(ENTRY_ADDED)
-        if not added and standing.state is MemberState.ACTIVE:
+        if not added and standing.state is ScopeMemberState.ACTIVE:
             return standing
         await self._run(CREATE_KIND, standing.group_id, scope, group, standing.group_id)
         found = await self.records.get(scope, group)
@@ -97,7 +90,7 @@ class ReaderGroups:
     ) -> int | None:
         """The new generation; None if there is no such group; ``ConfigMismatch``."""
         record = await self.records.get(scope, group)
-        if record is None or record.state is not MemberState.ACTIVE:
+        if record is None or record.state is not ScopeMemberState.ACTIVE:
             return None
         if record.group_id != group_id or record.generation != generation:
             raise ConfigMismatch(f"reader group {scope}/{group} has generation {record.generation}, not {generation}")
@@ -125,7 +118,7 @@ class ReaderGroups:
     async def _create(self, request: Request) -> None:
         scope, group = request.payload["scope"], request.payload["group"]
         record = await self._mine(request)
-        if record is None or record.state is not MemberState.CREATING:
+        if record is None or record.state is not ScopeMemberState.CREATING:
             return
         await self._create_stream.create_within(scope, reader_group_stream(group), _GROUP_STREAM)
         failpoint(STREAM_CREATED)
@@ -135,7 +128,9 @@ class ReaderGroups:
             scope,
             group,
             lambda old: (
-                dataclasses.replace(old, state=MemberState.ACTIVE) if old.state is MemberState.CREATING else old
+                dataclasses.replace(old, state=ScopeMemberState.ACTIVE)
+                if old.state is ScopeMemberState.CREATING
+                else old
             ),
         )
 
@@ -174,7 +169,7 @@ class ReaderGroups:
         record = await self.records.change(
             scope,
             group,
-            lambda old: dataclasses.replace(old, state=MemberState.DELETING) if old.group_id == group_id else old,
+            lambda old: dataclasses.replace(old, state=ScopeMemberState.DELETING) if old.group_id == group_id else old,
         )
         if record is None or record.group_id != group_id:
             return

@@ -10,18 +10,14 @@ from controller_service.queue.answers import run_and_wait
 from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import equal_ranges, initial_epoch, plan_scale
-from controller_service.store.records import (
-    CONFIGURATION,
-    TRANSITION,
-    ScaleType,
-    StreamConfiguration,
-    StreamState,
-)
+from controller_service.store.records import CONFIGURATION, TRANSITION, StreamState
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.scale_stream import carry_out
 from controller_service.workflows.states import Superseded, enter, leave, require_hold
+from pravega_common.model.scaling import ScaleType
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.key_range import WHOLE_KEY_SPACE, KeyRange, merge_adjoining
+from pravega_common.model.segments import SegmentRange
 from pravega_common.names import segment_number, segments_per_stream_max
-from pravega_streams.controller.model import SegmentRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.transaction_sets import SinkStatus, TransactionSet
 from pravega_spark.commands.common import (
     CONTROLLER_DEFAULT,
     ControllerOption,
@@ -19,7 +20,6 @@ from pravega_spark.commands.common import (
 from pravega_spark.commands.durations import text_of_time
 from pravega_spark.ledger.detection import DetectedSets
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.transaction_sets import SinkRecord, TransactionSet
 from pravega_streams.errors import NotFound
 
 
@@ -74,7 +74,7 @@ def show(
         _print(record, decided, wanted)
 
 
-def _find(client: StreamClient, query: str, into: str) -> SinkRecord:
+def _find(client: StreamClient, query: str, into: str) -> SinkStatus:
     records = list(DetectedSets(client).list_sinks())
     found = [
         item for item in records if item.sink.query_id.startswith(query) and (not into or item.sink.destination == into)
@@ -89,7 +89,7 @@ def _find(client: StreamClient, query: str, into: str) -> SinkRecord:
     return found[0]
 
 
-def _print(record: SinkRecord, decided: TransactionSet, batch_id: int) -> None:
+def _print(record: SinkStatus, decided: TransactionSet, batch_id: int) -> None:
     print_facts(
         f"sink {record.sink.query_id}",
         [
@@ -110,7 +110,7 @@ def _print(record: SinkRecord, decided: TransactionSet, batch_id: int) -> None:
     print_table("transactions", ["partition", "stream", "transaction", "events", "bytes"], rows)
 
 
-def _record_json(record: SinkRecord) -> dict[str, Any]:
+def _record_json(record: SinkStatus) -> dict[str, Any]:
     return {
         "query_id": record.sink.query_id,
         "destination": record.sink.destination,

@@ -9,6 +9,10 @@ from typing import Annotated
 import typer
 
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.retention import RetentionPolicy
+from pravega_common.model.scaling import ScaleType, ScalingPolicy, scaling_number_max
+from pravega_common.model.segments import SegmentRange
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import (
     is_internal_scope,
     is_internal_stream,
@@ -37,14 +41,6 @@ from pravega_spark.commands.durations import ms_of_hours, parse_bytes
 from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments, plan_split
 from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import (
-    RetentionPolicy,
-    ScaleType,
-    ScalingPolicy,
-    SegmentRange,
-    StreamConfiguration,
-    scaling_number_max,
-)
 from pravega_streams.errors import AlreadyExists, ScopeNotFound, StreamSealed
 
 RateOption = Annotated[int, typer.Option(min=0, max=scaling_number_max, help="Scale by this rate a segment.")]
@@ -105,14 +101,14 @@ def _scaling(segments: int, events_per_second: int, kilobytes_per_second: int, f
             "other: a stream scales by one rate"
         )
     if events_per_second:
-        return ScalingPolicy(segments, ScaleType.EVENTS_PER_SECOND, events_per_second, factor)
+        return ScalingPolicy(ScaleType.EVENTS_PER_SECOND, events_per_second, factor, segments)
     if kilobytes_per_second:
-        return ScalingPolicy(segments, ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, factor)
-    return ScalingPolicy(segments)
+        return ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, factor, segments)
+    return ScalingPolicy.fixed(segments)
 
 
-def retention_policy(keep_bytes: str, keep_hours: float) -> RetentionPolicy:
-    """Of the options; none given keeps everything."""
+def retention_policy(keep_bytes: str, keep_hours: float) -> RetentionPolicy | None:
+    """The policy that the options ask for; None keeps everything."""
     if keep_bytes and keep_hours:
         raise InvalidArgument(
             f"--retain-bytes {keep_bytes} and --retain-hours {keep_hours:g} exclude each other: a stream has one "
@@ -236,14 +232,14 @@ def _scaled(
     controller = client.controller
     configuration = controller.stream_configuration(scope, stream)
     scaling, count = configuration.scaling, count_before - len(plan.sealed) + len(plan.ranges)
-    if count >= scaling.segments_min:
+    if count >= scaling.min_segments:
         return controller.scale_stream(scope, stream, plan.sealed, plan.ranges)
     if not segments:
         raise InvalidArgument(
             f"{count} segments would be left of {scope}/{stream}, and its policy is to have at least "
-            f"{scaling.segments_min}; use --segments {count}, which changes the policy too"
+            f"{scaling.min_segments}; use --segments {count}, which changes the policy too"
         )
-    controller.update_stream(scope, stream, replace(configuration, scaling=replace(scaling, segments_min=count)))
+    controller.update_stream(scope, stream, replace(configuration, scaling=replace(scaling, min_segments=count)))
     if scaling.scale_type is ScaleType.FIXED and count != count_before:
         return controller.current_segments(scope, stream)
     return controller.scale_stream(scope, stream, plan.sealed, plan.ranges)

@@ -6,20 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from pravega_common.errors import NoSuchSegment
+from pravega_common.model.commits import Commits
+from pravega_common.model.retention import RetentionPolicy, RetentionType
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.segments import SegmentInfo
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_epoch, segment_name, segment_number
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.durations import ms_per_hour
 from pravega_spark.commands.transaction import commits_json, commits_of, commits_text
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.commit_operations import Commits
-from pravega_streams.controller.model import (
-    RetentionPolicy,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
-    StreamConfiguration,
-)
-from pravega_streams.segment.segment_client import SegmentInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +56,14 @@ class StreamFacts:
             "sealed": self.is_sealed,
             "scaling": {
                 "type": scaling.scale_type.name.lower(),
-                "segments_min": scaling.segments_min,
+                "segments_min": scaling.min_segments,
                 "target_rate": scaling.target_rate,
                 "factor": scaling.scale_factor,
             },
             "retention": {
-                "type": retention.retention_type.name.lower(),
-                "keep_min": retention.keep_min,
-                "keep_max": retention.keep_max,
+                "type": retention_type(retention),
+                "keep_min": retention.minimum if retention else 0,
+                "keep_max": retention.maximum if retention else 0,
             },
             "tags": list(self.configuration.tags),
             "segments": [_segment_json(item) for item in self.segments],
@@ -132,15 +128,21 @@ def segment_info(client: StreamClient, scope: str, stream: str, segment_id: int)
 
 def scaling_text(policy: ScalingPolicy) -> str:
     if policy.scale_type is ScaleType.FIXED:
-        return f"fixed, {policy.segments_min} segments"
+        return f"fixed, {policy.min_segments} segments"
     unit = "KB/s" if policy.scale_type is ScaleType.KILOBYTES_PER_SECOND else "events/s"
     rate = f"{policy.target_rate} {unit} a segment"
-    return f"{rate}, split by {policy.scale_factor}, at least {policy.segments_min} segments"
+    return f"{rate}, split by {policy.scale_factor}, at least {policy.min_segments} segments"
 
 
-def retention_text(policy: RetentionPolicy) -> str:
-    if policy.retention_type is RetentionType.NONE:
+def retention_type(policy: RetentionPolicy | None) -> str:
+    """The name of a policy's type in JSON; ``none`` without a policy."""
+    return (policy.retention_type if policy else RetentionType.NONE).name.lower()
+
+
+def retention_text(policy: RetentionPolicy | None) -> str:
+    """The policy in words."""
+    if policy is None or policy.retention_type is RetentionType.NONE:
         return "everything is kept"
     if policy.retention_type is RetentionType.TIME:
-        return f"keep {policy.keep_min / ms_per_hour:g} hours"
-    return f"keep {policy.keep_min:,} bytes"
+        return f"keep {policy.minimum / ms_per_hour:g} hours"
+    return f"keep {policy.minimum:,} bytes"

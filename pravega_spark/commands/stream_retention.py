@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.retention import RetentionPolicy
+from pravega_common.model.scaling import ScaleType
 from pravega_common.names import segment_epoch, segment_number
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.checkpoint import committed_position
@@ -26,12 +28,11 @@ from pravega_spark.commands.common import (
 )
 from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut
 from pravega_spark.commands.durations import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
-from pravega_spark.commands.stream_facts import retention_text
+from pravega_spark.commands.stream_facts import retention_text, retention_type
 from pravega_spark.commands.trimming import Trimmer
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import RetentionPolicy, RetentionType, ScaleType
 from pravega_streams.errors import StreamSealed
 
 
@@ -200,14 +201,14 @@ def _bytes_before(opened: _Opened, wanted: dict[int, int]) -> int:
         ) from error
 
 
-def policy_of(size_bytes: int, age_ms: int) -> RetentionPolicy:
-    """By size or by age; everything is kept when both are 0."""
+def policy_of(size_bytes: int, age_ms: int) -> RetentionPolicy | None:
+    """The policy by size or by age; None keeps everything, when both are 0."""
     if size_bytes:
-        return RetentionPolicy(RetentionType.SIZE, size_bytes)
-    return RetentionPolicy(RetentionType.TIME, age_ms) if age_ms else RetentionPolicy()
+        return RetentionPolicy.by_size(size_bytes)
+    return RetentionPolicy.by_time(age_ms) if age_ms else None
 
 
-def _set_policy(opened: _Opened, policy: RetentionPolicy, as_json: bool) -> None:
+def _set_policy(opened: _Opened, policy: RetentionPolicy | None, as_json: bool) -> None:
     controller, scope, stream = opened.client.controller, opened.scope, opened.stream
     count = len(controller.current_segments(scope, stream))
     if not count:
@@ -217,10 +218,10 @@ def _set_policy(opened: _Opened, policy: RetentionPolicy, as_json: bool) -> None
     configuration = replace(controller.stream_configuration(scope, stream), retention=policy)
     if configuration.scaling.scale_type is ScaleType.FIXED:
         # An update scales a fixed stream back to the number in its policy: keep what was scaled by hand.
-        configuration = replace(configuration, scaling=replace(configuration.scaling, segments_min=count))
+        configuration = replace(configuration, scaling=replace(configuration.scaling, min_segments=count))
     controller.update_stream(scope, stream, configuration)
     if as_json:
-        retention = {"type": policy.retention_type.name.lower(), "keep_min": policy.keep_min}
+        retention = {"type": retention_type(policy), "keep_min": policy.minimum if policy else 0}
         print_json({"stream": f"{scope}/{stream}", "retention": retention})
     else:
         print(f"{scope}/{stream}: {retention_text(policy)}; the controller applies this from time to time")

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from pravega_common.errors import InvalidArgument, UnsupportedOperation
+from pravega_common.model.commits import Commits, Obstacle, ObstacleKind
+from pravega_common.model.transactions import TransactionState
 from pravega_spark.commands.common import (
     CONTROLLER_DEFAULT,
     ControllerOption,
@@ -22,8 +24,6 @@ from pravega_spark.commands.common import (
 )
 from pravega_spark.commands.durations import text_of_time
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.commit_operations import Commits, Obstacle, ObstacleKind
-from pravega_streams.controller.model import TransactionState
 
 listed_max = 1_000
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from pravega_common.errors import NoSuchSegment, UnsupportedOperation
 from pravega_common.event_index import TIME_MS, RecordPage, RecordSearch, index_record_bytes, page_range
+from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import index_segment_name, segment_name
 from pravega_spark.gateway.contract import RangeSource, StreamGateway
 from pravega_spark.rows.framing import EventWindow
@@ -14,7 +15,6 @@ from pravega_spark.source.range_planner import share
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
-from pravega_streams.segment.segment_client import SegmentInfo
 
 located_slack_bytes: Final = (1 << 20, 1 << 24, 1 << 28)
 """How far before the wanted offset a store is asked for a boundary it knows, before the events are walked."""

@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
-from pravega_streams.controller.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
+from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
+from pravega_common.model.transactions import NewTransaction
 from pravega_streams.event.block_writer import Piece
-from pravega_streams.segment.event_index import Advance, EventCount
-from pravega_streams.segment.segment_client import SegmentInfo
+from pravega_streams.segment.event_index import EventCount, ReadTarget
 
 Cut = Mapping[int, int]
 """Offset by segment id: a stream cut without the name of its stream."""
@@ -55,7 +56,7 @@ class Boundaries(Protocol):
 
     def events_between(self, start: int, end: int) -> EventCount: ...
 
-    def advance(self, start: int, events_max: int) -> Advance: ...
+    def advance(self, start: int, events_max: int) -> ReadTarget: ...
 
 
 class StreamGateway(Protocol):

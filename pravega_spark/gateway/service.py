@@ -5,16 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
+from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
+from pravega_common.model.transactions import NewTransaction
 from pravega_common.names import is_internal_stream, segment_name
 from pravega_spark.gateway.contract import Cut, RangeSource, SegmentWriter
 from pravega_spark.ledger.detection import DetectedSets
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
-from pravega_streams.controller.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
 from pravega_streams.event.block_writer import BlockWriters
 from pravega_streams.segment.event_index import EventIndex
-from pravega_streams.segment.segment_client import SegmentInfo
 
 
 class ServiceGateway:

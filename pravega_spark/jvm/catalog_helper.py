@@ -21,6 +21,9 @@ from dataclasses import replace
 from typing import Any, Final, TextIO
 
 from pravega_common.errors import InvalidArgument, PravegaError, UnsupportedOperation
+from pravega_common.model.retention import RetentionType
+from pravega_common.model.scaling import ScaleType
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import (
     scoped_name,
     validate_scope_name,
@@ -32,7 +35,6 @@ from pravega_common.stream_cut import StreamCut
 from pravega_spark.options.definitions import Options, Use
 from pravega_spark.rows.columns import EVENT_NAMES, KEY_NAMES, SOURCE_COLUMNS
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import RetentionType, ScaleType, StreamConfiguration
 from pravega_streams.errors import AlreadyExists, ScopeNotEmpty, ScopeNotFound, StreamNotFound
 
 OPTION_TAG: Final = "spark.option."
@@ -184,17 +186,17 @@ def tags_of_options(options: Mapping[str, str]) -> tuple[str, ...]:
 def creation_options(configuration: StreamConfiguration) -> dict[str, str]:
     """The options with which such a stream is created, so that SHOW CREATE TABLE shows a statement that works."""
     scaling, retention = configuration.scaling, configuration.retention
-    made = {"default_num_segments": str(scaling.segments_min)}
+    made = {"default_num_segments": str(scaling.min_segments)}
     if scaling.scale_type is not ScaleType.FIXED:
         made["default_scale_factor"] = str(scaling.scale_factor)
     if scaling.scale_type is ScaleType.KILOBYTES_PER_SECOND:
         made["default_segment_target_rate_bytes_per_sec"] = str(scaling.target_rate * 1024)
     elif scaling.scale_type is ScaleType.EVENTS_PER_SECOND:
         made["default_segment_target_rate_events_per_sec"] = str(scaling.target_rate)
-    if retention.retention_type is RetentionType.TIME:
-        made["default_retention_duration_milliseconds"] = str(retention.keep_min)
-    elif retention.retention_type is RetentionType.SIZE:
-        made["default_retention_size_bytes"] = str(retention.keep_min)
+    if retention is not None and retention.retention_type is RetentionType.TIME:
+        made["default_retention_duration_milliseconds"] = str(retention.minimum)
+    elif retention is not None and retention.retention_type is RetentionType.SIZE:
+        made["default_retention_size_bytes"] = str(retention.minimum)
     return made
 
 

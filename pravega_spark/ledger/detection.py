@@ -7,17 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from pravega_common.errors import UnsupportedOperation
+from pravega_common.model.transaction_sets import Registration, SetDecision, SetMember, Sink, SinkStatus, TransactionSet
 from pravega_spark.ledger.plain_pravega import PlainSets
 from pravega_spark.ledger.record import table_segment
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.transaction_sets import (
-    Registration,
-    SetDecision,
-    SetMember,
-    Sink,
-    SinkRecord,
-    TransactionSet,
-)
 from pravega_streams.table.blocking_table import BlockingTable
 
 _log = logging.getLogger(__name__)
@@ -65,7 +58,7 @@ class DetectedSets:
     def get(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
         return self._either(lambda: self._extension.get(sink, batch_id), lambda plain: plain.get(sink, batch_id))
 
-    def list_sinks(self) -> Iterator[SinkRecord]:
+    def list_sinks(self) -> Iterator[SinkStatus]:
         """Of all scopes."""
         try:
             yield from self._extension.list_sinks()

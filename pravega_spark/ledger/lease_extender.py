@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pravega_common.errors import PravegaError
-from pravega_streams.controller.transaction_sets import SetMember
+from pravega_common.model.transaction_sets import SetMember
 
 _log = logging.getLogger(__name__)
 

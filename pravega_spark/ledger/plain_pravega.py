@@ -23,6 +23,18 @@ from pravega_common.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from pravega_common.model.transaction_sets import (
+    CommitStatus,
+    RegisterStatus,
+    Registration,
+    SetDecision,
+    SetMember,
+    SetState,
+    Sink,
+    SinkStatus,
+    TransactionSet,
+)
+from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.ledger.lease_extender import LeaseExtender
 from pravega_spark.ledger.record import (
@@ -39,18 +51,6 @@ from pravega_spark.ledger.record import (
     table_segment,
     to_bytes,
     unresolved_text,
-)
-from pravega_streams.controller.model import PingStatus, TransactionState
-from pravega_streams.controller.transaction_sets import (
-    CommitStatus,
-    RegisterStatus,
-    Registration,
-    SetDecision,
-    SetMember,
-    SetState,
-    Sink,
-    SinkRecord,
-    TransactionSet,
 )
 from pravega_streams.errors import NotFound, TransactionFailed
 from pravega_streams.table.table_client import NOT_EXISTS, TableItem
@@ -216,7 +216,7 @@ class PlainSets:
             recorded = replace(recorded, state=SetState.FINISHED)
         return recorded, record.last_batch_id
 
-    def list_sinks(self, scope: str) -> list[SinkRecord]:
+    def list_sinks(self, scope: str) -> list[SinkStatus]:
         """All that is on record in a scope."""
         table = self._open_table(table_segment(Sink("", scope)))
         try:
@@ -224,7 +224,7 @@ class PlainSets:
         except NoSuchSegment:
             return []
         return [
-            SinkRecord(item.sink, item.last_batch_id, item.runs[-1] if item.runs else "", item.touched_ms, item.entry)
+            SinkStatus(item.sink, item.last_batch_id, item.runs[-1] if item.runs else "", item.touched_ms, item.entry)
             for item in records
         ]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pravega_common.errors import DataCorruption, InvalidArgument, RejectedError
-from pravega_streams.controller.transaction_sets import SetMember, SetState, Sink, TransactionSet
+from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet
 
 record_version: Final = 1
 runs_kept_max: Final = 16

@@ -16,16 +16,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_common.model.retention import RetentionPolicy
+from pravega_common.model.scaling import ScaleType, ScalingPolicy, scaling_number_max
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import split_scoped_name, validate_scope_name, validate_stream_name
 from pravega_spark.options.limits import Limit, parse_end, parse_start
-from pravega_streams.controller.model import (
-    RetentionPolicy,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
-    StreamConfiguration,
-    scaling_number_max,
-)
 
 
 class Use(enum.Flag):
@@ -557,16 +552,16 @@ class Options:
         segments, factor = self["default_num_segments"], self["default_scale_factor"] or 0
         byte_rate = self["default_segment_target_rate_bytes_per_sec"]
         event_rate = self["default_segment_target_rate_events_per_sec"]
-        scaling = ScalingPolicy(segments)
+        scaling = ScalingPolicy.fixed(segments)
         if byte_rate is not None:
-            scaling = ScalingPolicy(segments, ScaleType.KILOBYTES_PER_SECOND, byte_rate // 1024, factor)
+            scaling = ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, byte_rate // 1024, factor, segments)
         elif event_rate is not None:
-            scaling = ScalingPolicy(segments, ScaleType.EVENTS_PER_SECOND, event_rate, factor)
-        retention = RetentionPolicy()
+            scaling = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, event_rate, factor, segments)
+        retention = None
         if self.is_given("default_retention_duration_milliseconds"):
-            retention = RetentionPolicy(RetentionType.TIME, self["default_retention_duration_milliseconds"])
+            retention = RetentionPolicy.by_time(self["default_retention_duration_milliseconds"])
         elif self.is_given("default_retention_size_bytes"):
-            retention = RetentionPolicy(RetentionType.SIZE, self["default_retention_size_bytes"])
+            retention = RetentionPolicy.by_size(self["default_retention_size_bytes"])
         return StreamConfiguration(scaling, retention)
 
 

@@ -131,7 +131,7 @@ def _cut(framed: FramedEvents, order: Int64s, segment_index: int, first: int, la
 
 
 @dataclass(frozen=True, slots=True)
-class EventIndex:
+class EventLayout:
     """Where whole events lie in a buffer.
 
     ``starts`` are the positions of their headers and the events follow each other without gaps up to ``end``.
@@ -144,14 +144,14 @@ class EventIndex:
     wanted_bytes: int
 
 
-def index_events(data: memoryview) -> EventIndex:
+def index_events(data: memoryview) -> EventLayout:
     """Find the events in bytes that begin with a header. Raises ``DataCorruption`` where no header can be."""
     size = len(data)
     run_starts, position = _equal_run(data)
     chased, position = _chase(data, position)
     if position == size or (size - position < event_header_bytes and position < size):
         wanted = event_header_bytes if position < size else 0
-        return EventIndex(_joined(run_starts, chased), position, wanted)
+        return EventLayout(_joined(run_starts, chased), position, wanted)
     # The walk stepped over the end: its last header belongs to an event that is not complete, or is none at all.
     last = chased.pop()
     length = position - last - event_header_bytes
@@ -160,7 +160,7 @@ def index_events(data: memoryview) -> EventIndex:
             f"no event begins at byte {last} of the data: its header {bytes(data[last : last + 8]).hex()} is not "
             f"a type of 0 and a length of at most {stored_event_bytes_max}"
         )
-    return EventIndex(_joined(run_starts, chased), last, position - last)
+    return EventLayout(_joined(run_starts, chased), last, position - last)
 
 
 def _equal_run(data: memoryview) -> tuple[npt.NDArray[np.int32] | None, int]:
@@ -195,7 +195,7 @@ def _joined(run: npt.NDArray[np.int32] | None, chased: list[int]) -> npt.NDArray
     return rest if run is None else np.concatenate((run, rest)) if len(rest) else run
 
 
-def events_of(data: memoryview, index: EventIndex) -> pa.Array:
+def events_of(data: memoryview, index: EventLayout) -> pa.Array:
     """The indexed events as a binary array in memory of its own (``data`` may be overwritten afterwards)."""
     count = len(index.starts)
     borders = np.empty(2 * count + 1, dtype=np.int32)  # Header, event, header, event, …, end.
@@ -221,7 +221,7 @@ class EventWindow:
         self.offset = offset
         self._buffer = _memory(window_bytes)
         self._filled = 0
-        self._index: EventIndex | None = None
+        self._index: EventLayout | None = None
 
     @property
     def unconsumed_bytes(self) -> int:
@@ -234,7 +234,7 @@ class EventWindow:
     def filled(self, count: int) -> None:
         self._filled += count
 
-    def index(self) -> EventIndex:
+    def index(self) -> EventLayout:
         """The whole events in the window; corrupt data is reported with its segment offset."""
         try:
             self._index = index_events(self._buffer[: self._filled])
@@ -242,10 +242,10 @@ class EventWindow:
             raise DataCorruption(f"in the data from offset {self.offset} on, {error}") from error
         return self._index
 
-    def events(self, index: EventIndex) -> pa.Array:
+    def events(self, index: EventLayout) -> pa.Array:
         return events_of(self._buffer[: self._filled], index)
 
-    def consume(self, index: EventIndex) -> None:
+    def consume(self, index: EventLayout) -> None:
         """Forget the indexed events and make room for the next ones."""
         rest = self._filled - index.end
         source = self._buffer[index.end : self._filled]

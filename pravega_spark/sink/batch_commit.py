@@ -10,6 +10,7 @@ from typing import Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pravega_common.errors import PravegaError, Unavailable
+from pravega_common.model.transaction_sets import SetState, Sink
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.options.definitions import Options
@@ -22,7 +23,6 @@ from pravega_spark.sink.commit_protocol import (
     may_abort,
 )
 from pravega_spark.sink.transaction_writer import abort_quietly
-from pravega_streams.controller.transaction_sets import SetState, Sink
 
 _log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.model.transaction_sets import Sink
 from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.preparation import prepared_gateway
 from pravega_spark.options.definitions import Options
@@ -16,7 +17,6 @@ from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
 from pravega_spark.sink.commit_protocol import APPLICATION_PREFIX, BatchIdentity
 from pravega_spark.sink.task_writer import write_rows
-from pravega_streams.controller.transaction_sets import Sink
 
 
 def batch_identity(options: Options) -> BatchIdentity:

@@ -13,14 +13,7 @@ from typing import Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pravega_common.errors import Fenced, InvalidArgument, PravegaError, RejectedError
-from pravega_streams.controller.transaction_sets import (
-    CommitStatus,
-    SetDecision,
-    SetMember,
-    SetState,
-    Sink,
-    TransactionSet,
-)
+from pravega_common.model.transaction_sets import CommitStatus, SetDecision, SetMember, SetState, Sink, TransactionSet
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"

@@ -16,7 +16,7 @@ from pravega_spark.rows.framing import Int64s
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StreamRows:
     """Rows of a batch that go to one stream, in their order; ``lengths`` are those of their events."""
 
     stream: StreamName
@@ -38,10 +38,10 @@ class Destinations:
         self._parsed: dict[str, StreamName] = {}
         self._seen: set[StreamName] = set()
 
-    def split(self, rows: pa.RecordBatch, columns: SinkColumns, lengths: Int64s) -> Iterator[Part]:
+    def split(self, rows: pa.RecordBatch, columns: SinkColumns, lengths: Int64s) -> Iterator[StreamRows]:
         """``InvalidArgument`` for rows without a destination, names that are none, and too many streams."""
         if self._fixed is not None:
-            yield Part(self._fixed, rows, lengths)
+            yield StreamRows(self._fixed, rows, lengths)
             return
         names = columns.streams_of(rows)
         if names.null_count:
@@ -53,7 +53,7 @@ class Destinations:
         named = [self._stream(text) for text in encoded.dictionary.to_pylist()]
         streams = list(dict.fromkeys(named))
         if len(streams) == 1:
-            yield Part(streams[0], rows, lengths)
+            yield StreamRows(streams[0], rows, lengths)
             return
         # A stream may be there under two spellings, whose rows must stay in their order.
         ranks = {name: rank for rank, name in enumerate(streams)}
@@ -61,7 +61,7 @@ class Destinations:
         order = np.argsort(indexes, kind="stable")
         taken, first = rows.take(pa.array(order)), 0
         for stream, count in zip(streams, np.bincount(indexes, minlength=len(streams)).tolist(), strict=True):
-            yield Part(stream, taken.slice(first, count), lengths[order[first : first + count]])
+            yield StreamRows(stream, taken.slice(first, count), lengths[order[first : first + count]])
             first += count
 
     def _stream(self, text: str) -> StreamName:

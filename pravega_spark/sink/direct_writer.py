@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed, Unavailable
+from pravega_common.model.segments import SegmentRange
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.options.definitions import StreamName
@@ -18,7 +19,6 @@ from pravega_spark.rows.framing import Int64s, event_lengths, events_of, index_e
 from pravega_spark.sink.destinations import Destinations
 from pravega_spark.sink.routing import RowRouter
 from pravega_spark.sink.segment_writers import SegmentWriters, Tally
-from pravega_streams.controller.model import SegmentRange
 from pravega_streams.errors import StreamSealed
 from pravega_streams.event.block_writer import Piece
 

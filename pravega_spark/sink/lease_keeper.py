@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pravega_common.errors import PravegaError
-from pravega_streams.controller.transaction_sets import RegisterStatus, Registration
+from pravega_common.model.transaction_sets import RegisterStatus, Registration
 
 _log = logging.getLogger(__name__)
 

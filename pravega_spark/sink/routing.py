@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from pravega_common.hashing import positions_of_keys
 from pravega_common.key_range import SegmentRouter
+from pravega_common.model.segments import SegmentRange
 from pravega_spark.rows.framing import Int64s, block_bytes_max, event_header_bytes
-from pravega_streams.controller.model import SegmentRange
 
 Positions = npt.NDArray[np.float64]
 

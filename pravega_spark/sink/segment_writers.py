@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed
+from pravega_common.model.segments import SegmentRange
 from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
 from pravega_spark.rows.framing import Int64s, blocks_by_segment, event_header_bytes
 from pravega_spark.sink.routing import Positions, RowRouter
-from pravega_streams.controller.model import SegmentRange
 from pravega_streams.event.block_writer import Piece
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from pravega_common.errors import Fenced, NoSuchSegment, PravegaError, SegmentSealed
+from pravega_common.model.transaction_sets import RegisterStatus, Registration, SetMember
 from pravega_common.names import transaction_segment_name
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
@@ -18,11 +19,10 @@ from pravega_spark.options.definitions import StreamName
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.rows.framing import event_lengths
 from pravega_spark.sink.commit_protocol import BatchIdentity, TaskMessage
-from pravega_spark.sink.destinations import Destinations, Part
+from pravega_spark.sink.destinations import Destinations, StreamRows
 from pravega_spark.sink.lease_keeper import LeaseKeeper
 from pravega_spark.sink.routing import RowRouter
 from pravega_spark.sink.segment_writers import SegmentWriters, Tally
-from pravega_streams.controller.transaction_sets import RegisterStatus, Registration, SetMember
 from pravega_streams.errors import TransactionFailed
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class _Transaction:
     def segments(self) -> int:
         return len(self.writers.router.segments)
 
-    def write(self, part: Part, columns: SinkColumns) -> None:
+    def write(self, part: StreamRows, columns: SinkColumns) -> None:
         self._tally.add(part.lengths)
         router = self.writers.router
         positions = None
@@ -122,7 +122,7 @@ class PartitionWriter:
             sum(transaction.segments for transaction in written),
         )
 
-    def _write(self, part: Part) -> None:
+    def _write(self, part: StreamRows) -> None:
         if self._only_counts:
             return
         if part.stream not in self._transactions:

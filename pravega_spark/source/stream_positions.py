@@ -14,14 +14,13 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
+from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
 from pravega_common.names import segment_epoch, segment_name
 from pravega_spark.gateway.contract import Boundaries, Cut, StreamGateway
 from pravega_spark.source.event_walk import Walked, walk
 from pravega_spark.source.range_planner import Span
-from pravega_streams.controller.model import SegmentRange, Successor
 from pravega_streams.errors import NotFound
-from pravega_streams.segment.event_index import Advance, EventCount
-from pravega_streams.segment.segment_client import SegmentInfo
+from pravega_streams.segment.event_index import EventCount, ReadTarget
 
 located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024, 128 * 1024 * 1024)
 """How far before an offset a boundary is asked for, until one is found that is not behind it."""
@@ -306,7 +305,7 @@ class StreamPositions:
             if counted.is_exact:
                 return first.events + counted.events
             ahead = boundaries.advance(first.offset, max(0, counted.events))
-            known = ahead if ahead.is_exact and ahead.offset <= end else Advance(first.offset, 0, is_exact=True)
+            known = ahead if ahead.is_exact and ahead.offset <= end else ReadTarget(first.offset, 0, is_exact=True)
             last = self._walk(segment_id, known.offset, end, events_max)
         except SegmentTruncated:
             return max(1, boundaries.events_between(start, end).events)

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pravega_common.errors import InvalidArgument, NoSuchSegment
+from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.preparation import prepared_gateway
@@ -29,7 +30,6 @@ from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_
 from pravega_spark.source.stream_positions import Bound, StreamPositions, ended_at
 from pravega_streams.errors import NotFound
 from pravega_streams.segment.event_index import EventCount
-from pravega_streams.segment.segment_client import SegmentInfo
 
 _Infos = dict[str, dict[int, SegmentInfo]]
 _BySegment = dict[tuple[str, int], int]

@@ -8,18 +8,24 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument, PravegaError, RejectedError, Unavailable
+from pravega_common.model.segments import SegmentRange, Successor
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto_forms import (
+    PING_STATUSES,
+    TRANSACTION_STATES,
+    configuration_from,
+    configuration_to,
+    from_wire,
+    range_from,
+    segment_id_to,
+    stream_info,
+    transaction_from,
+    transaction_to,
+)
 from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.controller import model
-from pravega_streams.controller.model import (
-    NewTransaction,
-    PingStatus,
-    SegmentRange,
-    StreamConfiguration,
-    Successor,
-    TransactionState,
-)
 from pravega_streams.controller.scale_refusal import checked_ranges, refusal_reason
 from pravega_streams.controller.transport import ControllerTransport
 
@@ -85,39 +91,39 @@ class ControllerClient:
 
     def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration | None = None) -> bool:
         """Whether it is new."""
-        message = model.configuration_to(scope, stream, configuration or StreamConfiguration())
+        message = configuration_to(scope, stream, configuration or StreamConfiguration())
         status = self._ask("createStream", message).status
         name = f"{scope}/{stream}"
         return _decide("createStream", name, status, pb.CreateStreamStatus.Status, existing="STREAM_EXISTS")
 
     def update_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> None:
-        status = self._ask("updateStream", model.configuration_to(scope, stream, configuration)).status
+        status = self._ask("updateStream", configuration_to(scope, stream, configuration)).status
         _decide("updateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
     def stream_exists(self, scope: str, stream: str) -> bool:
-        return bool(self._ask("checkStreamExists", model.stream_info(scope, stream)).exists)
+        return bool(self._ask("checkStreamExists", stream_info(scope, stream)).exists)
 
     def stream_configuration(self, scope: str, stream: str) -> StreamConfiguration:
-        return model.configuration_from(self._ask("getStreamConfiguration", model.stream_info(scope, stream)))
+        return configuration_from(self._ask("getStreamConfiguration", stream_info(scope, stream)))
 
     def seal_stream(self, scope: str, stream: str) -> None:
-        status = self._ask("sealStream", model.stream_info(scope, stream)).status
+        status = self._ask("sealStream", stream_info(scope, stream)).status
         _decide("sealStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
     def delete_stream(self, scope: str, stream: str) -> bool:
         """Whether it was there. ``StreamNotSealed``."""
-        status = self._ask("deleteStream", model.stream_info(scope, stream)).status
+        status = self._ask("deleteStream", stream_info(scope, stream)).status
         name = f"{scope}/{stream}"
         return _decide("deleteStream", name, status, pb.DeleteStreamStatus.Status, missing="STREAM_NOT_FOUND")
 
     def truncate_stream(self, scope: str, stream: str, cut: dict[int, int]) -> None:
         """Forget everything before the cut."""
-        status = self._ask("truncateStream", pb.StreamCut(streamInfo=model.stream_info(scope, stream), cut=cut)).status
+        status = self._ask("truncateStream", pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut)).status
         _decide("truncateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
     def is_cut_valid(self, scope: str, stream: str, cut: dict[int, int]) -> bool:
         """Whether the cut's segments belong together and cover the key space."""
-        request = pb.StreamCut(streamInfo=model.stream_info(scope, stream), cut=cut)
+        request = pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut)
         return bool(self._ask("isStreamCutValid", request).response)
 
     def scale_stream(
@@ -129,7 +135,7 @@ class ControllerClient:
         says which of the stream's segments or limits the scale does not fit, as far as they show it.
         """
         checked_ranges(sealed, new_ranges)
-        info = model.stream_info(scope, stream)
+        info = stream_info(scope, stream)
         request = pb.ScaleRequest(
             streamInfo=info,
             sealedSegments=sealed,
@@ -144,7 +150,7 @@ class ControllerClient:
         while time.monotonic() < deadline_s:
             status = self._ask("checkScale", pb.ScaleStatusRequest(streamInfo=info, epoch=started.epoch)).status
             if status == pb.ScaleStatusResponse.SUCCESS:
-                return [model.range_from(item) for item in started.segments]
+                return [range_from(item) for item in started.segments]
             if status != pb.ScaleStatusResponse.IN_PROGRESS:
                 raise errors.ControllerRefused(f"scale of {scope}/{stream}: status {status}")
             time.sleep(scale_poll_s)
@@ -156,7 +162,7 @@ class ControllerClient:
         """The error for a scale that was refused; that it was stays true when nobody can tell why."""
         what = f"scale of {scope}/{stream} refused"
         try:
-            segments_min = self.stream_configuration(scope, stream).scaling.segments_min
+            min_segments = self.stream_configuration(scope, stream).scaling.min_segments
             segments = self.current_segments(scope, stream)
         except errors.NotFound:
             return errors.StreamNotFound(f"{what}: the stream does not exist")
@@ -164,59 +170,59 @@ class ControllerClient:
             return errors.ControllerRefused(f"{what} ({status}); its segments could not be looked at: {error}")
         if not segments:
             return errors.StreamSealed(f"{what}: the stream is sealed")
-        reason = refusal_reason(sealed, new_ranges, segments, segments_min)
+        reason = refusal_reason(sealed, new_ranges, segments, min_segments)
         return errors.ControllerRefused(f"{what} ({status}): {reason}")
 
     # Segments
 
     def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
         """By key; empty for a sealed stream."""
-        reply = self._ask("getCurrentSegments", model.stream_info(scope, stream))
-        return [model.range_from(item) for item in reply.segmentRanges]
+        reply = self._ask("getCurrentSegments", stream_info(scope, stream))
+        return [range_from(item) for item in reply.segmentRanges]
 
     def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
-        request = pb.GetEpochSegmentsRequest(streamInfo=model.stream_info(scope, stream), epoch=epoch)
-        return [model.range_from(item) for item in self._ask("getEpochSegments", request).segmentRanges]
+        request = pb.GetEpochSegmentsRequest(streamInfo=stream_info(scope, stream), epoch=epoch)
+        return [range_from(item) for item in self._ask("getEpochSegments", request).segmentRanges]
 
     def head_cut(self, scope: str, stream: str) -> dict[int, int]:
         """The first position that is still there."""
-        reply = self._ask("getSegments", pb.GetSegmentsRequest(streamInfo=model.stream_info(scope, stream)))
+        reply = self._ask("getSegments", pb.GetSegmentsRequest(streamInfo=stream_info(scope, stream)))
         return {item.segmentId.segmentId: item.offset for item in reply.segments}
 
     def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
         """Empty while the segment is open, and at the end of a sealed stream."""
-        request = pb.SegmentId(streamInfo=model.stream_info(scope, stream), segmentId=segment_id)
+        request = segment_id_to(scope, stream, segment_id)
         reply = self._ask("getSegmentsImmediatelyFollowing", request)
-        return [Successor(model.range_from(item.segment), tuple(item.value)) for item in reply.segments]
+        return [Successor(range_from(item.segment), tuple(item.value)) for item in reply.segments]
 
     def segments_between(self, scope: str, stream: str, start: dict[int, int], end: dict[int, int]) -> list[int]:
         """Ids of all segments with bytes between the cuts, the cuts' own included; an empty cut is unbounded."""
-        request = pb.StreamCutRange(streamInfo=model.stream_info(scope, stream), to=end)
+        request = pb.StreamCutRange(streamInfo=stream_info(scope, stream), to=end)
         getattr(request, "from").update(start)
         return [item.segmentId for item in self._ask("getSegmentsBetween", request).segments]
 
     def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
         """The store that owns the segment's container."""
-        request = pb.SegmentId(streamInfo=model.stream_info(scope, stream), segmentId=segment_id)
+        request = segment_id_to(scope, stream, segment_id)
         reply = self._ask("getURI", request)
         return Endpoint(reply.endpoint, reply.port)
 
     def delegation_token(self, scope: str, stream: str) -> str:
-        return str(self._ask("getDelegationToken", model.stream_info(scope, stream)).delegationToken)
+        return str(self._ask("getDelegationToken", stream_info(scope, stream)).delegationToken)
 
     # Transactions
 
     def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
-        request = pb.CreateTxnRequest(streamInfo=model.stream_info(scope, stream), lease=lease_ms)
+        request = pb.CreateTxnRequest(streamInfo=stream_info(scope, stream), lease=lease_ms)
         reply = self._ask("createTransaction", request)
-        segments = tuple(model.range_from(item) for item in reply.activeSegments)
-        return NewTransaction(model.transaction_from(reply.txnId), segments)
+        segments = tuple(range_from(item) for item in reply.activeSegments)
+        return NewTransaction(transaction_from(reply.txnId), segments)
 
     def ping_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID, lease_ms: int) -> PingStatus:
         request = pb.PingTxnRequest(
-            streamInfo=model.stream_info(scope, stream), txnId=model.transaction_to(transaction_id), lease=lease_ms
+            streamInfo=stream_info(scope, stream), txnId=transaction_to(transaction_id), lease=lease_ms
         )
-        return PingStatus(self._ask("pingTransaction", request).status)
+        return from_wire(PING_STATUSES, self._ask("pingTransaction", request).status)
 
     def commit_transaction(
         self, scope: str, stream: str, transaction_id: uuid.UUID, writer_id: str = "", time_ms: int = -(1 << 63)
@@ -234,13 +240,13 @@ class ControllerClient:
 
     def transaction_state(self, scope: str, stream: str, transaction_id: uuid.UUID) -> TransactionState:
         request = self._transaction(scope, stream, transaction_id, "", 0)
-        return TransactionState(self._ask("checkTransactionState", request).state)
+        return from_wire(TRANSACTION_STATES, self._ask("checkTransactionState", request).state)
 
     @staticmethod
     def _transaction(scope: str, stream: str, transaction_id: uuid.UUID, writer: str, time_ms: int) -> pb.TxnRequest:
         return pb.TxnRequest(
-            streamInfo=model.stream_info(scope, stream),
-            txnId=model.transaction_to(transaction_id),
+            streamInfo=stream_info(scope, stream),
+            txnId=transaction_to(transaction_id),
             writerId=writer,
             timestamp=time_ms,
         )

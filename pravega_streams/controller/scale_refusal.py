@@ -7,8 +7,8 @@ from typing import Final
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.key_range import KeyRange, merge_adjoining
+from pravega_common.model.segments import SegmentRange
 from pravega_common.names import segment_epoch, segment_number, segments_per_stream_max
-from pravega_streams.controller.model import SegmentRange
 
 named_max: Final = 10
 """Segments and ranges that a message names."""
@@ -29,7 +29,7 @@ def refusal_reason(
     sealed: Sequence[int],
     new_ranges: Sequence[tuple[float, float]],
     segments: Sequence[SegmentRange],
-    segments_min: int,
+    min_segments: int,
 ) -> str:
     """What keeps a stream with these open segments from the scale, in the order in which controllers look."""
     by_id = {item.segment_id: item for item in segments}
@@ -41,8 +41,8 @@ def refusal_reason(
     if wanted != there:
         return f"the new ranges make up {_named(map(_keys, wanted))}, the segments to seal {_named(map(_keys, there))}"
     count = len(segments) - len(sealed) + len(new_ranges)
-    if count < segments_min:
-        return f"{count} segments would be left, the stream's policy is to have at least {segments_min}"
+    if count < min_segments:
+        return f"{count} segments would be left, the stream's policy is to have at least {min_segments}"
     if count > segments_per_stream_max:
         return f"{count} segments would be open, at most {segments_per_stream_max} may"
     return "its segments and its policy admit it now: another scale is in flight, or the stream changed meanwhile"

@@ -11,8 +11,8 @@ from typing import Final
 from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentSealed
 from pravega_common.hashing import position_of_key
 from pravega_common.invariants import check
+from pravega_common.model.segments import SegmentRange
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import SegmentRange
 from pravega_streams.errors import StreamSealed
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from pravega_common.errors import NoSuchSegment, SegmentSealed, Unavailable
 from pravega_common.hashing import position_of_key
+from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
 from pravega_common.names import transaction_segment_name
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import NewTransaction, PingStatus, TransactionState
 from pravega_streams.errors import TransactionFailed
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters
 from pravega_streams.event.event_writer import SegmentMap, frame_event

@@ -33,9 +33,10 @@ from pravega_common.event_index import (
     page_range,
     page_records,
 )
+from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import index_segment_name
 from pravega_common.wire import commands as c
-from pravega_streams.segment.segment_client import SegmentClient, SegmentInfo
+from pravega_streams.segment.segment_client import SegmentClient
 
 pages_cached_max: Final = 256
 """Pages of 24 KiB that are kept per client, for all segments together."""
@@ -63,7 +64,7 @@ class EventCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class ReadTarget:
     """A boundary to which to read on, with the events on the way there."""
 
     offset: int
@@ -178,7 +179,7 @@ class EventIndex:
 
         return self._ask(answer)
 
-    def advance(self, start: int, events_max: int) -> Advance:
+    def advance(self, start: int, events_max: int) -> ReadTarget:
         """The farthest boundary behind ``start`` with at most so many events in between; if there is none, the nearest.
 
         So it always goes on, unless ``start`` is the end of the segment, and exceeds the limit by one stretch at most.
@@ -187,9 +188,9 @@ class EventIndex:
             raise InvalidArgument(f"{self.segment}: no {events_max} events can follow offset {start} of {self.length}")
         return self._ask(lambda: self._advance(start, events_max))
 
-    def _advance(self, start: int, events_max: int) -> Advance:
+    def _advance(self, start: int, events_max: int) -> ReadTarget:
         if start == self.length:
-            return Advance(start, 0, is_exact=True)
+            return ReadTarget(start, 0, is_exact=True)
         before = self._events_before(start)
         number = self._search(EVENT_COUNT, before.events + events_max + 1)
         if number == self._end:
@@ -205,8 +206,8 @@ class EventIndex:
         return self._advance_to(found.length, EventCount(found.event_count, is_exact=True), before)
 
     @staticmethod
-    def _advance_to(offset: int, total: EventCount, before: EventCount) -> Advance:
-        return Advance(offset, max(0, total.events - before.events), total.is_exact and before.is_exact)
+    def _advance_to(offset: int, total: EventCount, before: EventCount) -> ReadTarget:
+        return ReadTarget(offset, max(0, total.events - before.events), total.is_exact and before.is_exact)
 
     # ---- counting ----------------------------------------------------------------------------------------------------
 

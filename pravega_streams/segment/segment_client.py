@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from pravega_common.errors import (
@@ -14,6 +13,7 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
+from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import INDEX_SUFFIX, parse_segment_name
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import LOCATE_OFFSET_VERSION
@@ -28,17 +28,6 @@ retry_delay_min_s: Final = 0.01
 retry_delay_max_s: Final = 1.0
 
 R = TypeVar("R", bound=c.Command)
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
-    """Offsets in bytes from the beginning of the segment's life; the time of the last change by the store's clock."""
-
-    name: str
-    start_offset: int
-    length: int
-    is_sealed: bool
-    last_modified_ms: int = 0
 
 
 class EndpointCache:

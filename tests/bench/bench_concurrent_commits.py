@@ -18,9 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transactions import TransactionState
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration, TransactionState
 
 lease_ms: Final = 60_000
 segments: Final = 2
@@ -31,7 +33,7 @@ def measure(client: StreamClient, pool: ThreadPoolExecutor, count: int) -> tuple
     """Seconds until all calls were answered, and until all transactions were committed."""
     controller, stream = client.controller, f"s{uuid.uuid4().hex[:8]}"
     controller.create_scope("bench")
-    controller.create_stream("bench", stream, StreamConfiguration(ScalingPolicy(segments)))
+    controller.create_stream("bench", stream, StreamConfiguration(ScalingPolicy.fixed(segments)))
     ids = list(
         pool.map(lambda _: controller.create_transaction("bench", stream, lease_ms).transaction_id, range(count))
     )

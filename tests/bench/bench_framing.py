@@ -12,10 +12,10 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from pravega_common.model.segments import SegmentRange
 from pravega_spark.rows.columns import RowBuilder
 from pravega_spark.rows.framing import EventWindow, blocks_by_segment, event_lengths
 from pravega_spark.sink.routing import RowRouter
-from pravega_streams.controller.model import SegmentRange
 
 batch_rows = 10_000
 window_bytes = 4 * 1024 * 1024

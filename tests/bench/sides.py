@@ -9,8 +9,9 @@ from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from tests.bench import workload
 from tests.bench.stamps import stamp_of
 
@@ -65,7 +66,7 @@ class PravegaSide:
     def new_target(self, kind: str, partitions: int = workload.partitions) -> str:
         stream = f"{kind}-{next(self._numbers)}"
         self._client.controller.create_scope(SCOPE)
-        self._client.controller.create_stream(SCOPE, stream, StreamConfiguration(ScalingPolicy(partitions)))
+        self._client.controller.create_stream(SCOPE, stream, StreamConfiguration(ScalingPolicy.fixed(partitions)))
         return stream
 
     def drop(self, target: str) -> None:

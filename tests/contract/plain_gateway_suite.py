@@ -9,13 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.runtime.failpoints import arm, disarm_all
-from pravega_spark.gateway.contract import StreamGateway
-from pravega_spark.gateway.service import ServiceGateway
-from pravega_spark.ledger.plain_pravega import AFTER_ONE_COMMIT, AFTER_RECORD, lease_ms
-from pravega_spark.ledger.record import BatchUnresolved, key_of, new_record, table_segment, to_bytes
-from pravega_streams.client import StreamClient
-from pravega_streams.controller.transaction_sets import (
+from pravega_common.model.transaction_sets import (
     CommitStatus,
     RegisterStatus,
     SetMember,
@@ -23,6 +17,12 @@ from pravega_streams.controller.transaction_sets import (
     Sink,
     TransactionSet,
 )
+from pravega_common.runtime.failpoints import arm, disarm_all
+from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.service import ServiceGateway
+from pravega_spark.ledger.plain_pravega import AFTER_ONE_COMMIT, AFTER_RECORD, lease_ms
+from pravega_spark.ledger.record import BatchUnresolved, key_of, new_record, table_segment, to_bytes
+from pravega_streams.client import StreamClient
 from pravega_streams.table.blocking_table import BlockingTable
 from tests.contract.stream_gateway_suite import StreamGatewayContract, framed
 

@@ -17,18 +17,13 @@ from pravega_common.errors import (
     SegmentTruncated,
     UnsupportedOperation,
 )
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transaction_sets import CommitStatus, RegisterStatus, SetMember, SetState, Sink
 from pravega_common.names import segment_name, transaction_segment_name
 from pravega_spark.gateway.contract import StreamGateway
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
-from pravega_streams.controller.transaction_sets import (
-    CommitStatus,
-    RegisterStatus,
-    SetMember,
-    SetState,
-    Sink,
-)
 from pravega_streams.errors import ScopeNotFound
-from pravega_streams.segment.event_index import Advance, EventCount
+from pravega_streams.segment.event_index import EventCount, ReadTarget
 from tests.support.eventually import eventually
 
 LEASE_MS = 30_000
@@ -48,7 +43,7 @@ class StreamGatewayContract:
         return name
 
     def make(self, gateway: StreamGateway, scope: str, segments: int = 1, stream: str = "t") -> None:
-        assert gateway.create_stream(scope, stream, StreamConfiguration(ScalingPolicy(segments)))
+        assert gateway.create_stream(scope, stream, StreamConfiguration(ScalingPolicy.fixed(segments)))
 
     def append(self, gateway: StreamGateway, segment: str, events: Sequence[bytes]) -> int:
         data = framed(events)
@@ -77,7 +72,7 @@ class StreamGatewayContract:
         assert not gateway.stream_exists(scope, "t")
         self.make(gateway, scope, 2)
         assert gateway.stream_exists(scope, "t")
-        assert not gateway.create_stream(scope, "t", StreamConfiguration(ScalingPolicy(5)))
+        assert not gateway.create_stream(scope, "t", StreamConfiguration(ScalingPolicy.fixed(5)))
         assert len(gateway.current_segments(scope, "t")) == 2
         self.make(gateway, scope, stream="another")
         assert gateway.list_streams(scope) == ["another", "t"]
@@ -286,9 +281,9 @@ class StreamGatewayContract:
         assert known.events_between(ends[1], ends[2]) == EventCount(5, True)
         assert known.events_between(ends[1], ends[1]) == EventCount(0, True)
         assert [known.offset_at_or_after(offset) for offset in (1, ends[2], ends[2] + 1)] == ends[1:]
-        assert known.advance(0, 8) == Advance(ends[2], 8, True)
-        assert known.advance(0, 9) == Advance(ends[2], 8, True)
-        assert known.advance(ends[2], 1) == Advance(ends[3], 2, True)
+        assert known.advance(0, 8) == ReadTarget(ends[2], 8, True)
+        assert known.advance(0, 9) == ReadTarget(ends[2], 8, True)
+        assert known.advance(ends[2], 1) == ReadTarget(ends[3], 2, True)
         assert known.offset_before_time(0) == 0
         assert known.offset_at_time(2**61) == ends[3]
         with pytest.raises(NoSuchSegment):

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
+from pravega_common.model.transaction_sets import CommitStatus, SetMember, Sink
 from pravega_common.names import segment_number
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.transaction_sets import CommitStatus, SetMember, Sink
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter
 from tests.support.cluster import cluster

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
-from pravega_streams.controller import ScalingPolicy, StreamConfiguration
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import running_cluster
 
@@ -85,7 +86,7 @@ def test_acknowledged_events_survive_kills(part: str, tmp_path: Path) -> None:
     with running_cluster(tmp_path) as cluster:
         with StreamClient(cluster.controller_uri) as client:
             client.controller.create_scope(SCOPE)
-            client.controller.create_stream(SCOPE, STREAM, StreamConfiguration(ScalingPolicy(3)))
+            client.controller.create_stream(SCOPE, STREAM, StreamConfiguration(ScalingPolicy.fixed(3)))
         loads = [Load(cluster.controller_uri, f"writer{number}") for number in range(writers)]
         threads = [threading.Thread(target=load.run) for load in loads]
         for thread in threads:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from pravega_common.model.retention import RetentionPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import RetentionPolicy, RetentionType, StreamConfiguration
 from pravega_streams.event.event_writer import EventWriter
 
 SCOPE = "s"
@@ -22,8 +23,8 @@ def test_old_events_go_and_streams_without_policy_stay(tmp_path: Path) -> None:
     try:
         with StreamClient(cluster.controller_uri) as client:
             client.controller.create_scope(SCOPE)
-            by_time = RetentionPolicy(RetentionType.TIME, 3 * period_ms)
-            by_size = RetentionPolicy(RetentionType.SIZE, 1)
+            by_time = RetentionPolicy.by_time(3 * period_ms)
+            by_size = RetentionPolicy.by_size(1)
             client.controller.create_stream(SCOPE, "time", StreamConfiguration(retention=by_time))
             client.controller.create_stream(SCOPE, "size", StreamConfiguration(retention=by_size))
             client.controller.create_stream(SCOPE, "all")

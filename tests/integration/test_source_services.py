@@ -14,6 +14,8 @@ import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from pravega_common.errors import DataCorruption
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_name
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.service import ServiceGateway
@@ -21,7 +23,6 @@ from pravega_spark.options.definitions import Options, Use
 from pravega_spark.source.batch_reader import BatchReader, FilteringBatchReader
 from pravega_spark.source.stream_reader import StreamReader
 from pravega_spark.standalone.process import StandaloneProcess
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from tests.support.cluster import cluster
 from tests.support.eventually import eventually
 from tests.unit.pravega_spark.source.test_stream_reader import Query, numbered
@@ -39,7 +40,7 @@ class World:
         self.gateway.create_scope(self.scope)
 
     def create(self, segments: int = 1) -> None:
-        self.gateway.create_stream(self.scope, "t", StreamConfiguration(ScalingPolicy(segments)))
+        self.gateway.create_stream(self.scope, "t", StreamConfiguration(ScalingPolicy.fixed(segments)))
 
     def append(self, segment_id: int, events: list[bytes], block: int = 1000) -> None:
         """In blocks of so many events."""

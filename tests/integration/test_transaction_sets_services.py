@@ -11,18 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transaction_sets import CommitStatus, RegisterStatus, SetDecision, SetMember, SetState, Sink
+from pravega_common.model.transactions import TransactionState
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration, TransactionState
-from pravega_streams.controller.transaction_sets import (
-    CommitStatus,
-    RegisterStatus,
-    SetDecision,
-    SetMember,
-    SetState,
-    Sink,
-)
 from pravega_streams.event.transaction import Transaction
 from tests.support.cluster import running_cluster
 
@@ -49,7 +44,7 @@ def client(cluster: StandaloneProcess) -> Iterator[StreamClient]:
 
 def make_streams(client: StreamClient, *streams: str) -> None:
     for stream in streams:
-        client.controller.create_stream(S, stream, StreamConfiguration(ScalingPolicy(segments_min=2)))
+        client.controller.create_stream(S, stream, StreamConfiguration(ScalingPolicy.fixed(2)))
 
 
 def write(client: StreamClient, stream: str, label: str, partition: int) -> SetMember:

@@ -11,10 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from pravega_common.errors import FailedError, Fenced, PravegaError, UnknownOutcome
-from pravega_spark.ledger import plain_pravega as plain_sets
-from pravega_spark.ledger.record import BatchUnresolved, LedgerRecord, Next
-from pravega_streams.controller.model import TransactionState
-from pravega_streams.controller.transaction_sets import (
+from pravega_common.model.transaction_sets import (
     CommitStatus,
     RegisterStatus,
     SetMember,
@@ -22,6 +19,9 @@ from pravega_streams.controller.transaction_sets import (
     Sink,
     TransactionSet,
 )
+from pravega_common.model.transactions import TransactionState
+from pravega_spark.ledger import plain_pravega as plain_sets
+from pravega_spark.ledger.record import BatchUnresolved, LedgerRecord, Next
 from tests.support.fakes.plain_pravega import PlainPravega
 
 SINK = Sink("query", "scope/stream")

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from controller_service.sets.service import CommitAnswer
-from controller_service.sets.transaction_set import SetMember, SetRecord, SetState, Verdict
+from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions.records import transaction_segments
 from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
@@ -150,14 +150,14 @@ class Play:
 
     async def task(
         self, run: str, batch: int, attempt: int, stream: str, partition: int, speculative: bool = False
-    ) -> SetMember | None:
+    ) -> MemberRecord | None:
         """One task: begin, write, register; None if its batch or run is over."""
         created = await self.call(lambda one: one.transactions.create(S, stream, 10_000))
         label = f"{run}.{batch}.{attempt}/{partition}" + ("!" if speculative else "")
         numbers = [segment.number for segment in created.segments]
         for name in transaction_segments(S, stream, created.id, numbers):
             self.world.segments.write(name, label)
-        member = SetMember(f"{S}/{stream}", created.id.hex, partition, 1, event_bytes)
+        member = MemberRecord(f"{S}/{stream}", created.id.hex, partition, 1, event_bytes)
         taken = await self.call(lambda one: one.sets.register(Q, D, run, batch, [member]))
         await self.world.clock.sleep(self.random.random() * 2)
         return member if taken.verdict is Verdict.REGISTERED else None
@@ -221,7 +221,7 @@ async def history(seed: int) -> None:
     final = await world.instance()
     await world.clock.pass_time(2_000)
     decided = (await world.run(final.sets.get(Q, D, batches_wanted - 1))).decision
-    assert isinstance(decided, SetRecord) and decided.state is SetState.FINISHED
+    assert isinstance(decided, SetRecord) and decided.state is SetRecordState.FINISHED
     await expect_batches(play)
     await world.close()
 

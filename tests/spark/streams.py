@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.service import ServiceGateway
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 
 wait_s = 60
 
@@ -44,7 +45,7 @@ class Streams:
 
     def create(self, stream: str, segments: int = 1) -> None:
         self.gateway.create_scope(self.scope)
-        self.gateway.create_stream(self.scope, stream, StreamConfiguration(ScalingPolicy(segments)))
+        self.gateway.create_stream(self.scope, stream, StreamConfiguration(ScalingPolicy.fixed(segments)))
 
     def rows(self, first: int, last: int, keys: int = 10) -> DataFrame:
         """Events ``000012`` with keys ``k2``."""

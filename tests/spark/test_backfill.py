@@ -21,6 +21,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.backfill import export
@@ -33,7 +35,6 @@ from pravega_spark.commands.checkpoint import committed_position
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from pravega_streams.event.event_writer import EventWriter
 from tests.spark.driver_process import REPOSITORY
 from tests.spark.streams import Streams
@@ -59,7 +60,7 @@ class Place:
     def fill(self, count: int, segments: int = 1, first: int = 0) -> None:
         with StreamClient(self.controller) as client:
             client.controller.create_scope(self.scope)
-            client.controller.create_stream(self.scope, "t", StreamConfiguration(ScalingPolicy(segments)))
+            client.controller.create_stream(self.scope, "t", StreamConfiguration(ScalingPolicy.fixed(segments)))
             with EventWriter(client, self.scope, "t") as writer:
                 for number in range(first, first + count):
                     writer.write(f"{number}".encode(), f"k{number % 20}")

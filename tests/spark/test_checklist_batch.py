@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pravega_common.model.retention import RetentionPolicy
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import (
-    RetentionPolicy,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
-    StreamConfiguration,
-)
 from tests.spark.batches import assert_same, events, read_events
 from tests.spark.streams import Streams
 
@@ -88,23 +84,23 @@ def test_streams_of_a_scope(streams: Streams) -> None:
 @pytest.mark.parametrize(
     ("given", "configuration"),
     [
-        ({}, StreamConfiguration(ScalingPolicy(1))),
-        ({"default_num_segments": "3"}, StreamConfiguration(ScalingPolicy(3))),
+        ({}, StreamConfiguration(ScalingPolicy.fixed(1))),
+        ({"default_num_segments": "3"}, StreamConfiguration(ScalingPolicy.fixed(3))),
         (
             {"default_segment_target_rate_bytes_per_sec": "1024"},
-            StreamConfiguration(ScalingPolicy(2, ScaleType.KILOBYTES_PER_SECOND, 1, 3)),
+            StreamConfiguration(ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, 1, 3, 2)),
         ),
         (
             {"default_segment_target_rate_events_per_sec": "7"},
-            StreamConfiguration(ScalingPolicy(2, ScaleType.EVENTS_PER_SECOND, 7, 3)),
+            StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 7, 3, 2)),
         ),
         (
             {"default_retention_duration_milliseconds": "86400000"},
-            StreamConfiguration(ScalingPolicy(1), RetentionPolicy(RetentionType.TIME, 86_400_000)),
+            StreamConfiguration(ScalingPolicy.fixed(1), RetentionPolicy.by_time(86_400_000)),
         ),
         (
             {"default_retention_size_bytes": str(5 << 30)},
-            StreamConfiguration(ScalingPolicy(1), RetentionPolicy(RetentionType.SIZE, 5 << 30)),
+            StreamConfiguration(ScalingPolicy.fixed(1), RetentionPolicy.by_size(5 << 30)),
         ),
     ],
     ids=["nothing", "fixed", "bytes", "events", "duration", "size"],
@@ -119,7 +115,6 @@ def test_streams_that_a_read_creates(
     assert streams.read("t", **scaling, **given).count() == 0
     with StreamClient(streams.controller) as client:
         made = client.controller.stream_configuration(streams.scope, "t")
-    kept, wanted = made.retention, configuration.retention
     assert made.scaling == configuration.scaling
-    assert (kept.retention_type, kept.keep_min) == (wanted.retention_type, wanted.keep_min)
-    assert len(streams.gateway.current_segments(streams.scope, "t")) == configuration.scaling.segments_min
+    assert made.retention == configuration.retention
+    assert len(streams.gateway.current_segments(streams.scope, "t")) == configuration.scaling.min_segments

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from pravega_streams.controller.transaction_sets import SetState, Sink
+from pravega_common.model.transaction_sets import SetState, Sink
 from tests.spark.streams import Streams
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.sets.service import SetService
-from controller_service.sets.transaction_set import SetMember
+from controller_service.sets.transaction_set import MemberRecord
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.records import (
@@ -22,12 +22,9 @@ from controller_service.store.records import (
     STATE,
     ConfigurationRecord,
     EpochRecord,
-    ScaleType,
-    ScalingPolicy,
     SealedSegmentRecord,
     SegmentRecord,
     StateRecord,
-    StreamConfiguration,
     StreamState,
     epoch_key,
     sealed_segment_key,
@@ -36,6 +33,8 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.transactions.lifecycle import CreatedTransaction, TransactionService
 from controller_service.transactions.records import transaction_segments
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import is_transaction_segment
 from pravega_common.runtime.failpoints import arm, disarm_all
 from tests.support.fakes.segment_access import InMemorySegmentAccess
@@ -269,7 +268,7 @@ class World:
         await self.streams.create_scope(scope)
         await self.streams.add_entry(scope, stream, ())
         epoch = initial_epoch(0, segments, self.clock.wall_ms())
-        policy = ScalingPolicy(ScaleType.FIXED, 0, 0, segments)
+        policy = ScalingPolicy.fixed(segments)
 
         async def write(context: StreamContext) -> None:
             await context.put(STATE, StateRecord(StreamState.ACTIVE))
@@ -316,6 +315,6 @@ class World:
 
     async def member(
         self, instance: Instance, scope: str, stream: str, label: str, partition: int, lease_ms: int = 30_000
-    ) -> SetMember:
+    ) -> MemberRecord:
         created = await self.begin(instance, scope, stream, label, lease_ms)
-        return SetMember(f"{scope}/{stream}", created.id.hex, partition, 1, event_bytes)
+        return MemberRecord(f"{scope}/{stream}", created.id.hex, partition, 1, event_bytes)

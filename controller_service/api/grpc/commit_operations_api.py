@@ -7,21 +7,15 @@ from typing import Any, Final
 
 import grpc.aio
 
-from controller_service.repair.commit_repair import CommitRepair, Obstacle
-from controller_service.transactions.records import TransactionState
+from controller_service.repair.commit_repair import CommitRepair
 from controller_service.transactions.transaction_store import TransactionStore
 from pravega_common import names
 from pravega_common.errors import InvalidArgument
 from pravega_common.proto import commit_operations_pb2 as pb
 from pravega_common.proto import commit_operations_pb2_grpc as pb_grpc
+from pravega_common.proto_forms import WAITING_STATES, obstacle_to
 
 transactions_listed_max: Final = 1_000
-
-_STATE: Final = {
-    TransactionState.OPEN: pb.WaitingTransaction.OPEN,
-    TransactionState.COMMITTING: pb.WaitingTransaction.COMMITTING,
-    TransactionState.ABORTING: pb.WaitingTransaction.ABORTING,
-}
 
 
 class CommitOperationsApi(pb_grpc.CommitOperationsServicer):
@@ -44,7 +38,7 @@ class CommitOperationsApi(pb_grpc.CommitOperationsServicer):
         return pb.DescribeCommitsResponse(
             waiting=len(commits.state.queue.waiting),
             merging=len(merging),
-            obstacles=[_obstacle(one) for one in commits.obstacles],
+            obstacles=[obstacle_to(one) for one in commits.obstacles],
             transactions=listed,
         )
 
@@ -58,7 +52,7 @@ class CommitOperationsApi(pb_grpc.CommitOperationsServicer):
                 pb.WaitingTransaction(
                     transaction_high=high,
                     transaction_low=low,
-                    state=_STATE[found.record.state],
+                    state=WAITING_STATES[found.record.state],
                     created_ms=found.record.created_ms,
                     merging=identifier in merging,
                 )
@@ -70,7 +64,7 @@ class CommitOperationsApi(pb_grpc.CommitOperationsServicer):
     ) -> pb.ListBlockedStreamsResponse:
         blocked = await self._repair.blocked_streams()
         streams = [
-            pb.BlockedStream(scope=scope, stream=stream, obstacles=[_obstacle(one) for one in obstacles])
+            pb.BlockedStream(scope=scope, stream=stream, obstacles=[obstacle_to(one) for one in obstacles])
             for scope, stream, obstacles in blocked
         ]
         return pb.ListBlockedStreamsResponse(streams=streams)
@@ -87,13 +81,3 @@ class CommitOperationsApi(pb_grpc.CommitOperationsServicer):
     ) -> pb.AcceptLossResponse:
         await self._repair.accept_loss(request.scope, request.stream)
         return pb.AcceptLossResponse()
-
-
-def _obstacle(obstacle: Obstacle) -> pb.Obstacle:
-    high, low = (0, 0) if obstacle.transaction is None else names.transaction_id_bits(obstacle.transaction)
-    return pb.Obstacle(
-        kind=pb.Obstacle.Kind.ValueType(obstacle.kind.value),
-        detail=obstacle.detail,
-        transaction_high=high,
-        transaction_low=low,
-    )

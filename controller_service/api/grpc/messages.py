@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final, cast
+from typing import Final
 
-from controller_service.store.records import (
-    EpochRecord,
-    RetentionPolicy,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
-    SegmentRecord,
-    StreamConfiguration,
-)
+from controller_service.store.records import EpochRecord, SegmentRecord
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto_forms import configuration_from, segment_id_to
 
 tags_max: Final = 127
 tag_chars_max: Final = 255
@@ -48,61 +42,15 @@ def check_configuration(configuration: StreamConfiguration) -> None:
 
 
 def configuration_of(message: pb.StreamConfig) -> StreamConfiguration:
-    """``InvalidArgument`` for what ``check_configuration`` refuses, and for unknown policies."""
-    scaling = message.scalingPolicy
-    retention = message.retentionPolicy
-    try:
-        scale_type = ScaleType(scaling.scaleType)
-        retention_type = RetentionType(retention.retentionType)
-    except ValueError as error:
-        raise InvalidArgument(f"policy type out of range: {error}") from error
-    configuration = StreamConfiguration(
-        ScalingPolicy(scale_type, scaling.targetRate, scaling.scaleFactor, scaling.minNumSegments),
-        # Some clients send type UNKNOWN when they want no retention.
-        None
-        if retention_type is RetentionType.NONE
-        else RetentionPolicy(retention_type, retention.retentionParam, retention.retentionMax),
-        tuple(message.tags.tag),
-        message.timestampAggregationTimeout,
-        message.rolloverSizeBytes,
-    )
+    """The configuration that a client asks for; ``InvalidArgument`` also for what ``check_configuration`` refuses."""
+    configuration = configuration_from(message)
     check_configuration(configuration)
     return configuration
 
 
-def configuration_message(scope: str, stream: str, configuration: StreamConfiguration) -> pb.StreamConfig:
-    scaling = configuration.scaling
-    message = pb.StreamConfig(
-        streamInfo=pb.StreamInfo(scope=scope, stream=stream),
-        scalingPolicy=pb.ScalingPolicy(
-            scaleType=cast("pb.ScalingPolicy.ScalingPolicyType.ValueType", int(scaling.scale_type)),
-            targetRate=scaling.target_rate,
-            scaleFactor=scaling.scale_factor,
-            minNumSegments=scaling.min_segments,
-        ),
-        tags=pb.Tags(tag=configuration.tags),
-        timestampAggregationTimeout=configuration.timestamp_aggregation_timeout_ms,
-        rolloverSizeBytes=configuration.rollover_size_bytes,
-    )
-    retention = configuration.retention
-    if retention is not None:
-        message.retentionPolicy.CopyFrom(
-            pb.RetentionPolicy(
-                retentionType=cast("pb.RetentionPolicy.RetentionPolicyType.ValueType", int(retention.retention_type)),
-                retentionParam=retention.minimum,
-                retentionMax=retention.maximum,
-            )
-        )
-    return message
-
-
-def segment_id_message(scope: str, stream: str, identifier: int) -> pb.SegmentId:
-    return pb.SegmentId(streamInfo=pb.StreamInfo(scope=scope, stream=stream), segmentId=identifier)
-
-
 def segment_range(scope: str, stream: str, segment: SegmentRecord) -> pb.SegmentRange:
     return pb.SegmentRange(
-        segmentId=segment_id_message(scope, stream, segment.segment_id),
+        segmentId=segment_id_to(scope, stream, segment.segment_id),
         minKey=segment.key_start,
         maxKey=segment.key_end,
     )

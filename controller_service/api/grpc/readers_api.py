@@ -10,10 +10,10 @@ from controller_service.api.grpc.messages import checked_stream
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.errors import NoSuchScope, NoSuchStream
 from controller_service.store.members import (
-    MemberState,
     ReaderGroupConfig,
     ReaderGroupRecord,
     ReaderGroupRetention,
+    ScopeMemberState,
 )
 from controller_service.store.records import SUBSCRIBERS, SubscriberRecord, SubscribersRecord
 from controller_service.store.stream_context import StreamContext
@@ -54,7 +54,7 @@ class ReadersApi:
     async def getReaderGroupConfig(self, request: pb.ReaderGroupInfo, context: Any) -> pb.ReaderGroupConfigResponse:
         response = pb.ReaderGroupConfigResponse
         record = await self.parts.groups.records.get(request.scope, request.readerGroup)
-        if record is None or record.state is not MemberState.ACTIVE:
+        if record is None or record.state is not ScopeMemberState.ACTIVE:
             return response(status=response.RG_NOT_FOUND, config=pb.ReaderGroupConfiguration())
         return response(config=_config_message(request.scope, request.readerGroup, record))
 

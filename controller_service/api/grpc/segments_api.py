@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from controller_service.api.grpc.messages import (
     checked_stream,
-    segment_id_message,
     segment_range,
     segment_ranges,
 )
@@ -20,6 +19,7 @@ from controller_service.workflows.truncate_stream import place_in
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import segment_epoch, segment_name
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto_forms import segment_id_to
 
 _END_OFFSET: Final = (1 << 63) - 1
 
@@ -55,7 +55,7 @@ class SegmentsApi:
         return pb.SegmentsAtTime(
             segments=[
                 pb.SegmentsAtTime.SegmentLocation(
-                    segmentId=segment_id_message(scope, stream, identifier), offset=max(0, offset)
+                    segmentId=segment_id_to(scope, stream, identifier), offset=max(0, offset)
                 )
                 for identifier, offset in head.items()
             ]
@@ -98,7 +98,7 @@ class SegmentsApi:
         epochs = await opened.epochs(first.first_epoch, last.last_epoch)
         between = segments_between(first, last, epochs)
         return pb.StreamCutRangeResponse(
-            segments=[segment_id_message(scope, stream, segment.segment_id) for segment in between]
+            segments=[segment_id_to(scope, stream, segment.segment_id) for segment in between]
         )
 
     @staticmethod

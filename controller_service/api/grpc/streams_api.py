@@ -6,7 +6,6 @@ from typing import Any
 
 from controller_service.api.grpc.messages import (
     checked_stream,
-    configuration_message,
     configuration_of,
     segment_range,
 )
@@ -17,6 +16,7 @@ from controller_service.workflows.delete_stream import StreamNotSealed
 from pravega_common.errors import InvalidArgument, SegmentSealed
 from pravega_common.names import validate_stream_name
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto_forms import configuration_to
 
 
 class StreamsApi:
@@ -98,7 +98,7 @@ class StreamsApi:
     async def getStreamConfiguration(self, request: pb.StreamInfo, context: Any) -> pb.StreamConfig:
         scope, stream = checked_stream(request)
         found = await (await self.parts.store.open(scope, stream)).configuration()
-        return configuration_message(scope, stream, found.configuration)
+        return configuration_to(scope, stream, found.configuration)
 
     async def scale(self, request: pb.ScaleRequest, context: Any) -> pb.ScaleResponse:
         response = pb.ScaleResponse

@@ -8,7 +8,7 @@ from controller_service.api.grpc.messages import page_start, page_token, segment
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.errors import IllegalState, NoSuchScope, NotFound
 from controller_service.store.epochs import initial_epoch
-from controller_service.store.members import KeyValueTableRecord, MemberState
+from controller_service.store.members import KeyValueTableRecord, ScopeMemberState
 from controller_service.workflows.key_value_tables import partitions_max
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import validate_user_name
@@ -28,7 +28,7 @@ class TablesApi:
         record = KeyValueTableRecord(
             self.parts.new_id(),
             self.parts.store.clock.wall_ms(),
-            MemberState.CREATING,
+            ScopeMemberState.CREATING,
             request.partitionCount,
             request.primaryKeyLength,
             request.secondaryKeyLength,
@@ -68,7 +68,7 @@ class TablesApi:
         record = await self.parts.tables.records.get(request.scope, request.kvtName)
         if record is None:
             raise NotFound(f"key-value table {request.scope}/{request.kvtName} does not exist")
-        if record.state is not MemberState.ACTIVE:
+        if record.state is not ScopeMemberState.ACTIVE:
             raise IllegalState(f"key-value table {request.scope}/{request.kvtName} is {record.state.value}")
         epoch = initial_epoch(0, record.partition_count, record.created_ms)
         return pb.SegmentRanges(

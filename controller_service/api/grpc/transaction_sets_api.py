@@ -11,11 +11,20 @@ from typing import Any, Final
 import grpc.aio
 
 from controller_service.sets.service import SetService
-from controller_service.sets.transaction_set import RefusedSet, SetMember, SetRecord, SetState, SinkRecord, Verdict
+from controller_service.sets.transaction_set import (
+    MemberRecord,
+    RefusedSet,
+    SetRecord,
+    SetRecordState,
+    SinkRecord,
+    Verdict,
+)
 from pravega_common import names
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.transaction_sets import SetMember
 from pravega_common.proto import transaction_sets_pb2 as pb
 from pravega_common.proto import transaction_sets_pb2_grpc as pb_grpc
+from pravega_common.proto_forms import member_from, member_to
 
 _REGISTER_STATUS: Final = {
     Verdict.REGISTERED: pb.RegisterTransactionsResponse.REGISTERED,
@@ -32,10 +41,10 @@ _COMMIT_STATUS: Final = {
     Verdict.REFUSED: pb.CommitTransactionSetResponse.REFUSED,
 }
 _SET_STATE: Final = {
-    SetState.PENDING: pb.TransactionSet.PENDING,
-    SetState.COMMITTED: pb.TransactionSet.COMMITTED,
-    SetState.ORDERED: pb.TransactionSet.COMMITTED,
-    SetState.FINISHED: pb.TransactionSet.FINISHED,
+    SetRecordState.PENDING: pb.TransactionSet.PENDING,
+    SetRecordState.COMMITTED: pb.TransactionSet.COMMITTED,
+    SetRecordState.ORDERED: pb.TransactionSet.COMMITTED,
+    SetRecordState.FINISHED: pb.TransactionSet.FINISHED,
 }
 
 
@@ -107,31 +116,24 @@ def _token(continuation: str) -> bytes:
         raise InvalidArgument(f"continuation {continuation[:40]!r} is not one that this service gave out") from error
 
 
-def _members(messages: Iterable[pb.Member]) -> list[SetMember]:
+def _members(messages: Iterable[pb.Member]) -> list[MemberRecord]:
+    members = map(member_from, messages)
     return [
-        SetMember(
-            names.scoped_name(message.scope, message.stream),
-            names.transaction_id_from_bits(message.transaction_high, message.transaction_low).hex,
-            message.partition,
-            message.events,
-            message.bytes,
+        MemberRecord(
+            names.scoped_name(member.scope, member.stream),
+            member.transaction_id.hex,
+            member.partition,
+            member.events,
+            member.bytes,
         )
-        for message in messages
+        for member in members
     ]
 
 
-def _member(member: SetMember) -> pb.Member:
-    scope, stream = names.split_scoped_name(member.stream)
-    high, low = names.transaction_id_bits(uuid.UUID(hex=member.transaction))
-    return pb.Member(
-        scope=scope,
-        stream=stream,
-        transaction_high=high,
-        transaction_low=low,
-        partition=member.partition,
-        events=member.events,
-        bytes=member.bytes,
-    )
+def _member(record: MemberRecord) -> pb.Member:
+    scope, stream = names.split_scoped_name(record.stream)
+    identifier = uuid.UUID(hex=record.transaction)
+    return member_to(SetMember(scope, stream, identifier, record.partition, record.events, record.bytes))
 
 
 def _set(record: SetRecord | None) -> pb.TransactionSet:

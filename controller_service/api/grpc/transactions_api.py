@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from controller_service.api.grpc.messages import checked_stream, segment_range
 from controller_service.api.grpc.parts import ApiParts
-from controller_service.transactions.lifecycle import CreatedTransaction, PingStatus
-from controller_service.transactions.records import TransactionState
-from pravega_common.names import transaction_id_bits, transaction_id_from_bits
+from controller_service.transactions.lifecycle import CreatedTransaction
+from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto_forms import PING_STATUSES, TRANSACTION_STATES, transaction_from, transaction_to
 
 NO_TIMESTAMP: Final = -(1 << 63)
 """What clients send when a commit has no time; some send 0."""
@@ -43,30 +43,30 @@ class TransactionsApi:
         scope, stream = checked_stream(request.streamInfo)
         created = await self.transactions.create(scope, stream, request.lease)
         return pb.CreateTxnResponse(
-            txnId=_id_message(created.id),
+            txnId=transaction_to(created.id),
             activeSegments=[segment_range(scope, stream, segment) for segment in created.segments],
         )
 
     async def pingTransaction(self, request: pb.PingTxnRequest, context: Any) -> pb.PingTxnStatus:
         scope, stream = checked_stream(request.streamInfo)
-        status = await self.transactions.ping(scope, stream, _id_of(request.txnId), request.lease)
-        return pb.PingTxnStatus(status=cast("pb.PingTxnStatus.Status.ValueType", status.value))
+        status = await self.transactions.ping(scope, stream, transaction_from(request.txnId), request.lease)
+        return pb.PingTxnStatus(status=PING_STATUSES[status])
 
     async def commitTransaction(self, request: pb.TxnRequest, context: Any) -> pb.TxnStatus:
         scope, stream = checked_stream(request.streamInfo)
         time_ms = None if request.timestamp == NO_TIMESTAMP else request.timestamp
-        done = await self.transactions.commit(scope, stream, _id_of(request.txnId), request.writerId, time_ms)
+        done = await self.transactions.commit(scope, stream, transaction_from(request.txnId), request.writerId, time_ms)
         return pb.TxnStatus(status=pb.TxnStatus.SUCCESS if done else pb.TxnStatus.FAILURE)
 
     async def abortTransaction(self, request: pb.TxnRequest, context: Any) -> pb.TxnStatus:
         scope, stream = checked_stream(request.streamInfo)
-        done = await self.transactions.abort(scope, stream, _id_of(request.txnId))
+        done = await self.transactions.abort(scope, stream, transaction_from(request.txnId))
         return pb.TxnStatus(status=pb.TxnStatus.SUCCESS if done else pb.TxnStatus.FAILURE)
 
     async def checkTransactionState(self, request: pb.TxnRequest, context: Any) -> pb.TxnState:
         scope, stream = checked_stream(request.streamInfo)
-        state = await self.transactions.transaction_state(scope, stream, _id_of(request.txnId))
-        return pb.TxnState(state=pb.TxnState.State.Value(state.name))
+        state = await self.transactions.transaction_state(scope, stream, transaction_from(request.txnId))
+        return pb.TxnState(state=TRANSACTION_STATES[state])
 
     async def listCompletedTransactions(
         self, request: pb.ListCompletedTxnRequest, context: Any
@@ -76,18 +76,9 @@ class TransactionsApi:
         return pb.ListCompletedTxnResponse(
             response=[
                 pb.TxnResponse(
-                    txnId=_id_message(identifier),
+                    txnId=transaction_to(identifier),
                     status=pb.TxnResponse.COMMITTED if state is TransactionState.COMMITTED else pb.TxnResponse.ABORTED,
                 )
                 for identifier, state in completed
             ]
         )
-
-
-def _id_of(message: pb.TxnId) -> uuid.UUID:
-    return transaction_id_from_bits(message.highBits, message.lowBits)
-
-
-def _id_message(identifier: uuid.UUID) -> pb.TxnId:
-    high, low = transaction_id_bits(identifier)
-    return pb.TxnId(highBits=high, lowBits=low)

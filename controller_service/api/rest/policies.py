@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from controller_service.api.grpc.messages import check_configuration
-from controller_service.store.records import (
-    RetentionPolicy,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
-    StreamConfiguration,
-)
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.retention import RetentionPolicy, RetentionType
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 
 _SCALE_NAMES: Final = {
     ScaleType.FIXED: "FIXED_NUM_SEGMENTS",
-    ScaleType.KBYTES_PER_SECOND: "BY_RATE_IN_KBYTES_PER_SEC",
+    ScaleType.KILOBYTES_PER_SECOND: "BY_RATE_IN_KBYTES_PER_SEC",
     ScaleType.EVENTS_PER_SECOND: "BY_RATE_IN_EVENTS_PER_SEC",
 }
 _SCALE_TYPES: Final = {name: kind for kind, name in _SCALE_NAMES.items()}

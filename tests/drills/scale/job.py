@@ -11,8 +11,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.segments import SegmentRange
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.gateway.service import ServiceGateway
-from pravega_streams.controller.model import ScalingPolicy, SegmentRange, StreamConfiguration
 from pravega_streams.errors import ControllerRefused
 from tests.drills.scale.plan import Change, Plan, number_digits
 
@@ -99,7 +101,7 @@ class Job:
         """Returns when everything is written and read."""
         try:
             self._gateway.create_scope(self._scope)
-            policy = ScalingPolicy(self._plan.segments)
+            policy = ScalingPolicy.fixed(self._plan.segments)
             self._gateway.create_stream(self._scope, STREAM, StreamConfiguration(policy))
             return self._run()
         finally:

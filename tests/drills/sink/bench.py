@@ -13,12 +13,13 @@ from itertools import product
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transaction_sets import SetState, Sink, TransactionSet
 from pravega_common.names import scoped_name
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.sink.direct_writer import DIRECT_ROWS_DURABLE
 from pravega_spark.standalone.process import StandaloneProcess
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
-from pravega_streams.controller.transaction_sets import SetState, Sink, TransactionSet
 from tests.drills.sink.arming import Failpoints
 from tests.drills.sink.audit import Tally, numbers_in, tally
 from tests.drills.sink.class_data import shared_class_data
@@ -204,7 +205,7 @@ class Bench:
         return other
 
     def create(self, run: Run, stream: str) -> None:
-        self.gateway.create_stream(run.scope, stream, StreamConfiguration(ScalingPolicy(2)))
+        self.gateway.create_stream(run.scope, stream, StreamConfiguration(ScalingPolicy.fixed(2)))
 
     def numbers(self, run: Run, stream: str) -> list[int]:
         return numbers_in(self.gateway, self.controller, run.scope, stream)

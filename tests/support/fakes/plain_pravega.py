@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pravega_common.errors import BadKeyVersion, NoSuchSegment
+from pravega_common.model.transaction_sets import SetMember
+from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_spark.ledger.plain_pravega import PlainSets
-from pravega_streams.controller.model import PingStatus, TransactionState
-from pravega_streams.controller.transaction_sets import SetMember
 from pravega_streams.errors import TransactionFailed
 from pravega_streams.table.table_client import NOT_EXISTS, TableItem
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller_service.segment_access.segment_access import SegmentInfo
 from pravega_common.errors import NoSuchSegment, SegmentSealed, TableNotEmpty
+from pravega_common.model.segments import SegmentInfo
 
 
 @dataclass(slots=True)

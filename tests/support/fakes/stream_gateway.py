@@ -20,11 +20,9 @@ from typing import Any, Final
 from pravega_common.errors import NoSuchSegment, SegmentSealed, SegmentTruncated
 from pravega_common.event_index import IndexRecord
 from pravega_common.invariants import check
-from pravega_common.names import is_transaction_segment, parse_segment_name, segment_id, segment_name, segment_number
-from pravega_spark.gateway.contract import Cut
-from pravega_streams import errors
-from pravega_streams.controller.model import NewTransaction, SegmentRange, StreamConfiguration, Successor
-from pravega_streams.controller.transaction_sets import (
+from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transaction_sets import (
     CommitStatus,
     RegisterStatus,
     Registration,
@@ -34,9 +32,12 @@ from pravega_streams.controller.transaction_sets import (
     Sink,
     TransactionSet,
 )
+from pravega_common.model.transactions import NewTransaction
+from pravega_common.names import is_transaction_segment, parse_segment_name, segment_id, segment_name, segment_number
+from pravega_spark.gateway.contract import Cut
+from pravega_streams import errors
 from pravega_streams.event.block_writer import Piece
-from pravega_streams.segment.event_index import Advance, EventCount
-from pravega_streams.segment.segment_client import SegmentInfo
+from pravega_streams.segment.event_index import EventCount, ReadTarget
 
 renewal_ms: Final = 60_000
 busy_time_max_s: Final = 60.0
@@ -114,7 +115,7 @@ class InMemoryGateway:
             if store.execute("SELECT 1 FROM streams WHERE scope = ? AND name = ?", (scope, stream)).fetchone():
                 return False
             store.execute("INSERT INTO streams VALUES (?, ?, 0, 0)", (scope, stream))
-            count = configuration.scaling.segments_min
+            count = configuration.scaling.min_segments
             ranges = [(index / count, (index + 1) / count) for index in range(count)]
             row = store.execute("SELECT next_number FROM deleted WHERE stream = ?", (f"{scope}/{stream}",)).fetchone()
             _begin_epoch(store, scope, stream, 0, [], list(enumerate(ranges, row[0] if row else 0)))
@@ -445,12 +446,12 @@ class InMemoryBoundaries:
         first, last = self._before(start), self._before(end)
         return EventCount(last.events - first.events, first.is_exact and last.is_exact)
 
-    def advance(self, start: int, events_max: int) -> Advance:
+    def advance(self, start: int, events_max: int) -> ReadTarget:
         before = self._before(start)
         behind = [item for item in self._records if item.length > start]
         fitting = [item for item in behind if item.event_count - before.events <= events_max]
         found = (fitting[-1:] or behind[:1])[0] if behind else IndexRecord(start, before.events, 0)
-        return Advance(found.length, found.event_count - before.events, before.is_exact)
+        return ReadTarget(found.length, found.event_count - before.events, before.is_exact)
 
     def _before(self, offset: int) -> EventCount:
         below = [item for item in self._records if item.length <= offset] or [IndexRecord(0, 0, 0)]
@@ -564,7 +565,7 @@ def _record(made: TransactionSet) -> str:
         [item.scope, item.stream, item.transaction_id.hex, item.partition, item.events, item.bytes]
         for item in made.members
     ]
-    return json.dumps([made.state, made.batch_id, made.run_id, members, made.events, made.bytes])
+    return json.dumps([made.state.value, made.batch_id, made.run_id, members, made.events, made.bytes])
 
 
 def _set(store: sqlite3.Connection, sink: Sink, batch_id: int) -> TransactionSet:

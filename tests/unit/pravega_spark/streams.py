@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.segments import SegmentRange
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.gateway.connect import gateway_for, register_scheme
 from pravega_spark.rows.framing import EventWindow
 from pravega_spark.source.range_planner import Span
-from pravega_streams.controller.model import ScalingPolicy, SegmentRange, StreamConfiguration
 from tests.support.fakes.stream_gateway import InMemoryGateway, address_scheme, open_address
 
 SCOPE = "s"
@@ -29,7 +31,7 @@ class TwinStreams:
         self.gateway.create_scope(SCOPE)
 
     def create(self, stream: str, segments: int = 1) -> None:
-        self.gateway.create_stream(SCOPE, stream, StreamConfiguration(ScalingPolicy(segments)))
+        self.gateway.create_stream(SCOPE, stream, StreamConfiguration(ScalingPolicy.fixed(segments)))
 
     def append(self, stream: str, segment_id: int, events: Iterable[bytes]) -> None:
         """One block per event, so that every event boundary is known."""

@@ -9,17 +9,15 @@ import grpc
 import pytest
 
 from pravega_common.errors import ConfigurationError, InvalidArgument, Unavailable, UnsupportedOperation
+from pravega_common.model.retention import RetentionPolicy, RetentionType
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
+from pravega_common.proto_forms import configuration_from, configuration_to
 from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.controller import (
-    ControllerClient,
-    RetentionPolicy,
-    ScalingPolicy,
-    StreamConfiguration,
-)
-from pravega_streams.controller.model import RetentionType, ScaleType, configuration_from, configuration_to
+from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.transport import parse_controller_uri
 from tests.support.servers import free_port
 
@@ -112,15 +110,10 @@ def test_nobody_there_is_unavailable() -> None:
     "configuration",
     [
         StreamConfiguration(),
-        StreamConfiguration(ScalingPolicy(3, ScaleType.EVENTS_PER_SECOND, 100, 2), tags=("a", "b")),
+        StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, 2, 3), tags=("a", "b")),
         StreamConfiguration(retention=RetentionPolicy(RetentionType.SIZE, 1_000, 2_000), rollover_size_bytes=7),
     ],
 )
 def test_configurations_survive_the_wire(configuration: StreamConfiguration) -> None:
     sent = configuration_to("s", "t", configuration).SerializeToString()
-    received = configuration_from(pb.StreamConfig.FromString(sent))
-    assert received.scaling == configuration.scaling
-    assert received.tags == configuration.tags
-    assert received.rollover_size_bytes == configuration.rollover_size_bytes
-    assert received.retention.retention_type == configuration.retention.retention_type
-    assert received.retention.keep_min == configuration.retention.keep_min
+    assert configuration_from(pb.StreamConfig.FromString(sent)) == configuration

@@ -15,7 +15,7 @@ from pravega_common.event_index import IndexRecord, encode_records, page_records
 from pravega_common.wire import commands as c
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.segment import event_index
-from pravega_streams.segment.event_index import Advance, Boundary, EventCount, EventIndex
+from pravega_streams.segment.event_index import Boundary, EventCount, EventIndex, ReadTarget
 from pravega_streams.segment.segment_client import SegmentClient
 from segment_service.contracts.attributes import EVENT_COUNT, AttributeUpdate, AttributeUpdateType
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -110,14 +110,14 @@ async def test_advancing(segments: InMemorySegmentStore, endpoint: Endpoint) -> 
     await filled(segments, THREE, 400)
 
     def use(index: EventIndex) -> None:
-        assert index.advance(0, 10) == Advance(100, 10, True)
-        assert index.advance(0, 19) == Advance(100, 10, True)
-        assert index.advance(0, 21) == Advance(310, 21, True)
-        assert index.advance(0, 1_000) == Advance(400, 26, False)
-        assert index.advance(100, 1) == Advance(300, 10, True), "the nearest boundary, when none is within the limit"
-        assert index.advance(150, 9) == Advance(310, 9, False)
-        assert index.advance(310, 1) == Advance(400, 5, False)
-        assert index.advance(400, 5) == Advance(400, 0, True)
+        assert index.advance(0, 10) == ReadTarget(100, 10, True)
+        assert index.advance(0, 19) == ReadTarget(100, 10, True)
+        assert index.advance(0, 21) == ReadTarget(310, 21, True)
+        assert index.advance(0, 1_000) == ReadTarget(400, 26, False)
+        assert index.advance(100, 1) == ReadTarget(300, 10, True), "the nearest boundary, when none is within the limit"
+        assert index.advance(150, 9) == ReadTarget(310, 9, False)
+        assert index.advance(310, 1) == ReadTarget(400, 5, False)
+        assert index.advance(400, 5) == ReadTarget(400, 0, True)
         with pytest.raises(InvalidArgument):
             index.advance(401, 5)
 
@@ -149,7 +149,7 @@ async def test_an_index_that_knows_nothing_yet(segments: InMemorySegmentStore, e
         assert index.offset_at_or_after(5) == 400
         assert index.offset_of_event(7) == Boundary(0, 0)
         assert index.events_between(0, 400) == EventCount(0, False)
-        assert index.advance(0, 7) == Advance(400, 0, False)
+        assert index.advance(0, 7) == ReadTarget(400, 0, False)
         assert (index.offset_before_time(5), index.offset_at_time(1 << 60)) == (0, 400)
 
     await asked(endpoint, use)

@@ -11,12 +11,13 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from controller_service.service import Controller
-from controller_service.store.records import ScaleType, ScalingPolicy, StreamConfiguration
 from pravega_common.errors import InvalidArgument, PravegaError, UnknownOutcome
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id
 from pravega_spark.application import application
 from pravega_streams import errors
-from pravega_streams.controller import ControllerClient
+from pravega_streams.controller.client import ControllerClient
 from tests.support.controller_in_memory import ControllerParts
 
 LATER = segment_id(3, 1)
@@ -45,7 +46,7 @@ async def controller() -> AsyncIterator[Controller]:
     with capture_logs():
         await controller.start()
         await controller.store.create_scope("s")
-        policy = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 2))
+        policy = StreamConfiguration(ScalingPolicy.fixed(2))
         await controller.parts.workflows.create.create("s", "t", policy)
         yield controller
         await controller.stop()

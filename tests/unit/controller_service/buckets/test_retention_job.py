@@ -16,12 +16,7 @@ from controller_service.store.records import (
     RETENTION_SET,
     SUBSCRIBERS,
     TRUNCATION,
-    RetentionPolicy,
     RetentionReference,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
-    StreamConfiguration,
     StreamState,
     SubscriberRecord,
     SubscribersRecord,
@@ -29,6 +24,9 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from pravega_common.errors import Unavailable
+from pravega_common.model.retention import RetentionPolicy, RetentionType
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_name
 from pravega_common.runtime.clock import ManualClock, SystemClock
 from pravega_common.runtime.failpoints import arm, disarm_all
@@ -60,7 +58,7 @@ class World:
         self.workflows = controller.parts.workflows
 
     async def create(self, retention: RetentionPolicy | None, segments: int = 2) -> None:
-        policy = ScalingPolicy(ScaleType.FIXED, 0, 0, segments)
+        policy = ScalingPolicy.fixed(segments)
         await self.workflows.create.create(S, T, StreamConfiguration(policy, retention))
 
     def write(self, identifier: int, length: int) -> None:
@@ -232,7 +230,7 @@ async def test_a_sealed_stream_keeps_what_it_has(world: World) -> None:
 
 async def test_a_stream_that_fails_does_not_hold_up_others(world: World) -> None:
     await world.create(RetentionPolicy(TIME, 0))
-    lost = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1), RetentionPolicy(TIME, 0))
+    lost = StreamConfiguration(ScalingPolicy.fixed(1), RetentionPolicy(TIME, 0))
     await world.workflows.create.create(S, "lost", lost)
     del world.parts.access.segments[segment_name(S, "lost", 0)]
     world.write(S0, 10)

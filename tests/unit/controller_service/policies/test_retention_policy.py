@@ -8,19 +8,20 @@ from dataclasses import replace
 import pytest
 
 from controller_service.policies.retention import (
-    Bound,
     BoundFacts,
     Candidates,
     Relation,
     Target,
+    TruncationBound,
     candidates,
     compare,
     decide,
     lower_bound,
 )
 from controller_service.store.epochs import initial_epoch, next_epoch, plan_scale
-from controller_service.store.records import EpochRecord, RetentionPolicy, RetentionReference, RetentionType
+from controller_service.store.records import EpochRecord, RetentionReference
 from controller_service.store.stream_cuts import PlacedCut, epoch_bounds, is_valid, place
+from pravega_common.model.retention import RetentionPolicy, RetentionType
 
 TIME, SIZE = RetentionType.TIME, RetentionType.SIZE
 BEFORE, AFTER, OVERLAPS = Relation.BEFORE, Relation.EQUAL_OR_AFTER, Relation.OVERLAPS
@@ -145,11 +146,11 @@ def test_without_subscribers_the_minimum_is_kept() -> None:
         (150, -5, BEFORE, R1),
         (150, 149, OVERLAPS, R0),
         (301, 100, BEFORE, None),  # less than the minimum was ever recorded
-        (150, 150, AFTER, Bound.SUBSCRIBERS),
-        (150, 249, AFTER, Bound.SUBSCRIBERS),
+        (150, 150, AFTER, TruncationBound.SUBSCRIBERS),
+        (150, 249, AFTER, TruncationBound.SUBSCRIBERS),
         (150, 250, AFTER, R1),
         (150, 100_000, AFTER, R1),
-        (260, 260, AFTER, Bound.SUBSCRIBERS),  # the only reference left keeps 300
+        (260, 260, AFTER, TruncationBound.SUBSCRIBERS),  # the only reference left keeps 300
     ],
 )
 def test_size_with_subscribers(minimum: int, retained: int, relation: Relation, target: Target) -> None:
@@ -163,11 +164,11 @@ def test_size_with_subscribers(minimum: int, retained: int, relation: Relation, 
     [
         (30, BEFORE, AFTER, R2),
         (30, OVERLAPS, AFTER, R1),
-        (30, AFTER, AFTER, Bound.SUBSCRIBERS),
+        (30, AFTER, AFTER, TruncationBound.SUBSCRIBERS),
         (30, AFTER, BEFORE, R1),
         (30, AFTER, OVERLAPS, R0),
-        (40, AFTER, BEFORE, Bound.SUBSCRIBERS),  # nothing is as old as the maximum
-        (0, AFTER, BEFORE, Bound.SUBSCRIBERS),  # no maximum: what is not released stays
+        (40, AFTER, BEFORE, TruncationBound.SUBSCRIBERS),  # nothing is as old as the maximum
+        (0, AFTER, BEFORE, TruncationBound.SUBSCRIBERS),  # no maximum: what is not released stays
     ],
 )
 def test_time_with_subscribers(maximum: int, relation: Relation, beyond: Relation, target: Target) -> None:

@@ -9,15 +9,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from controller_service.repair.commit_repair import CommitRepair, ObstacleKind
-from controller_service.sets.transaction_set import SetState, Verdict
+from controller_service.repair.commit_repair import CommitRepair
+from controller_service.sets.transaction_set import SetRecordState, Verdict
 from controller_service.transactions import commit_transactions
-from controller_service.transactions.records import (
-    CommitQueue,
-    TransactionState,
-    transaction_segments,
-)
+from controller_service.transactions.records import CommitQueue, transaction_segments
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.commits import ObstacleKind
+from pravega_common.model.transactions import TransactionState
 from pravega_common.names import segment_id, segment_name
 from tests.support.transaction_world import Fuse, Instance, World
 
@@ -218,7 +216,7 @@ async def test_a_set_with_a_member_given_up_is_finished_and_its_sink_goes_on(wor
     assert taken.verdict is Verdict.COMMITTED
     await settle(world)
     decided = (await world.run(sets.get("q", destination, 1))).decision
-    assert decided is not None and getattr(decided, "state", None) is SetState.FINISHED
+    assert decided is not None and getattr(decided, "state", None) is SetRecordState.FINISHED
     assert events(world) == [["m1", "next"], ["m1", "next"]]
 
 

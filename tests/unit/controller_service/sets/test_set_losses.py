@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from controller_service.repair.commit_repair import CommitRepair, ObstacleKind
+from controller_service.repair.commit_repair import CommitRepair
 from controller_service.sets import service as set_service
-from controller_service.sets.transaction_set import SetMember, SetRecord, SetState, Verdict
+from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions import records, transaction_store
-from controller_service.transactions.records import TransactionState, transaction_segments
+from controller_service.transactions.records import transaction_segments
 from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.model.commits import ObstacleKind
+from pravega_common.model.transactions import TransactionState
 from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
 
 S, T, U = "scope", "stream", "other"
@@ -31,19 +33,19 @@ async def world() -> AsyncIterator[World]:
     await made.close()
 
 
-async def commit(world: World, instance: Instance, batch: int, members: list[SetMember]) -> Verdict:
+async def commit(world: World, instance: Instance, batch: int, members: list[MemberRecord]) -> Verdict:
     return (
         await world.run(instance.sets.commit(Q, D, "run", batch, members, len(members), len(members) * event_bytes))
     ).verdict
 
 
-async def set_state(world: World, instance: Instance, batch: int) -> SetState:
+async def set_state(world: World, instance: Instance, batch: int) -> SetRecordState:
     found = (await world.run(instance.sets.get(Q, D, batch))).decision
     assert isinstance(found, SetRecord)
     return found.state
 
 
-async def state_of(world: World, instance: Instance, member: SetMember) -> TransactionState:
+async def state_of(world: World, instance: Instance, member: MemberRecord) -> TransactionState:
     scope, stream = member.stream.split("/")
     return await world.run(instance.transactions.transaction_state(scope, stream, uuid.UUID(hex=member.transaction)))
 
@@ -52,7 +54,7 @@ async def settle(world: World) -> None:
     await world.clock.pass_time(40.0)
 
 
-async def one_throttled(world: World, instance: Instance, monkeypatch: pytest.MonkeyPatch) -> list[SetMember]:
+async def one_throttled(world: World, instance: Instance, monkeypatch: pytest.MonkeyPatch) -> list[MemberRecord]:
     """A set of two streams is decided; the order of the second takes no more, since it stands still."""
     created = await world.begin(instance, S, U, "gone")
     await world.segments.delete_segments(transaction_segments(S, U, created.id, [0]))
@@ -61,7 +63,7 @@ async def one_throttled(world: World, instance: Instance, monkeypatch: pytest.Mo
     members = [await world.member(instance, S, T, "t", 0), await world.member(instance, S, U, "u", 1)]
     assert await commit(world, instance, 0, members) is Verdict.COMMITTED
     await settle(world)
-    assert await set_state(world, instance, 0) is SetState.COMMITTED
+    assert await set_state(world, instance, 0) is SetRecordState.COMMITTED
     assert await state_of(world, instance, members[0]) is TransactionState.COMMITTED
     assert await state_of(world, instance, members[1]) is TransactionState.OPEN
     return members
@@ -78,7 +80,7 @@ async def goes_on(world: World, instance: Instance, monkeypatch: pytest.MonkeyPa
     """The second stream takes transactions again: the set ends, and so does the sink's next."""
     monkeypatch.undo()
     await settle(world)
-    assert await set_state(world, instance, 0) is not SetState.COMMITTED
+    assert await set_state(world, instance, 0) is not SetRecordState.COMMITTED
     [waiting] = (await world.run(instance.transactions.records.commit_state(S, U))).queue.waiting[1:]
     assert waiting
     another = [await world.member(instance, S, U, "next", 0)]
@@ -126,7 +128,7 @@ async def test_a_stream_is_deleted_between_its_commit_and_the_note_of_it(world: 
     await delete(world, U)
     await world.run(two.sets.start())
     await settle(world)
-    assert await set_state(world, two, 0) is SetState.FINISHED
+    assert await set_state(world, two, 0) is SetRecordState.FINISHED
     assert await commit(world, two, 1, [await world.member(two, S, T, "next", 0)]) is Verdict.COMMITTED
 
 
@@ -138,7 +140,7 @@ def repair_of(instance: Instance) -> CommitRepair:
     return CommitRepair(transactions.records, transactions._segments, transactions.scheduler, instance.sets)
 
 
-async def decided(world: World) -> tuple[uuid.UUID, SetMember]:
+async def decided(world: World) -> tuple[uuid.UUID, MemberRecord]:
     """A set of two members is committed and its controller dies; the first member is to be lost, the second not."""
     one = await world.instance()
     one.die_at(set_service.COMMIT_RECORDED)
@@ -163,9 +165,9 @@ async def damage(world: World, gone: uuid.UUID, how: str) -> None:
     await store.remove(S, T, [gone])
 
 
-async def repaired(world: World, instance: Instance, gone: uuid.UUID, kept: SetMember) -> None:
+async def repaired(world: World, instance: Instance, gone: uuid.UUID, kept: MemberRecord) -> None:
     await settle(world)
-    assert await set_state(world, instance, 0) is SetState.FINISHED
+    assert await set_state(world, instance, 0) is SetRecordState.FINISHED
     assert (await world.run(repair_of(instance).look(S, T))).obstacles == ()
     assert await world.run(repair_of(instance).blocked_streams()) == []
     assert await world.run(instance.transactions.transaction_state(S, T, gone)) is TransactionState.ABORTED

@@ -15,10 +15,10 @@ from controller_service.sets.service import (
     record_kept_ms,
     undecided_grace_ms,
 )
-from controller_service.sets.transaction_set import SetMember, SetRecord, SetState, Verdict
+from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions.lifecycle import lease_grace_s
-from controller_service.transactions.records import TransactionState
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.transactions import TransactionState
 from tests.support.transaction_world import Crashed, Instance, World, event_bytes
 
 S, T, U = "scope", "stream", "other"
@@ -42,7 +42,7 @@ async def one(world: World) -> Instance:
 
 async def members_of(
     world: World, instance: Instance, label: str, count: int, stream: str = T, lease_ms: int = 30_000
-) -> list[SetMember]:
+) -> list[MemberRecord]:
     return [
         await world.member(instance, S, stream, f"{label}.{partition}", partition, lease_ms)
         for partition in range(count)
@@ -50,7 +50,7 @@ async def members_of(
 
 
 async def register(
-    world: World, instance: Instance, batch: int, members: Sequence[SetMember], run: str = "r1"
+    world: World, instance: Instance, batch: int, members: Sequence[MemberRecord], run: str = "r1"
 ) -> RegisterAnswer:
     return await world.run(instance.sets.register(Q, D, run, batch, members))
 
@@ -59,7 +59,7 @@ async def commit(
     world: World,
     instance: Instance,
     batch: int,
-    members: Sequence[SetMember],
+    members: Sequence[MemberRecord],
     run: str = "r1",
     events: int | None = None,
 ) -> CommitAnswer:
@@ -71,14 +71,14 @@ async def finished(world: World, instance: Instance, batch: int) -> None:
     async def wait() -> None:
         while True:
             found = (await instance.sets.get(Q, D, batch)).decision
-            if isinstance(found, SetRecord) and found.state is SetState.FINISHED:
+            if isinstance(found, SetRecord) and found.state is SetRecordState.FINISHED:
                 return
             await world.clock.sleep(0.01)
 
     await world.run(wait(), 300)
 
 
-async def state_of(world: World, instance: Instance, member: SetMember) -> TransactionState:
+async def state_of(world: World, instance: Instance, member: MemberRecord) -> TransactionState:
     scope, stream = member.stream.split("/")
     return await world.run(instance.transactions.transaction_state(scope, stream, uuid.UUID(hex=member.transaction)))
 
@@ -270,15 +270,15 @@ async def test_a_set_whose_members_were_begun_before_a_scale(world: World, one: 
         ("q" * 501, "r", 0, [], 0),
         ("q", "", 0, [], 0),
         ("q", "r", -1, [], 0),
-        ("q", "r", 0, [SetMember("stream", "0" * 32)], 0),
-        ("q", "r", 0, [SetMember("s/t", "xyz")], 0),
-        ("q", "r", 0, [SetMember("s/t", "0" * 32, -1)], 0),
-        ("q", "r", 0, [SetMember("s/t", "0" * 32), SetMember("s/t", "0" * 32)], 0),
-        ("q", "r", 0, [SetMember("s/t", "0" * 32, 0, 2, 0)], 1),
+        ("q", "r", 0, [MemberRecord("stream", "0" * 32)], 0),
+        ("q", "r", 0, [MemberRecord("s/t", "xyz")], 0),
+        ("q", "r", 0, [MemberRecord("s/t", "0" * 32, -1)], 0),
+        ("q", "r", 0, [MemberRecord("s/t", "0" * 32), MemberRecord("s/t", "0" * 32)], 0),
+        ("q", "r", 0, [MemberRecord("s/t", "0" * 32, 0, 2, 0)], 1),
     ],
 )
 async def test_bad_input_is_refused(
-    world: World, one: Instance, query: str, run: str, batch: int, members: list[SetMember], events: int
+    world: World, one: Instance, query: str, run: str, batch: int, members: list[MemberRecord], events: int
 ) -> None:
     with pytest.raises(InvalidArgument):
         await world.run(one.sets.commit(query, D, run, batch, members, events, 0))

@@ -12,12 +12,12 @@ from controller_service.sets.transaction_set import (
     BatchesCleared,
     Commit,
     Event,
+    MemberRecord,
     Refuse,
     RefusedSet,
     Register,
-    SetMember,
     SetRecord,
-    SetState,
+    SetRecordState,
     SinkRecord,
     Step,
     StreamsOrdered,
@@ -31,8 +31,8 @@ from controller_service.sets.transaction_set import (
 )
 from controller_service.store.serializer import decode, encode
 
-A = SetMember("s/a", "0" * 31 + "a", 0, 2, 20)
-B = SetMember("s/a", "0" * 31 + "b", 1, 3, 30)
+A = MemberRecord("s/a", "0" * 31 + "a", 0, 2, 20)
+B = MemberRecord("s/a", "0" * 31 + "b", 1, 3, 30)
 NEW = SinkRecord("q", "s/a")
 
 
@@ -43,7 +43,7 @@ def register(batch_id: int, run_id: str = "r1") -> Register:
 def commit(
     batch_id: int,
     run_id: str = "r1",
-    members: tuple[SetMember, ...] = (A, B),
+    members: tuple[MemberRecord, ...] = (A, B),
     events: int = 5,
     size_bytes: int = 50,
 ) -> Commit:
@@ -59,11 +59,11 @@ def refuse(sequence: int) -> Refuse:
 
 
 def ordered(sequence: int) -> Advance:
-    return Advance(sequence, SetState.ORDERED, 1)
+    return Advance(sequence, SetRecordState.ORDERED, 1)
 
 
 def finished(sequence: int) -> Advance:
-    return Advance(sequence, SetState.FINISHED, 1)
+    return Advance(sequence, SetRecordState.FINISHED, 1)
 
 
 def play(*events: Event) -> Step:
@@ -166,7 +166,7 @@ def test_members_are_kept_in_partition_order() -> None:
 
 def test_an_empty_set_is_finished_with_its_commit() -> None:
     record = play(commit(0, members=(), events=0, size_bytes=0), bound(1)).record
-    assert record.last is not None and record.last.state is SetState.FINISHED
+    assert record.last is not None and record.last.state is SetRecordState.FINISHED
 
 
 def test_streams_are_noted_while_others_have_no_order() -> None:
@@ -182,7 +182,7 @@ def test_streams_are_noted_while_others_have_no_order() -> None:
 
 def test_progress_never_goes_back() -> None:
     record = play(commit(0), bound(1), finished(1), ordered(1)).record
-    assert record.last is not None and record.last.state is SetState.FINISHED
+    assert record.last is not None and record.last.state is SetRecordState.FINISHED
 
 
 def test_only_the_last_runs_are_recognised() -> None:
@@ -202,8 +202,8 @@ def test_decisions() -> None:
     assert decision(None, 0) is None
     record = play(*DECIDED, commit(6)).record
     committed, pending = decision(record, 5), decision(record, 6)
-    assert isinstance(committed, SetRecord) and committed.state is SetState.ORDERED
-    assert isinstance(pending, SetRecord) and pending.state is SetState.PENDING
+    assert isinstance(committed, SetRecord) and committed.state is SetRecordState.ORDERED
+    assert isinstance(pending, SetRecord) and pending.state is SetRecordState.PENDING
     assert decision(record, 4) is None and decision(record, 7) is None
     refused = decision(step(record, refuse(2)).record, 6)
     assert isinstance(refused, RefusedSet) and refused.detail == "not open"

@@ -5,25 +5,24 @@ from typing import Any
 
 import pytest
 
-from controller_service.sets.transaction_set import SetMember, SetRecord, SetState, SinkRecord
+from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, SinkRecord
 from controller_service.store.epochs import initial_epoch, plan_scale
 from controller_service.store.records import (
     ConfigurationRecord,
     EpochRecord,
-    RetentionPolicy,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
     StateRecord,
-    StreamConfiguration,
     StreamState,
     SubscriberRecord,
     SubscribersRecord,
     TruncationRecord,
 )
 from controller_service.store.serializer import decode, encode
-from controller_service.transactions.records import ActiveTransaction, Registration, SetReference, TransactionState
+from controller_service.transactions.records import ActiveTransaction, RegistrationRecord, SetReference
 from pravega_common.errors import DataCorruption
+from pravega_common.model.retention import RetentionPolicy, RetentionType
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transactions import TransactionState
 
 EPOCH = initial_epoch(3, 49, 1_700_000_000_000)
 CONFIGURATION = StreamConfiguration(
@@ -37,7 +36,7 @@ CONFIGURATION = StreamConfiguration(
         EPOCH,
         plan_scale(EPOCH, [3], [(0.0, EPOCH.segments[0].key_end)], 1, 5, "id"),
         ConfigurationRecord(CONFIGURATION, 3, 2),
-        ConfigurationRecord(StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1))),
+        ConfigurationRecord(StreamConfiguration(ScalingPolicy.fixed(1))),
         StateRecord(StreamState.SEALING),
         TruncationRecord({1 << 40: -1, 2: 3}, (4, 5), 6, True),
         SubscribersRecord({"s/g": SubscriberRecord("s/g", "id", 1, {5: 6})}),
@@ -66,7 +65,7 @@ STORED_WITHOUT_RETENTION = (
     ("record", "stored"),
     [
         (ConfigurationRecord(CONFIGURATION, 3, 2), STORED_CONFIGURATION),
-        (ConfigurationRecord(StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1))), STORED_WITHOUT_RETENTION),
+        (ConfigurationRecord(StreamConfiguration(ScalingPolicy.fixed(1))), STORED_WITHOUT_RETENTION),
     ],
 )
 def test_the_stored_configuration_of_a_stream_stays_as_it_is(record: ConfigurationRecord, stored: str) -> None:
@@ -88,10 +87,10 @@ STORED_SINK = (
 
 
 def test_the_stored_transaction_and_sink_stay_as_they_are() -> None:
-    reference, registration = SetReference("1:q:s/t", 6), Registration("1:q:s/t", 7, "r")
+    reference, registration = SetReference("1:q:s/t", 6), RegistrationRecord("1:q:s/t", 7, "r")
     state = TransactionState.COMMITTING
     transaction = ActiveTransaction(state, 1, 2, 3, 4, (0, 1), "w", 5, reference, registration)
-    last = SetRecord(6, 7, "r", (SetMember("s/t", "00", 1, 2, 3),), 2, 3, SetState.ORDERED, 8)
+    last = SetRecord(6, 7, "r", (MemberRecord("s/t", "00", 1, 2, 3),), 2, 3, SetRecordState.ORDERED, 8)
     sink = SinkRecord("q", "s/t", ("r",), 6, last, None, None, (7,), 9)
     for record, stored in ((transaction, STORED_TRANSACTION), (sink, STORED_SINK)):
         assert encode(record).decode() == stored

@@ -13,9 +13,10 @@ import pytest
 from controller_service.store.serializer import decode
 from controller_service.store.versioned_store import Put
 from controller_service.transactions import commit_order, records
-from controller_service.transactions.records import CommittingRecord, TransactionState
+from controller_service.transactions.records import CommittingRecord
 from controller_service.transactions.transaction_store import COMMITS_KEY, COMMITTING_KEY
 from pravega_common.errors import Throttled, UnknownOutcome, VersionConflict
+from pravega_common.model.transactions import TransactionState
 from tests.support.transaction_world import Instance, World
 
 

@@ -13,10 +13,10 @@ import pytest
 
 # Imported for their failpoints, too.
 from controller_service.sets import service as set_service
-from controller_service.sets.transaction_set import SetMember, SetRecord, SetState, Verdict
+from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions import abort_transactions, commit_transactions
-from controller_service.transactions.records import TransactionState
 from pravega_common.errors import PravegaError
+from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime import failpoints
 from tests.support.transaction_world import Crashed, Instance, World, event_bytes
 
@@ -143,13 +143,13 @@ async def test_commits_through_a_crash_at_every_failpoint(name: str) -> None:
 # ---- sets ------------------------------------------------------------------------------------------------------------
 
 
-async def set_of(world: World, instance: Instance, label: str) -> list[SetMember]:
+async def set_of(world: World, instance: Instance, label: str) -> list[MemberRecord]:
     """Two members in a stream of two segments, one in another stream."""
     members = [await world.member(instance, S, T, f"{label}.{index}", index) for index in (0, 1)]
     return [*members, await world.member(instance, S, U, f"{label}.2", 2)]
 
 
-async def commit_set(instance: Instance, run: str, batch: int, members: Sequence[SetMember]) -> Verdict:
+async def commit_set(instance: Instance, run: str, batch: int, members: Sequence[MemberRecord]) -> Verdict:
     count = len(members)
     return (await instance.sets.commit(Q, D, run, batch, members, count, count * event_bytes)).verdict
 
@@ -189,7 +189,7 @@ async def sets_through_a_crash(rolling: bool, restarted: bool, prepare: Callable
     await world.clock.pass_time(settle_s + 60)
 
     decided = (await world.run(second.sets.get(Q, D, 1))).decision
-    assert isinstance(decided, SetRecord) and decided.state is SetState.FINISHED
+    assert isinstance(decided, SetRecord) and decided.state is SetRecordState.FINISHED
     # What nobody registered after the crash, since the first driver is gone, ends with its lease.
     await world.clock.pass_time(120)
     await expect_events(world, U, [f"{chosen}.2", "next.2"])

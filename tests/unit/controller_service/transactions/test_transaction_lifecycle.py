@@ -9,10 +9,11 @@ import pytest
 
 from controller_service.errors import IllegalState, NoSuchStream
 from controller_service.store.records import WRITER_MARKS, StreamState, WriterMark, sealed_segment_key
-from controller_service.transactions.lifecycle import PingStatus, lease_grace_s
-from controller_service.transactions.records import TransactionState, transaction_segments
+from controller_service.transactions.lifecycle import lease_grace_s
+from controller_service.transactions.records import transaction_segments
 from pravega_common import names
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.transactions import PingStatus, TransactionState
 from tests.support.transaction_world import Instance, World
 
 S, T = "scope", "stream"

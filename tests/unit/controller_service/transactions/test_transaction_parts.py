@@ -11,7 +11,7 @@ import pytest
 
 from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
 from controller_service.sets.store import RegistrationShard, SinkStore
-from controller_service.sets.transaction_set import SetMember, SetRecord, SetState, SinkRecord
+from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, SinkRecord
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.versioned_store import ANY_VERSION
 from controller_service.transactions import records
@@ -22,12 +22,12 @@ from controller_service.transactions.records import (
     CompletedTransaction,
     MergeTarget,
     RecentlyCompleted,
-    TransactionState,
     completed_listed_max,
 )
 from controller_service.transactions.timeouts import TimedTransaction, Timers
 from pravega_common import names
 from pravega_common.errors import DataCorruption, InvalidArgument, Throttled
+from pravega_common.model.transactions import TransactionState
 from pravega_common.proto import transaction_sets_pb2 as pb
 from tests.support.transaction_world import World
 
@@ -144,14 +144,14 @@ def test_recently_completed_are_bounded_and_idempotent() -> None:
     assert recent.entries[-1][0].int == completed_listed_max + 19
 
 
-def members(count: int, name: Callable[[int], str]) -> tuple[SetMember, ...]:
-    return tuple(SetMember("scope/" + name(index), of(3, index + 1).hex, index, 10, 100) for index in range(count))
+def members(count: int, name: Callable[[int], str]) -> tuple[MemberRecord, ...]:
+    return tuple(MemberRecord("scope/" + name(index), of(3, index + 1).hex, index, 10, 100) for index in range(count))
 
 
 async def test_records_of_large_sets_are_packed_and_bounded() -> None:
     store = SinkStore(InMemoryVersionedStore())
     await store.start()
-    large = SetRecord(1, 0, "run", members(5_000, lambda _: "stream"), 50_000, 500_000, SetState.COMMITTED, 1)
+    large = SetRecord(1, 0, "run", members(5_000, lambda _: "stream"), 50_000, 500_000, SetRecordState.COMMITTED, 1)
     record = SinkRecord("q", "d", ("run",), 2, large, large)
     await store.write("key", record, -1)
     found = await store.read("key")
@@ -162,7 +162,7 @@ async def test_records_of_large_sets_are_packed_and_bounded() -> None:
     def unlike(index: int) -> str:
         return "".join(uuid.uuid5(uuid.NAMESPACE_OID, f"{index}/{part}").hex for part in range(7))
 
-    huge = SetRecord(1, 0, "run", members(5_000, unlike), 50_000, 500_000, SetState.COMMITTED, 1)
+    huge = SetRecord(1, 0, "run", members(5_000, unlike), 50_000, 500_000, SetRecordState.COMMITTED, 1)
     with pytest.raises(InvalidArgument, match="10000 transactions"):
         await store.write("key", SinkRecord("q", "d", ("run",), 2, huge, huge), found.version)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from controller_service.sets.transaction_set import Verdict
-from controller_service.transactions.records import TransactionState
 from pravega_common.errors import UnknownOutcome
+from pravega_common.model.transactions import TransactionState
 from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
 
 S, T = "scope", "stream"

@@ -14,19 +14,12 @@ from controller_service.store import scope_store
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.members import (
     KeyValueTableRecord,
-    MemberState,
     ReaderGroupConfig,
     ReaderGroupRecord,
     ReaderGroupRetention,
+    ScopeMemberState,
 )
-from controller_service.store.records import (
-    SUBSCRIBERS,
-    ScaleType,
-    ScalingPolicy,
-    ScopeRecord,
-    StreamConfiguration,
-    SubscribersRecord,
-)
+from controller_service.store.records import SUBSCRIBERS, ScopeRecord, SubscribersRecord
 from controller_service.workflows import (
     create_stream,
     delete_scope,
@@ -36,6 +29,8 @@ from controller_service.workflows import (
     seal_stream,
 )
 from pravega_common.errors import VersionConflict
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import reader_group_stream, segment_id, table_segment_name
 from pravega_common.runtime.failpoints import KNOWN
 from tests.support.controller_in_memory import ControllerParts
@@ -46,7 +41,7 @@ Step = Callable[[Controller], Awaitable[object]]
 
 GROUP_ID = "11111111-2222-3333-4444-555555555555"
 PARTITIONS = 3
-STREAM = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 1))
+STREAM = StreamConfiguration(ScalingPolicy.fixed(1))
 
 
 def group_config(*streams: str) -> ReaderGroupConfig:
@@ -54,7 +49,7 @@ def group_config(*streams: str) -> ReaderGroupConfig:
 
 
 async def create_table(controller: Controller) -> None:
-    new = KeyValueTableRecord(controller.parts.new_id(), 1, MemberState.CREATING, PARTITIONS, 4, 0)
+    new = KeyValueTableRecord(controller.parts.new_id(), 1, ScopeMemberState.CREATING, PARTITIONS, 4, 0)
     await controller.parts.tables.create("scope", "table", new)
 
 
@@ -283,5 +278,5 @@ async def test_who_closed_a_scope_alone_opens_it(controller: Controller) -> None
 
 
 def _is_active(record: KeyValueTableRecord | ReaderGroupRecord | None) -> bool:
-    assert record is None or record.state is MemberState.ACTIVE
+    assert record is None or record.state is ScopeMemberState.ACTIVE
     return record is not None

@@ -12,8 +12,9 @@ import structlog
 from controller_service.errors import NoSuchStream
 from controller_service.service import Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
-from controller_service.store.records import ScaleType, ScalingPolicy, StreamConfiguration
 from pravega_common.errors import Outcome, PravegaError
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.runtime.clock import SystemClock
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.faults import Faulty
@@ -79,7 +80,7 @@ class Chaos:
             await insist(lambda operation=operation: operation(stream))  # type: ignore[misc]
 
     async def create(self, stream: str) -> None:
-        policy = ScalingPolicy(ScaleType.FIXED, 0, 0, self.random.randint(1, 3))
+        policy = ScalingPolicy.fixed(self.random.randint(1, 3))
         tags = tuple(f"tag{number}" for number in range(self.random.randrange(3)))
         await self.any().parts.workflows.create.create("s", stream, StreamConfiguration(policy, tags=tags))
 

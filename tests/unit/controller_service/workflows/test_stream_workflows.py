@@ -16,11 +16,8 @@ from controller_service.store.records import (
     TRANSITION,
     TRUNCATION,
     EpochRecord,
-    ScaleType,
-    ScalingPolicy,
     SealedSegmentRecord,
     StateRecord,
-    StreamConfiguration,
     StreamState,
     epoch_key,
     sealed_segment_key,
@@ -30,6 +27,8 @@ from controller_service.workflows.delete_scope import ScopeNotEmpty
 from controller_service.workflows.delete_stream import StreamNotSealed
 from controller_service.workflows.states import Superseded, enter, leave, require_hold
 from pravega_common.errors import InvalidArgument, SegmentSealed
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.stream_audit import audit
 
@@ -37,7 +36,7 @@ S, T = "scope", "stream"
 
 
 def fixed(segments: int, *tags: str) -> StreamConfiguration:
-    return StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, segments), tags=tags)
+    return StreamConfiguration(ScalingPolicy.fixed(segments), tags=tags)
 
 
 @pytest.fixture

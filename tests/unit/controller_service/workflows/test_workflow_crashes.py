@@ -10,14 +10,7 @@ import pytest
 from controller_service.errors import NoSuchStream
 from controller_service.queue import table_request_queue
 from controller_service.service import Controller
-from controller_service.store.records import (
-    RetentionPolicy,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
-    StreamConfiguration,
-    StreamState,
-)
+from controller_service.store.records import StreamState
 from controller_service.workflows import (
     create_stream,
     delete_stream,
@@ -27,14 +20,15 @@ from controller_service.workflows import (
     update_stream,
 )
 from pravega_common.errors import PravegaError
+from pravega_common.model.retention import RetentionPolicy, RetentionType
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.runtime.failpoints import arm
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.stream_audit import audit, requests_left
 
-TWO = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 2))
-THREE = StreamConfiguration(
-    ScalingPolicy(ScaleType.FIXED, 0, 0, 3), RetentionPolicy(RetentionType.SIZE, 1000), ("tag",), 0, 7
-)
+TWO = StreamConfiguration(ScalingPolicy.fixed(2))
+THREE = StreamConfiguration(ScalingPolicy.fixed(3), RetentionPolicy(RetentionType.SIZE, 1000), ("tag",), 0, 7)
 
 Step = Callable[[Controller], Awaitable[object]]
 

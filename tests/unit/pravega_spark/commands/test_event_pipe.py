@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from pravega_common.errors import DataCorruption
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, segment_name
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
 from pravega_spark.commands.event_pipe import EventReader, write_pipe
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from pravega_streams.event.event_writer import frame_event
 from tests.support.fakes.stream_gateway import InMemoryGateway
 
@@ -58,7 +59,7 @@ def test_what_comes_before_a_pause_is_durable_before_the_end() -> None:
 def gateway(tmp_path: Path) -> InMemoryGateway:
     made = InMemoryGateway(str(tmp_path))
     made.create_scope("s")
-    made.create_stream("s", "t", StreamConfiguration(ScalingPolicy(1)))
+    made.create_stream("s", "t", StreamConfiguration(ScalingPolicy.fixed(1)))
     return made
 
 

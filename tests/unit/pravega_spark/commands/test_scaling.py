@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.segments import SegmentRange
 from pravega_common.names import segment_id
 from pravega_spark.commands.scaling import plan_merge, plan_segments, plan_split
-from pravega_streams.controller.model import SegmentRange
 
 LATER = segment_id(4, 2)
 SEGMENTS = [

@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 
 from controller_service.service import Controller
 from controller_service.sets import service as set_service
-from controller_service.sets.transaction_set import SetMember, Verdict
-from controller_service.store.records import ScaleType, ScalingPolicy, StreamConfiguration
+from controller_service.sets.transaction_set import MemberRecord, Verdict
 from controller_service.transactions import commit_transactions
-from controller_service.transactions.records import TransactionState, transaction_segments
+from controller_service.transactions.records import transaction_segments
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
 from pravega_spark.application import application
 from pravega_spark.commands import diagnosis
@@ -75,7 +77,7 @@ async def shop() -> AsyncIterator[Shop]:
     controller = parts.controller()
     await controller.start()
     await controller.store.create_scope("s")
-    policy = StreamConfiguration(ScalingPolicy(ScaleType.FIXED, 0, 0, 2))
+    policy = StreamConfiguration(ScalingPolicy.fixed(2))
     await controller.parts.workflows.create.create("s", "t", policy)
     # The runner takes the process's standard output, to which the controller would log.
     with capture_logs():
@@ -148,7 +150,7 @@ async def test_a_record_that_a_committed_set_lost_is_seen_and_given_up(shop: Sho
     identifier = await shop.begin()
     arm(set_service.COMMIT_RECORDED, raise_on_hit("decided"))
     with pytest.raises(FailpointError):
-        await sets.commit("q", "s/t", "run", 0, [SetMember("s/t", identifier.hex, 0, 1, 10)], 1, 10)
+        await sets.commit("q", "s/t", "run", 0, [MemberRecord("s/t", identifier.hex, 0, 1, 10)], 1, 10)
     await store.remove("s", "t", [identifier])
     [obstacle] = (await shop.json("stream", "transaction", "list", "s/t"))["obstacles"]
     assert (obstacle["kind"], obstacle["transaction"]) == ("lost_transaction", str(identifier))
@@ -157,7 +159,7 @@ async def test_a_record_that_a_committed_set_lost_is_seen_and_given_up(shop: Sho
     given_up = await shop.json("stream", "transaction", "abort", "s/t", str(identifier), "--yes")
     assert given_up["given_up"]
     await shop.ends(identifier, TransactionState.ABORTED)
-    following = SetMember("s/t", (await shop.begin()).hex, 0, 1, 10)
+    following = MemberRecord("s/t", (await shop.begin()).hex, 0, 1, 10)
     assert (await sets.commit("q", "s/t", "run", 1, [following], 1, 10)).verdict is Verdict.COMMITTED
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from pravega_common.errors import NoSuchSegment
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.segments import SegmentInfo
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, segment_name
 from pravega_spark.commands.trimming import Trimmer
-from pravega_streams.controller.model import ScalingPolicy, StreamConfiguration
 from pravega_streams.event.event_writer import frame_event
-from pravega_streams.segment.segment_client import SegmentInfo
 from tests.support.fakes.stream_gateway import InMemoryGateway
 
 EVENT = b"x" * 92  # 100 bytes with its header.
@@ -52,7 +53,7 @@ class Client:
 def gateway(tmp_path: Path) -> TimedGateway:
     made = TimedGateway(str(tmp_path))
     made.create_scope("s")
-    made.create_stream("s", "t", StreamConfiguration(ScalingPolicy(1)))
+    made.create_stream("s", "t", StreamConfiguration(ScalingPolicy.fixed(1)))
     return made
 
 

@@ -10,6 +10,9 @@ from typing import Any, cast
 import pytest
 
 from pravega_common.errors import InvalidArgument, UnknownOutcome
+from pravega_common.model.retention import RetentionPolicy
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.jvm.catalog_helper import (
     CatalogCalls,
     creation_options,
@@ -20,13 +23,6 @@ from pravega_spark.jvm.catalog_helper import (
     tags_of_options,
 )
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.model import (
-    RetentionPolicy,
-    RetentionType,
-    ScaleType,
-    ScalingPolicy,
-    StreamConfiguration,
-)
 from pravega_streams.errors import StreamNotSealed
 
 
@@ -105,7 +101,7 @@ def create(client: Client, stream: str, **options: str) -> Any:
 def test_options_become_the_configuration_or_tags_and_come_back(client: Client) -> None:
     assert create(client, "t", default_num_segments="3", start_stream_cut="earliest", allow_create_stream="false")
     assert client.controller.scopes["s"]["t"] == StreamConfiguration(
-        ScalingPolicy(3), tags=("spark.option.start_stream_cut=earliest",)
+        ScalingPolicy.fixed(3), tags=("spark.option.start_stream_cut=earliest",)
     )
     found = ask(client, "find_stream", scope="s", stream="t")
     assert found == {"exists": True, "options": {"start_stream_cut": "earliest"}}
@@ -211,7 +207,7 @@ def test_a_described_stream_can_be_created_again(client: Client, options: dict[s
 
 def test_retention_and_scaling_of_other_clients_are_described() -> None:
     configuration = StreamConfiguration(
-        ScalingPolicy(2, ScaleType.KILOBYTES_PER_SECOND, 5, 2), RetentionPolicy(RetentionType.TIME, 5)
+        ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, 5, 2, 2), RetentionPolicy.by_time(5)
     )
     assert creation_options(configuration) == {
         "default_num_segments": "2",

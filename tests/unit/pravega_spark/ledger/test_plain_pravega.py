@@ -8,17 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.model.transaction_sets import CommitStatus, RegisterStatus, SetMember, SetState, Sink
+from pravega_common.model.transactions import TransactionState
 from pravega_spark.ledger.lease_extender import LeaseExtender
 from pravega_spark.ledger.plain_pravega import PlainSets, lease_ms, lease_ms_fallback
 from pravega_spark.ledger.record import BatchUnresolved
-from pravega_streams.controller.model import TransactionState
-from pravega_streams.controller.transaction_sets import (
-    CommitStatus,
-    RegisterStatus,
-    SetMember,
-    SetState,
-    Sink,
-)
 from tests.support.fakes.plain_pravega import PlainPravega
 
 SINK = Sink("query", "scope/stream")

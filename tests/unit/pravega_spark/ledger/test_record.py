@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet
 from pravega_spark.ledger.record import (
     LedgerRecord,
     MemberState,
@@ -24,7 +25,6 @@ from pravega_spark.ledger.record import (
     to_bytes,
     unresolved_text,
 )
-from pravega_streams.controller.transaction_sets import SetMember, SetState, Sink, TransactionSet
 
 SINK = Sink("query", "scope/stream")
 OPEN, COMMITTED, ABORTED, UNKNOWN = MemberState

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.model.retention import RetentionPolicy
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.options.definitions import OPTIONS, Options, Use, markdown_table
-from pravega_streams.controller.model import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 
 BASE = {"scope": "s", "stream": "t"}
 CUT = StreamCut("s", "t", {0: 5}).as_text()
@@ -152,15 +153,15 @@ def test_cut_as_a_limit() -> None:
 @pytest.mark.parametrize(
     ("given", "scaling"),
     [
-        ({}, ScalingPolicy(1)),
-        ({"default_num_segments": "4"}, ScalingPolicy(4)),
+        ({}, ScalingPolicy.fixed(1)),
+        ({"default_num_segments": "4"}, ScalingPolicy.fixed(4)),
         (
             {
                 "default_num_segments": "2",
                 "default_scale_factor": "3",
                 "default_segment_target_rate_bytes_per_sec": "1024",
             },
-            ScalingPolicy(2, ScaleType.KILOBYTES_PER_SECOND, 1, 3),
+            ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, 1, 3, 2),
         ),
         (
             {
@@ -168,7 +169,7 @@ def test_cut_as_a_limit() -> None:
                 "default_scale_factor": "3",
                 "default_segment_target_rate_events_per_sec": "9",
             },
-            ScalingPolicy(2, ScaleType.EVENTS_PER_SECOND, 9, 3),
+            ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 9, 3, 2),
         ),
     ],
 )
@@ -178,12 +179,11 @@ def test_scaling_of_a_created_stream(given: dict[str, str], scaling: ScalingPoli
 
 def test_retention_of_a_created_stream() -> None:
     big = str(5 * 2**30)
-    assert options(default_retention_size_bytes=big).stream_configuration().retention == RetentionPolicy(
-        RetentionType.SIZE, 5 * 2**30
-    )
-    assert options(default_retention_duration_milliseconds="60000").stream_configuration().retention == RetentionPolicy(
-        RetentionType.TIME, 60_000
-    )
+    by_size = options(default_retention_size_bytes=big).stream_configuration()
+    assert by_size.retention == RetentionPolicy.by_size(5 * 2**30)
+    assert options(
+        default_retention_duration_milliseconds="60000"
+    ).stream_configuration().retention == RetentionPolicy.by_time(60_000)
 
 
 def test_readme_list_names_every_option() -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_common.model.transaction_sets import SetState, Sink
 from pravega_spark.datasource import batch_writer
 from pravega_spark.gateway.preparation import forget_prepared, prepared_stream
 from pravega_spark.options.definitions import Options, Use
@@ -20,7 +21,6 @@ from pravega_spark.sink.commit_protocol import BatchIdentity, ReplayDiffers, Tas
 from pravega_spark.sink.destinations import Destinations
 from pravega_spark.sink.direct_writer import DirectTask
 from pravega_spark.sink.transaction_writer import PartitionWriter
-from pravega_streams.controller.transaction_sets import SetState, Sink
 from tests.unit.pravega_spark.streams import TwinStreams
 
 COLUMNS = SinkColumns(0, 1, 2)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from pravega_common.hashing import position_of_key
+from pravega_common.model.segments import SegmentRange
 from pravega_spark.rows.framing import block_bytes_max
 from pravega_spark.sink.routing import RowRouter
-from pravega_streams.controller.model import SegmentRange
 
 
 def router(count: int, first_turn: int = 0) -> RowRouter:

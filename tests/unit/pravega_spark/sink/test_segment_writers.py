@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pravega_common.model.segments import SegmentRange
 from pravega_common.names import segment_name
 from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
 from pravega_spark.rows.framing import block_bytes_max, event_lengths
 from pravega_spark.sink.routing import Positions, RowRouter
 from pravega_spark.sink.segment_writers import SegmentWriters
-from pravega_streams.controller.model import SegmentRange
 from pravega_streams.event.block_writer import BlockWriters
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
 

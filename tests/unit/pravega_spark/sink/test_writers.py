@@ -13,6 +13,14 @@ import pyarrow as pa
 import pytest
 
 from pravega_common.errors import Fenced, InvalidArgument, Unavailable
+from pravega_common.model.transaction_sets import (
+    RegisterStatus,
+    Registration,
+    SetDecision,
+    SetState,
+    Sink,
+    TransactionSet,
+)
 from pravega_spark.options.definitions import Options, Use
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
@@ -29,14 +37,6 @@ from pravega_spark.sink.destinations import Destinations
 from pravega_spark.sink.direct_writer import DirectWriter
 from pravega_spark.sink.lease_keeper import LeaseKeeper
 from pravega_spark.sink.transaction_writer import PartitionWriter
-from pravega_streams.controller.transaction_sets import (
-    RegisterStatus,
-    Registration,
-    SetDecision,
-    SetState,
-    Sink,
-    TransactionSet,
-)
 from pravega_streams.errors import StreamSealed, TransactionFailed
 from tests.unit.pravega_spark.streams import TwinStreams, batch
 
