@@ -1,10 +1,8 @@
-"""Time as a constructor argument, so that tests and the simulator can own it."""
+"""Provides time as a constructor argument, so that a test can own it."""
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import time
 from typing import Protocol
 
@@ -34,39 +32,3 @@ class SystemClock:
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
-
-
-class ManualClock:
-    """A clock that stands still until a test moves it."""
-
-    def __init__(self, start_s: float = 1_000.0, wall_ms: int = 1_700_000_000_000) -> None:
-        self._now_s = start_s
-        self._wall_offset_ms = wall_ms - int(start_s * 1000)
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._tickets = itertools.count()
-
-    def monotonic_s(self) -> float:
-        return self._now_s
-
-    def wall_ms(self) -> int:
-        return int(self._now_s * 1000) + self._wall_offset_ms
-
-    async def sleep(self, delay_s: float) -> None:
-        if delay_s <= 0:
-            await asyncio.sleep(0)
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._now_s + delay_s, next(self._tickets), waiter))
-        await waiter
-
-    async def advance(self, delta_s: float) -> None:
-        """Move time forward, waking sleepers in order and letting each run before the next."""
-        target_s = self._now_s + delta_s
-        while self._sleepers and self._sleepers[0][0] <= target_s:
-            self._now_s, _, waiter = heapq.heappop(self._sleepers)
-            if not waiter.done():
-                waiter.set_result(None)
-            for _ in range(10):
-                await asyncio.sleep(0)
-        self._now_s = target_s
-        await asyncio.sleep(0)

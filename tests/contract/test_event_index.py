@@ -11,7 +11,6 @@ import pytest
 
 from pravega_common.errors import InvalidArgument, NoSuchSegment, Throttled
 from pravega_common.event_index import index_record_bytes
-from pravega_common.runtime.clock import ManualClock
 from segment_service.contracts.attributes import (
     EVENT_COUNT,
     EXPECTED_INDEX_EVENT_SIZE,
@@ -24,6 +23,7 @@ from segment_service.metadata.boundary_tracker import indexed_bytes_min
 from tests.support.containers import ContainerKit
 from tests.support.event_index import Truth, records_of, settled
 from tests.support.eventually import eventually
+from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.segment_store import InMemorySegmentStore
 
 SEGMENT = "scope/stream/3.#epoch.1"

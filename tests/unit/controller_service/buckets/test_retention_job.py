@@ -28,9 +28,10 @@ from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_name
-from pravega_common.runtime.clock import ManualClock, SystemClock
+from pravega_common.runtime.clock import SystemClock
 from pravega_common.runtime.failpoints import arm, disarm_all
 from tests.support.controller_in_memory import ControllerParts
+from tests.support.fakes.clock import ManualClock
 
 S, T = "scope", "stream"
 S0, S1 = 0, 1

@@ -9,8 +9,8 @@ from controller_service.cluster.balancer import balance
 from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.errors import NoHost
 from pravega_common.hashing import container_of_segment
-from pravega_common.runtime.clock import ManualClock
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
+from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.cpo import InMemoryCPO
 
 STORES = st.sets(st.sampled_from(["a", "b", "c", "d", "e"]))

@@ -10,9 +10,9 @@ import pytest
 
 from pravega_common.errors import FailedError
 from pravega_common.runtime import failpoints
-from pravega_common.runtime.clock import ManualClock
 from pravega_common.runtime.deadline import Deadline
 from pravega_common.services.base import Service, ServiceState
+from tests.support.fakes.clock import ManualClock
 
 
 async def test_a_manual_clock_wakes_sleepers_in_order_of_time() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.runtime.clock import ManualClock
 from pravega_common.services.base import ServiceState
 from pravega_spark.standalone.log_page_cache import LogPageCache, give_back, given_back_bytes_min
+from tests.support.fakes.clock import ManualClock
 
 MIB = given_back_bytes_min
 Calls = list[tuple[str, int, int]]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pravega_common.runtime.clock import ManualClock
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.writer.config import WriterConfig
 from tests.support.containers import ContainerKit
 from tests.support.eventually import eventually
+from tests.support.fakes.clock import ManualClock
 
 SEGMENT = "scope/stream/0.#epoch.0"
 INDEX = SEGMENT + "#index"
