@@ -17,7 +17,8 @@ from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.property.crash_model import TARGETS, CrashTest
-from tests.support.containers import ContainerKit, eventually, read_all
+from tests.support.containers import ContainerKit, read_all
+from tests.support.eventually import eventually
 from tests.support.server_fixtures import own_redis as own_redis
 from tests.support.servers import RedisServer
 

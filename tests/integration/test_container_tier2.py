@@ -13,7 +13,8 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate, AttributeUpdateType
 from segment_service.durable_log import durable_log
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
-from tests.support.containers import ContainerKit, eventually, read_all
+from tests.support.containers import ContainerKit, read_all
+from tests.support.eventually import eventually
 
 KEY = AttributeId(b"0123456789abcdef")
 

@@ -17,7 +17,8 @@ from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.config import WriterConfig
-from tests.support.containers import ContainerKit, eventually, read_all
+from tests.support.containers import ContainerKit, read_all
+from tests.support.eventually import eventually
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
 from tests.support.servers import MinioServer, running_minio
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
@@ -95,11 +94,3 @@ async def read_all(store: SegmentStore, segment: str, offset: int = 0) -> bytes:
 
 def join(views: Sequence[memoryview]) -> bytes:
     return b"".join(bytes(view) for view in views)
-
-
-async def eventually(condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
-    """Wait for something that a background task brings about; fails with ``what`` if it does not come."""
-    deadline = asyncio.get_running_loop().time() + timeout_s
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, what
-        await asyncio.sleep(0.005)

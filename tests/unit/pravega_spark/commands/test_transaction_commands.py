@@ -25,8 +25,8 @@ from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, r
 from pravega_spark.application import application
 from pravega_spark.commands import diagnosis
 from pravega_streams.client import StreamClient
-from tests.support.containers import eventually
 from tests.support.controller_in_memory import ControllerParts
+from tests.support.eventually import eventually
 
 lease_ms = 30_000
 

@@ -12,7 +12,8 @@ from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
 from segment_service.container.manager import ContainerManager, ManagerConfig
 from segment_service.container.registry import ContainerRegistry
-from tests.support.containers import ContainerKit, eventually
+from tests.support.containers import ContainerKit
+from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.cpo import InMemoryCPO
 

@@ -13,7 +13,8 @@ from pravega_common.services.base import ServiceState
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.storage import compaction, garbage, orphan_sweep
 from segment_service.storage.rolling_storage import RollingStorage
-from tests.support.containers import ContainerKit, eventually
+from tests.support.containers import ContainerKit
+from tests.support.eventually import eventually
 
 
 @pytest.fixture
