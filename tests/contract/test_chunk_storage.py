@@ -1,8 +1,7 @@
-"""One suite for every chunk storage: memory, directory, S3 (a real MinIO), and each through the faulty wrapper."""
+"""Runs the contract of ``ChunkStorage``: memory, a directory, S3 (a real MinIO), and the faulty fake around memory."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 import uuid
 from collections.abc import AsyncIterator
@@ -10,114 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import ConfigurationError, DataCorruption, NoSuchSegment, Unavailable, UnknownOutcome
+from pravega_common.errors import ConfigurationError, Unavailable, UnknownOutcome
 from pravega_common.invariants import InvariantViolation
 from pravega_common.runtime.clock import SystemClock
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
-from segment_service.storage.minio import MinioChunkStorage, MinioSettings, part_bytes_min
+from segment_service.storage.minio import MinioChunkStorage, MinioSettings
+from tests.contract.chunk_storage_contract import ChunkStorageContract, names
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
 from tests.support.servers import MinioServer
-
-
-async def names(storage: ChunkStorage, prefix: str) -> list[str]:
-    return [info.name async for info in storage.list(prefix)]
-
-
-class ChunkStorageContract:
-    """What every adapter must do. Subclasses give the fixture ``storage``, started and empty."""
-
-    async def test_a_put_object_comes_back_whole_and_in_ranges(self, storage: ChunkStorage) -> None:
-        data = random.Random(1).randbytes(100_000)
-        await storage.put("c1/d/aa/1", [data[:7], bytearray(data[7:50_000]), memoryview(data)[50_000:]])
-        assert await storage.get("c1/d/aa/1", 0, len(data)) == data
-        assert await storage.get("c1/d/aa/1", 6, 3) == data[6:9]
-        assert await storage.get("c1/d/aa/1", len(data) - 1, 1) == data[-1:]
-        assert await storage.get("c1/d/aa/1", 5, 0) == b""
-        assert (await storage.info("c1/d/aa/1")).length == len(data)
-
-    async def test_an_empty_object_exists(self, storage: ChunkStorage) -> None:
-        await storage.put("empty", [])
-        assert (await storage.info("empty")).length == 0
-        assert await storage.get("empty", 0, 0) == b""
-
-    async def test_missing_objects_are_named(self, storage: ChunkStorage) -> None:
-        with pytest.raises(NoSuchSegment, match="c1/none"):
-            await storage.get("c1/none", 0, 1)
-        with pytest.raises(NoSuchSegment, match="c1/none"):
-            await storage.get("c1/none", 0, 0)
-        with pytest.raises(NoSuchSegment, match="c1/none"):
-            await storage.info("c1/none")
-
-    @pytest.mark.parametrize(("offset", "length"), [(0, 11), (5, 6), (10, 1), (20, 1)])
-    async def test_a_short_object_is_corrupt(self, storage: ChunkStorage, offset: int, length: int) -> None:
-        await storage.put("short", [b"0123456789"])
-        with pytest.raises(DataCorruption):
-            await storage.get("short", offset, length)
-
-    async def test_list_is_ordered_and_bounded_by_its_prefix(self, storage: ChunkStorage) -> None:
-        wanted = [f"c1/m/{segment:02x}/{number:04x}" for segment in range(3) for number in (1, 2, 10, 255)]
-        for name in random.Random(2).sample(wanted, len(wanted)):
-            await storage.put(name, [name.encode()])
-        await storage.put("c1/m-other", [b"x"])
-        await storage.put("c10/m/00/0001", [b"x"])
-        assert await names(storage, "c1/m/") == sorted(wanted)
-        assert await names(storage, "c1/m/01/") == [name for name in wanted if name.startswith("c1/m/01/")]
-        assert await names(storage, "c1/m/01/000") == ["c1/m/01/0001", "c1/m/01/0002", "c1/m/01/000a"]
-        assert await names(storage, "c1/m") == ["c1/m-other", *sorted(wanted)]
-        assert await names(storage, "c2/") == []
-        assert [info.length async for info in storage.list("c1/m/00/0001")] == [len("c1/m/00/0001")]
-
-    async def test_list_of_more_than_a_page(self, storage: ChunkStorage) -> None:
-        wanted = [f"many/{number:05d}" for number in range(1_050)]
-        for first in range(0, len(wanted), 50):
-            await asyncio.gather(*(storage.put(name, [b"x"]) for name in wanted[first : first + 50]))
-        assert await names(storage, "many/") == wanted
-
-    async def test_delete_is_idempotent_and_final(self, storage: ChunkStorage) -> None:
-        await storage.put("c1/d/1", [b"one"])
-        await storage.put("c1/d/2", [b"two"])
-        await storage.delete("c1/d/1")
-        await storage.delete("c1/d/1")
-        await storage.delete("never/there")
-        with pytest.raises(NoSuchSegment):
-            await storage.get("c1/d/1", 0, 1)
-        assert await names(storage, "c1/") == ["c1/d/2"]
-
-    async def test_compose_joins_in_order_and_keeps_its_sources(self, storage: ChunkStorage) -> None:
-        for name in "abc":
-            await storage.put(name, [name.encode() * 10])
-        await storage.compose("joined", ["c", "a", "b"])
-        assert await storage.get("joined", 0, 30) == b"c" * 10 + b"a" * 10 + b"b" * 10
-        assert (await storage.info("joined")).length == 30
-        assert await storage.get("a", 0, 10) == b"a" * 10
-        await storage.compose("copied", ["joined"])
-        assert await storage.get("copied", 9, 2) == b"ca"
-        with pytest.raises(NoSuchSegment):
-            await storage.compose("broken", ["a", "missing"])
-        assert await names(storage, "broken") == []
-
-    async def test_compose_of_large_pieces(self, storage: ChunkStorage) -> None:
-        large = random.Random(3).randbytes(part_bytes_min)
-        await storage.put("large", [large])
-        await storage.put("small", [b"end"])
-        await storage.compose("both", ["large", "small"])
-        assert await storage.get("both", part_bytes_min - 2, 5) == large[-2:] + b"end"
-        assert (await storage.info("both")).length == part_bytes_min + 3
-
-    async def test_many_at_once(self, storage: ChunkStorage) -> None:
-        bodies = {f"p/{number % 5}/{number}": random.Random(number).randbytes(5_000) for number in range(100)}
-        await asyncio.gather(*(storage.put(name, [body]) for name, body in bodies.items()))
-        got = await asyncio.gather(*(storage.get(name, 0, 5_000) for name in bodies))
-        assert list(got) == list(bodies.values())
-        await asyncio.gather(*(storage.delete(name) for name in bodies))
-        assert await names(storage, "p/") == []
-
-    async def test_sixteen_mebibytes_in_one_put(self, storage: ChunkStorage) -> None:
-        piece = random.Random(4).randbytes(1 << 20)
-        await storage.put("flush", [piece] * 16)
-        assert await storage.get("flush", (15 << 20) + 5, 100) == piece[5:105]
 
 
 class TestInMemory(ChunkStorageContract):

@@ -1,4 +1,4 @@
-"""The gateway's contract on the twin."""
+"""Runs the contract of ``StreamGateway`` on the fake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pravega_spark.gateway.contract import StreamGateway
-from tests.contract.stream_gateway_suite import StreamGatewayContract
+from tests.contract.stream_gateway_contract import StreamGatewayContract
 from tests.support.fakes.stream_gateway import InMemoryGateway
 
 

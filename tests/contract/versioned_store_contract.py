@@ -1,4 +1,4 @@
-"""What every ``VersionedStore`` must do."""
+"""Says how every ``VersionedStore`` behaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pravega_common.errors import NoSuchSegment, VersionConflict
 
 
 class VersionedStoreContract:
-    """Subclasses provide a fixture ``store``."""
+    """A subclass gives the fixture ``store``."""
 
     async def test_a_missing_table_is_an_error(self, store: VersionedStore) -> None:
         with pytest.raises(NoSuchSegment):

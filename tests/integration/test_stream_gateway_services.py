@@ -9,7 +9,7 @@ import pytest
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.standalone.process import StandaloneProcess
-from tests.contract.stream_gateway_suite import StreamGatewayContract
+from tests.contract.stream_gateway_contract import StreamGatewayContract
 from tests.support.cluster import cluster
 
 __all__ = ["cluster"]

@@ -8,7 +8,7 @@ import pytest
 
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.standalone.process import StandaloneProcess
-from tests.contract.plain_gateway_suite import PlainGatewayContract
+from tests.contract.plain_gateway_contract import PlainGatewayContract
 
 
 class TestOwnServicesWithoutExtension(PlainGatewayContract):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pravega_spark.gateway.service import ServiceGateway
-from tests.contract.plain_gateway_suite import PlainGatewayContract
+from tests.contract.plain_gateway_contract import PlainGatewayContract
 from tests.interop.real_pravega import RealPravega
 
 

@@ -1,4 +1,4 @@
-"""What every ``CacheStorage`` does. Subclass it and give a ``cache`` fixture with a budget of one MiB."""
+"""Says how every ``CacheStorage`` behaves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pravega_common.invariants import InvariantViolation
 from segment_service.contracts.cache_storage import CacheStorage
 
 
-class CacheStorageSuite:
+class CacheStorageContract:
+    """A subclass gives the fixture ``cache``, with a budget of one MiB."""
+
     def test_joined_buffers_in_one_block(self, cache: CacheStorage) -> None:
         address = cache.insert([b"ab", bytearray(b"cd"), memoryview(b"xefx")[1:3]])
         assert bytes(cache.get(address, 0, 6)) == b"abcdef"

@@ -1,4 +1,4 @@
-"""What the Spark connector relies on, of whatever store is behind ``StreamGateway``."""
+"""Says how every ``StreamGateway`` behaves: all that the Spark connector relies on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pravega_common.names import segment_name, transaction_segment_name
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_streams.errors import ScopeNotFound
 from pravega_streams.segment.event_index import EventCount, ReadTarget
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, eventually_blocking
 
 LEASE_MS = 30_000
 
@@ -200,12 +200,8 @@ class StreamGatewayContract:
         assert self.content(gateway, scope, 0) == framed([b"0", b"0", b"1", b"1", b"2", b"2"])
 
     def wait_finished(self, gateway: StreamGateway, sink: Sink) -> None:
-        for _ in range(2000):
-            recorded, last = gateway.transaction_set(sink, 0)
-            if recorded.state is SetState.FINISHED:
-                assert last == 0
-                return
-        raise AssertionError("the set was not finished")
+        eventually_blocking(lambda: gateway.transaction_set(sink, 0)[0].state is SetState.FINISHED, "the set's end")
+        assert gateway.transaction_set(sink, 0)[1] == 0
 
     def test_the_same_batch_again(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)

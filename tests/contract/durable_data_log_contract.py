@@ -1,4 +1,4 @@
-"""What every Tier-1 log must do; subclass ``DataLogSuite`` and give a ``make_log`` fixture."""
+"""Says how every ``DurableDataLog`` behaves."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ async def payloads(log: DurableDataLog) -> list[bytes]:
     return [bytes(entry.payload) for entry in await read_all(log)]
 
 
-class DataLogSuite:
-    """Logs of the fixture roll over to a new plog after at most 256 KiB + one frame or earlier than 16 MiB."""
+class DurableDataLogContract:
+    """A subclass gives the fixture ``make_log``.
+
+    Logs of the fixture roll over to a new plog after at most 256 KiB + one frame or earlier than 16 MiB.
+    """
 
     async def test_a_new_log_is_empty(self, make_log: MakeLog) -> None:
         log = await make_log(1)

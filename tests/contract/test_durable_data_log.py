@@ -1,4 +1,4 @@
-"""The Tier-1 contract on the in-memory twin and on a real Redis."""
+"""Runs the contract of ``DurableDataLog`` on the fake and on a real Redis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceG
 from segment_service.contracts.data_log import DurableDataLog, frame_bytes_max
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
-from tests.contract.data_log_suite import DataLogSuite, MakeLog
+from tests.contract.durable_data_log_contract import DurableDataLogContract, MakeLog
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
 from tests.support.server_fixtures import redis_server as redis_server
@@ -20,7 +20,7 @@ from tests.support.servers import RedisServer
 _numbers = itertools.count()
 
 
-class TestInMemoryDataLog(DataLogSuite):
+class TestInMemoryDataLog(DurableDataLogContract):
     @pytest.fixture
     async def make_log(self) -> AsyncIterator[MakeLog]:
         store = InMemoryLogStore(bytes_per_plog=256 * 1024)
@@ -37,7 +37,7 @@ class TestInMemoryDataLog(DataLogSuite):
             await log.close()
 
 
-class TestRedisDataLog(DataLogSuite):
+class TestRedisDataLog(DurableDataLogContract):
     @pytest.fixture
     async def make_log(self, redis_server: RedisServer) -> AsyncIterator[MakeLog]:
         cpo = InMemoryCPO()

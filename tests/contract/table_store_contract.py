@@ -1,4 +1,4 @@
-"""What every ``TableStore`` does (wire protocol 2.2 and 8.1). Subclass it and give a ``tables`` fixture."""
+"""Says how every ``TableStore`` behaves (wire protocol 2.2 and 8.1)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ async def walk_delta(tables: TableStore, page: int, position: int = 0) -> list[D
         position = found.last_position
 
 
-class TableStoreSuite:
+class TableStoreContract:
+    """A subclass gives the fixture ``tables``."""
+
     async def test_versions_are_the_offsets_of_the_records(self, tables: TableStore) -> None:
         await tables.create_table(T)
         assert await tables.put(T, [put(b"a", b"12345"), put(b"bb", b"")]) == [0, 23]

@@ -1,4 +1,4 @@
-"""Every block cache keeps the contract."""
+"""Runs the contract of ``CacheStorage``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.contracts.cache_storage import CacheStorage
-from tests.contract.cache_storage_suite import CacheStorageSuite
+from tests.contract.cache_storage_contract import CacheStorageContract
 
 
-class TestInMemoryCacheStorage(CacheStorageSuite):
+class TestInMemoryCacheStorage(CacheStorageContract):
     @pytest.fixture
     def cache(self) -> CacheStorage:
         return InMemoryCacheStorage(1024 * 1024)

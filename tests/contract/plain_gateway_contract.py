@@ -1,4 +1,4 @@
-"""What the connector relies on where the controller cannot decide several transactions as one."""
+"""Says how a ``StreamGateway`` behaves whose controller cannot decide several transactions as one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pravega_spark.ledger.plain_pravega import AFTER_ONE_COMMIT, AFTER_RECORD, l
 from pravega_spark.ledger.record import BatchUnresolved, key_of, new_record, table_segment, to_bytes
 from pravega_streams.client import StreamClient
 from pravega_streams.table.blocking_table import BlockingTable
-from tests.contract.stream_gateway_suite import StreamGatewayContract, framed
+from tests.contract.stream_gateway_contract import StreamGatewayContract, framed
 
 
 class Died(BaseException):
@@ -64,7 +64,7 @@ class PlainGatewayContract(StreamGatewayContract):
         return Sink(uuid.uuid4().hex, f"{scope}/t")
 
     def test_what_is_not_in_the_set_is_aborted(self, gateway: StreamGateway, scope: str) -> None:
-        """Not here: nobody but its task knows an orphan, and its lease ends it. It never gets into a later set."""
+        """An orphan is left to its lease, since only its task knows it; it never gets into a later set."""
         self.make(gateway, scope)
         sink = Sink(uuid.uuid4().hex, f"{scope}/t")
         orphan, member = (self.begin(gateway, scope, sink, [b"x"]) for _ in range(2))
@@ -203,7 +203,7 @@ class PlainGatewayContract(StreamGatewayContract):
     def test_two_runs_at_once_have_one_winner(
         self, gateway: StreamGateway, second: ServiceGateway, scope: str, sink: Sink
     ) -> None:
-        """Both drivers commit at the same time; the one that was displaced is told so."""
+        """Both drivers commit at the same time; the displaced one is refused."""
         first = self.begun(gateway, scope, sink, "a")
         other = self.begun(second, scope, sink, "b")
         answers: dict[str, CommitStatus] = {}

@@ -1,4 +1,7 @@
-"""The controller's tables on a real segment store, in this process and over a real socket; its disks are in memory."""
+"""Runs the contract of ``VersionedStore`` in memory and on the tables of a real segment store.
+
+The store runs in this process behind a real socket; its disks are in memory.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.table_backend import TableVersionedStore
 from controller_service.store.versioned_store import VersionedStore
 from pravega_common.runtime.clock import SystemClock
@@ -40,6 +44,12 @@ class FixedEndpoint:
 
     def forget(self, segment: str) -> None:
         pass
+
+
+class TestInMemoryVersionedStore(VersionedStoreContract):
+    @pytest.fixture
+    def store(self) -> VersionedStore:
+        return InMemoryVersionedStore()
 
 
 class TestTableVersionedStore(VersionedStoreContract):
