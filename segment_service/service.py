@@ -21,6 +21,7 @@ from segment_service.container.segment_container import ContainerConfig, Segment
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.data_log import DurableDataLog
 from segment_service.contracts.segment_storage import SegmentStorage
+from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
@@ -32,7 +33,6 @@ from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import RoutedSegmentStore, check_container_count
 from segment_service.tables.table_extension import TableExtension
-from segment_service.writer.data_source import WriterDataSource
 from segment_service.writer.storage_writer import StorageWriter, WriterConfig
 
 

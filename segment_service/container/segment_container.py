@@ -24,6 +24,7 @@ from segment_service.container.writer_source import ContainerDataSource
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate
 from segment_service.contracts.data_log import DurableDataLog
 from segment_service.contracts.read_index import ReadIndex
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.segment_store import (
     Buffer,
@@ -33,29 +34,28 @@ from segment_service.contracts.segment_store import (
     append_bytes_max,
     read_bytes_max,
 )
+from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.durable_log.durable_log import DurableLog
 from segment_service.durable_log.memory_log import MemoryLog
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_updater import initial_attributes
-from segment_service.durable_log.operation_queue import QueuedOperation
-from segment_service.durable_log.operations import (
-    Append,
-    Delete,
-    MapSegment,
-    Merge,
-    Operation,
-    Seal,
-    Truncate,
-    UpdateAttributes,
+from segment_service.durable_log.requests import (
+    AnswerT,
+    AppendRequest,
+    CreateRequest,
+    DeleteRequest,
+    MergeRequest,
+    Request,
+    SealRequest,
+    TruncateRequest,
+    UpdateAttributesRequest,
 )
 from segment_service.event_index.indexer import EventIndexer
 from segment_service.event_index.locator import BoundaryLocator
 from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
-from segment_service.metadata.segment_metadata import SegmentMetadata
-from segment_service.writer.data_source import WriterDataSource
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn], ReadIndex]
@@ -74,7 +74,7 @@ class SegmentContainer(Service):
 
     Start: fence the log, recover from it, write a checkpoint, open Tier 2 and start the storage writer. Requests are
     taken as soon as the checkpoint is durable: Tier 2 may be away meanwhile. A part that dies takes the container
-    offline: whoever waits gets ``UnknownOutcome`` or ``ContainerOffline``. A container starts once; the next owner
+    offline: waiting callers get ``UnknownOutcome`` or ``ContainerOffline``. A container starts once; the next owner
     is a new object.
     """
 
@@ -110,7 +110,7 @@ class SegmentContainer(Service):
 
     @property
     def epoch(self) -> int:
-        """Of this owner of the log; greater than that of every earlier one."""
+        """The epoch of this owner of the log; greater than that of every earlier one."""
         return self.durable_log.epoch
 
     async def on_start(self) -> None:
@@ -158,7 +158,7 @@ class SegmentContainer(Service):
 
     async def create_segment(self, segment: str, attributes: Sequence[AttributeUpdate] = ()) -> None:
         initial = initial_attributes(segment, attributes)
-        await self._submit(MapSegment(name=segment, attributes=initial), segment)
+        await self._submit(CreateRequest(segment, initial))
         if is_user_stream_segment(segment):
             await self._create_index(segment)
 
@@ -187,9 +187,17 @@ class SegmentContainer(Service):
         refusal = self._refusal(length)
         if refusal is not None:
             return _refused(future, refusal)
-        operation = Append(segment_id=0, data=data, length=length, updates=updates, expected_offset=expected_offset)
         self.pending.accepted(length)
-        self.durable_log.add(QueuedOperation(operation, future, segment), length)
+        self.durable_log.add(
+            AppendRequest(
+                future=future,
+                segment=segment,
+                data=data,
+                length=length,
+                updates=updates,
+                expected_offset=expected_offset,
+            )
+        )
         return future
 
     async def read(self, segment: str, offset: int, length_max: int) -> ReadResult:
@@ -220,41 +228,41 @@ class SegmentContainer(Service):
         return self._live(segment).attributes.get(attribute_id, NULL_ATTRIBUTE_VALUE)
 
     async def update_attributes(self, segment: str, updates: Sequence[AttributeUpdate]) -> None:
-        await self._submit(UpdateAttributes(segment_id=0, updates=updates), segment)
+        await self._submit(UpdateAttributesRequest(segment, updates))
 
     async def seal(self, segment: str) -> int:
-        return await self._submit(Seal(segment_id=0), segment)
+        return await self._submit(SealRequest(segment))
 
     async def truncate(self, segment: str, offset: int) -> None:
-        await self._submit(Truncate(segment_id=0, offset=offset), segment)
+        await self._submit(TruncateRequest(segment, offset))
         self.event_index.truncated(segment)
 
     async def delete(self, segment: str) -> None:
-        deleted = self._submit(Delete(segment_id=0), segment)
+        deleted = self._submit(DeleteRequest(segment))
         self._delete_index(segment)
         await deleted
 
     def _delete_index(self, segment: str) -> None:
         """The index goes with its segment; one that a crash leaves behind goes with the next recovery."""
         if is_user_stream_segment(segment):
-            self._submit(Delete(segment_id=0), index_segment_name(segment))
+            self._submit(DeleteRequest(index_segment_name(segment)))
 
     async def merge(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> MergeResult:
-        operation = Merge(segment_id=0, source_id=0, updates=updates)
-        length = await self._submit(operation, target, source)
+        merged = await self._submit(MergeRequest(target, source, updates))
         self._delete_index(source)
-        return MergeResult(length, operation.length)
+        return merged
 
-    def _submit(self, operation: Operation, segment: str, source: str = "") -> asyncio.Future[int]:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    def _submit(self, request: Request[Any, AnswerT]) -> asyncio.Future[AnswerT]:
+        future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
         refusal = self._refusal(0)
         if refusal is not None:
             return _refused(future, refusal)
-        self.durable_log.add(QueuedOperation(operation, future, segment, source))
+        request.future = future
+        self.durable_log.add(request)
         return future
 
     def _refusal(self, length: int) -> PravegaError | None:
-        """Why an operation with so many bytes cannot be taken now."""
+        """The reason why a request with ``length`` bytes cannot be taken now; ``None`` if it can."""
         if not self._takes_requests:
             return self._offline()
         if self.durable_log.queue.is_full:
@@ -284,7 +292,7 @@ class SegmentContainer(Service):
         super().fail(error)
 
 
-def _refused(future: asyncio.Future[int], error: PravegaError) -> asyncio.Future[int]:
+def _refused(future: asyncio.Future[AnswerT], error: PravegaError) -> asyncio.Future[AnswerT]:
     future.set_exception(error)
     future.exception()  # marks it retrieved: a caller may have gone away
     return future

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pravega_common.invariants import check
+from segment_service.contracts.operations import Operation
 from segment_service.contracts.read_index import ReadIndex
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.durable_log.durable_log import DurableLog
-from segment_service.durable_log.operations import Operation
 from segment_service.metadata.back_pressure import PendingBytes
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 
 class ContainerDataSource:

@@ -1,11 +1,11 @@
-"""The durable log of one container: operations in, in order, for ever; and what follows from them, in memory."""
+"""Makes the requests to one container durable in order, and applies them to its memory."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from pravega_common.errors import ContainerOffline, FailedError, Fenced, PravegaError
 from pravega_common.invariants import unreachable
@@ -13,13 +13,14 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from segment_service.contracts.data_log import DurableDataLog, LogAddress
+from segment_service.contracts.operations import Operation
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
 from segment_service.durable_log.operation_processor import OperationProcessor
-from segment_service.durable_log.operation_queue import OperationQueue, QueuedOperation
-from segment_service.durable_log.operations import Barrier, Checkpoint, Operation
 from segment_service.durable_log.recovery import Recovered, recover
+from segment_service.durable_log.request_queue import RequestQueue
+from segment_service.durable_log.requests import AnyRequest, BarrierRequest, CheckpointRequest, Request
 
 AFTER_FENCE: Final = register("durable_log.fenced_before_recovery")
 AFTER_RECOVERY: Final = register("durable_log.recovered_before_checkpoint")
@@ -32,7 +33,7 @@ drain_time_max_s: Final = 10.0
 class DurableLog(Service):
     """Start = take the log over, recover, write a checkpoint; then ``add``.
 
-    Every error of the data log, and every broken invariant, ends this service; its waiters are told first.
+    Every error of the data log, and every broken invariant, ends this service; its callers get an error first.
     """
 
     def __init__(self, log: DurableDataLog, state: MemoryState, clock: Clock, policy: CheckpointPolicy) -> None:
@@ -42,7 +43,7 @@ class DurableLog(Service):
         self._state = state
         self._clock = clock
         self._policy = policy
-        self.queue = OperationQueue()
+        self.queue = RequestQueue()
         self._updater = OperationMetadataUpdater(state.metadata)
         self._processor: OperationProcessor | None = None
         self._truncation_points: deque[tuple[int, LogAddress]] = deque()
@@ -87,40 +88,40 @@ class DurableLog(Service):
 
     async def _drain(self, processor: OperationProcessor) -> None:
         """Let what was accepted become durable, within a limit of time."""
-        last = self._enqueue_internal(Barrier())
+        last = self._enqueue(BarrierRequest())
         try:
             await asyncio.wait_for(last, drain_time_max_s)
         except (PravegaError, TimeoutError) as error:
             self.log.warning("stopping with operations on their way", error=repr(error))
 
-    def add(self, item: QueuedOperation, size: int = 0) -> None:
-        """Register an operation, in call order. Its future is done once it is durable and applied, or refused.
+    def add(self, request: AnyRequest) -> None:
+        """Register a request, in call order. Its future is done once it is durable and applied, or refused.
 
-        The caller has looked at ``queue.is_full``; ``size`` is the bytes of an append.
+        The caller has looked at ``queue.is_full``.
         """
         processor = self._processor
         if processor is None:
-            unreachable("operation before recovery", container=self._log.container_id)
+            unreachable("request before recovery", container=self._log.container_id)
         if processor.failure is not None:  # the service may need some turns of the loop to stop
-            item.fail(ContainerOffline(f"container {self._log.container_id} went offline: {processor.failure!r}"))
+            request.fail(ContainerOffline(f"container {self._log.container_id} went offline: {processor.failure!r}"))
         else:
-            self.queue.put(item, size)
+            self.queue.put(request)
 
     async def checkpoint(self) -> None:
         """Write a checkpoint and wait until it is durable."""
         self._checkpoint_pending = True
-        await self._enqueue_internal(Checkpoint())
+        await self._enqueue(CheckpointRequest())
 
     async def barrier(self) -> None:
         """Wait until an operation added now is durable: proof that nobody took over before."""
-        await self._enqueue_internal(Barrier())
+        await self._enqueue(BarrierRequest())
 
     async def read(self, after: int, count_max: int) -> Sequence[Operation]:
         """As ``WriterDataSource.read_operations``."""
         return await self._state.memory_log.read(after, count_max)
 
     async def acknowledge(self, sequence_number: int) -> None:
-        """Everything up to this number is in Tier 2: forget it, and truncate Tier 1 at the last checkpoint in it.
+        """Forget the operations up to this number, which are in Tier 2; truncate Tier 1 at the last checkpoint in them.
 
         A truncation that fails is made up for by a later one.
         """
@@ -153,7 +154,7 @@ class DurableLog(Service):
             self._operations_since_checkpoint, self._bytes_since_checkpoint, self._processor.snapshot_bytes
         ):
             self._checkpoint_pending = True
-            self._enqueue_internal(Checkpoint())
+            self._enqueue(CheckpointRequest())
 
     def checkpoint_committed(self, sequence_number: int, address: LogAddress) -> None:
         self.checkpoints_total += 1
@@ -165,7 +166,8 @@ class DurableLog(Service):
     def processor_failed(self, error: BaseException) -> None:
         self.fail(error)
 
-    def _enqueue_internal(self, operation: Operation) -> asyncio.Future[int]:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.add(QueuedOperation(operation, future))
+    def _enqueue(self, request: Request[Any, None]) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        request.future = future
+        self.add(request)
         return future

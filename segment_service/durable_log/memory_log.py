@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from pravega_common.invariants import check
-from segment_service.durable_log.operations import Operation
+from segment_service.contracts.operations import Operation
 
 _by_sequence_number = attrgetter("sequence_number")
 

@@ -1,20 +1,21 @@
-"""What follows from a durable operation in memory: metadata, read index, bytes to flush, memory log, in this order."""
+"""Applies durable operations to the memory of a container: metadata, read index, bytes to flush, memory log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pravega_common.invariants import check
+from segment_service.contracts.operations import Append, Checkpoint, Delete, Merge, Operation, Seal, Truncate
 from segment_service.contracts.read_index import ReadIndex
 from segment_service.contracts.segment_store import Buffer
 from segment_service.durable_log.memory_log import MemoryLog
-from segment_service.durable_log.operations import Append, Checkpoint, Delete, Merge, Operation, Seal, Truncate
+from segment_service.durable_log.metadata_commit import commit_append, commit_operation
 from segment_service.metadata.back_pressure import PendingBytes
 from segment_service.metadata.container_metadata import ContainerMetadata
 
 
 class MemoryState:
-    """Applies durable operations in log order; never waits."""
+    """Applies durable operations in log order; never waits. The same in normal work and in recovery."""
 
     def __init__(
         self,
@@ -28,20 +29,21 @@ class MemoryState:
         self.read_index = read_index
         self.pending = pending
 
-    def apply(self, operations: Sequence[Operation], commit: Callable[[Operation], None]) -> None:
-        """``commit`` changes the metadata by one operation (with or without a staged state behind it).
+    def apply(self, operations: Sequence[Operation]) -> None:
+        """Change the metadata by each operation, then the read index; at last show all to the storage writer.
 
         Successive appends to one segment reach the read index as one: its cost is per frame, not per append.
         """
+        metadata = self.metadata
         runs: dict[int, tuple[int, list[Buffer]]] = {}
         for operation in operations:
             if type(operation) is Append:
-                commit(operation)
+                commit_append(metadata, operation)
                 self._collect(operation, runs)
                 continue
             if runs:
                 self._flush_runs(runs)
-            commit(operation)
+            commit_operation(metadata, operation)
             self._apply_other(operation)
         if runs:
             self._flush_runs(runs)

@@ -1,4 +1,4 @@
-"""The effect of one durable operation on the metadata of its container: the same in normal work and in recovery."""
+"""Changes the metadata of a container by one durable operation; the same in normal work and in recovery."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pravega_common.invariants import check
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE
-from segment_service.durable_log.operations import (
+from segment_service.contracts.operations import (
     Append,
     AttributeValues,
     Barrier,
@@ -20,19 +20,20 @@ from segment_service.durable_log.operations import (
     Truncate,
     UpdateAttributes,
 )
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 
 def commit_operation(metadata: ContainerMetadata, operation: Operation) -> None:
     """Apply an operation whose fields are all assigned. An effect that does not fit is an invariant violation."""
     if type(operation) is Append:
-        _append(metadata, operation)
+        commit_append(metadata, operation)
     else:
         _COMMITS[type(operation)](metadata, operation)
 
 
-def _append(metadata: ContainerMetadata, operation: Append) -> None:
+def commit_append(metadata: ContainerMetadata, operation: Append) -> None:
+    """``commit_operation`` for the operation that nearly all are."""
     segment = metadata.segments[operation.segment_id]
     if segment.length != operation.offset or segment.is_sealed:
         check(False, "append does not continue its segment", segment=segment, offset=operation.offset)

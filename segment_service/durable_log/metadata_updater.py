@@ -1,14 +1,14 @@
-"""Validates operations one after the other, against what is committed and what is still on its way to Tier 1.
+"""Validates requests one after the other, against what is committed and what is still on its way to Tier 1.
 
-``stage`` decides an operation: it refuses it, or assigns sequence number, ids, offsets and attribute values and
-remembers the effect on top of the committed metadata. ``commit`` makes the effect part of the metadata once the
-operation is durable. Operations are committed in the order in which they were staged; when one cannot become durable,
-nothing staged can, and ``rollback`` forgets it all.
+``stage`` decides a request: it refuses it, or resolves it into the operation to log, with sequence number, ids,
+offsets and attribute values, and remembers the effect on top of the committed metadata. ``release`` drops what was
+remembered once the operation is durable and part of the metadata. Operations become durable in the order in which they
+were staged; when one cannot, nothing staged can, and ``rollback`` forgets it all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pravega_common.errors import (
@@ -29,9 +29,7 @@ from segment_service.contracts.attributes import (
     AttributeId,
     AttributeUpdate,
 )
-from segment_service.durable_log.attribute_updates import attribute_value_max, resolve_updates
-from segment_service.durable_log.metadata_commit import commit_operation
-from segment_service.durable_log.operations import (
+from segment_service.contracts.operations import (
     Append,
     AttributeValues,
     Barrier,
@@ -45,8 +43,22 @@ from segment_service.durable_log.operations import (
     Truncate,
     UpdateAttributes,
 )
+from segment_service.contracts.segment_metadata import SegmentMetadata
+from segment_service.durable_log.attribute_updates import attribute_value_max, resolve_updates
+from segment_service.durable_log.requests import (
+    AnyRequest,
+    AppendRequest,
+    BarrierRequest,
+    CheckpointRequest,
+    CreateRequest,
+    DeleteRequest,
+    MergeRequest,
+    SealRequest,
+    TruncateRequest,
+    UpdateAttributesRequest,
+)
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
+from segment_service.metadata.snapshot import write_snapshot
 
 segment_name_bytes_max: Final = 4_096
 """UTF-8 bytes of a segment's name."""
@@ -104,49 +116,56 @@ class OperationMetadataUpdater:
         self._staged_ids: dict[str, int] = {}
         """Names that staged operations map (id) or unmap (minus the id that is going)."""
 
-    def stage(self, operation: Operation, segment: str, source: str, time_ms: int) -> None:
-        """Validate and assign; raises a ``RejectedError`` and changes nothing if the operation is refused.
+    def stage(self, request: AnyRequest, time_ms: int) -> Operation:
+        """Resolve a request into its operation; raises a ``RejectedError`` and changes nothing if it is refused.
 
-        ``segment`` and ``source`` are the names the operation is about. A merge needs its source sealed: the caller
-        stages a ``Seal`` first when ``needs_seal`` says so.
+        A merge needs its source sealed: the caller stages a ``SealRequest`` first when ``needs_seal`` says so.
         """
-        if type(operation) is Append:
-            self._stage_append(operation, segment, time_ms)
-        elif type(operation) is MapSegment:
-            self._stage_map_segment(operation, time_ms)
-        elif type(operation) is Merge:
-            self._stage_merge(operation, segment, source, time_ms)
-        elif isinstance(operation, SegmentOperation):
-            self._stage_other(operation, segment)
+        number = self.metadata.sequence_number + 1
+        if type(request) is AppendRequest:
+            operation: Operation = self._stage_append(request, number, time_ms)
+        elif type(request) is CreateRequest:
+            operation = self._stage_create(request, number, time_ms)
+        elif type(request) is MergeRequest:
+            operation = self._stage_merge(request, number, time_ms)
+        elif type(request) is CheckpointRequest:
+            operation = self._stage_checkpoint(number)
+        elif type(request) is BarrierRequest:
+            operation = Barrier(sequence_number=number)
         else:
-            check(isinstance(operation, Checkpoint | Barrier), "unknown operation", operation=operation)
-        self.metadata.sequence_number += 1
-        operation.sequence_number = self.metadata.sequence_number
+            operation = self._stage_other(request, number)
+        self.metadata.sequence_number = number
+        return operation
 
-    def needs_seal(self, operation: Merge, segment: str, source: str) -> bool:
+    def needs_seal(self, merge: MergeRequest) -> bool:
         """Whether the source of a merge is open; raises like ``stage`` if the merge would be refused anyway."""
-        self._validate_merge(operation, segment, source)
-        return not self._live(source).is_sealed
+        _, source, _ = self._validate_merge(merge)
+        return not source.is_sealed
 
-    def commit(self, operation: Operation) -> None:
-        """The operation is durable: change the metadata for good."""
-        commit_operation(self.metadata, operation)
-        if type(operation) is Append:
-            self._release(operation.segment_id)
-        elif type(operation) is MapSegment:
-            self._release(operation.segment_id, self.metadata.segments[operation.segment_id])
-            if self._staged_ids.get(operation.name) == operation.segment_id:
+    def release(self, operations: Iterable[Operation]) -> None:
+        """Drop what is remembered of operations that are part of the committed metadata."""
+        for operation in operations:
+            if type(operation) is Append:
+                self._release(operation.segment_id)
+            elif isinstance(operation, SegmentOperation):
+                self._release_other(operation)
+
+    def _release_other(self, operation: SegmentOperation) -> None:
+        segment_id = operation.segment_id
+        if type(operation) is MapSegment:
+            self._release(segment_id, self.metadata.segments[segment_id])
+            if self._staged_ids.get(operation.name) == segment_id:
                 del self._staged_ids[operation.name]
-        elif isinstance(operation, SegmentOperation):
-            self._release(operation.segment_id)
-            if type(operation) is Merge:
-                self._release(operation.source_id)
-                self._forget_name(operation.source_id)
-            elif type(operation) is Delete:
-                self._forget_name(operation.segment_id)
+            return
+        self._release(segment_id)
+        if type(operation) is Merge:
+            self._release(operation.source_id)
+            self._forget_name(operation.source_id)
+        elif type(operation) is Delete:
+            self._forget_name(segment_id)
 
     def rollback(self) -> None:
-        """Nothing that is staged will become durable."""
+        """Forget all that is staged: none of it will become durable."""
         self._staged.clear()
         self._staged_ids.clear()
 
@@ -189,95 +208,121 @@ class OperationMetadataUpdater:
         if self._staged_ids.get(name) == -segment_id:
             del self._staged_ids[name]
 
-    def _stage_append(self, operation: Append, segment: str, time_ms: int) -> None:
-        entry = self._live(segment)
+    def _stage_append(self, request: AppendRequest, number: int, time_ms: int) -> Append:
+        entry = self._live(request.segment)
+        offset = entry.length
         if entry.is_sealed:
-            raise SegmentSealed(segment, offset=entry.length)
-        if operation.updates:
-            operation.values = entry.resolve(operation.updates)
-        if operation.expected_offset is not None and operation.expected_offset != entry.length:
-            raise BadOffset(segment, entry.length, operation.expected_offset)
-        operation.segment_id = entry.segment_id
-        operation.offset = entry.length
-        operation.time_ms = time_ms
-        entry.length += operation.length
+            raise SegmentSealed(request.segment, offset=offset)
+        values = entry.resolve(request.updates) if request.updates else ()
+        if request.expected_offset is not None and request.expected_offset != offset:
+            raise BadOffset(request.segment, offset, request.expected_offset)
+        entry.length += request.length
         entry.modified_ms = time_ms
-        if operation.values:
-            entry.attributes.update(operation.values)
+        if values:
+            entry.attributes.update(values)
         self._hold(entry)
+        return Append(
+            sequence_number=number,
+            segment_id=entry.segment_id,
+            offset=offset,
+            length=request.length,
+            data=request.data,
+            values=values,
+            time_ms=time_ms,
+        )
 
-    def _stage_map_segment(self, operation: MapSegment, time_ms: int) -> None:
-        name = operation.name
+    def _stage_create(self, request: CreateRequest, number: int, time_ms: int) -> MapSegment:
+        name = request.segment
         name_bytes = len(name.encode())
         if not 0 < name_bytes <= segment_name_bytes_max:
             raise InvalidArgument(f"segment name of {name_bytes} bytes; 1 to {segment_name_bytes_max} are allowed")
         existing = self._find(name)
         if existing is not None and not existing.is_gone:
             raise SegmentExists(name)
-        operation.segment_id = self.metadata.next_segment_id
-        operation.created_ms = time_ms
-        operation.attributes.setdefault(CREATION_TIME, time_ms)
+        segment_id = self.metadata.next_segment_id
         self.metadata.next_segment_id += 1
-        entry = _Staged(operation.segment_id, name, None)
+        attributes = dict(request.attributes)
+        attributes.setdefault(CREATION_TIME, time_ms)
+        entry = _Staged(segment_id, name, None)
         entry.modified_ms = time_ms
-        entry.attributes.update(operation.attributes)
-        self._staged_ids[name] = operation.segment_id
+        entry.attributes.update(attributes)
+        self._staged_ids[name] = segment_id
         self._hold(entry)
+        return MapSegment(
+            sequence_number=number, segment_id=segment_id, name=name, created_ms=time_ms, attributes=attributes
+        )
 
-    def _validate_merge(self, operation: Merge, target: str, source: str) -> AttributeValues:
-        if target == source:
-            raise InvalidArgument(f"{target} cannot be merged into itself")
-        target_entry, source_entry = self._live(target), self._live(source)
-        if target_entry.is_sealed:
-            raise SegmentSealed(target, offset=target_entry.length)
-        if source_entry.start_offset > 0:
-            raise SegmentTruncated(source, source_entry.start_offset, 0)
-        return target_entry.resolve(operation.updates)
+    def _validate_merge(self, request: MergeRequest) -> tuple[_Staged, _Staged, AttributeValues]:
+        """Target, source, and what the updates make of the target's attributes."""
+        if request.target == request.source:
+            raise InvalidArgument(f"{request.target} cannot be merged into itself")
+        target, source = self._live(request.target), self._live(request.source)
+        if target.is_sealed:
+            raise SegmentSealed(request.target, offset=target.length)
+        if source.start_offset > 0:
+            raise SegmentTruncated(request.source, source.start_offset, 0)
+        return target, source, target.resolve(request.updates)
 
-    def _stage_merge(self, operation: Merge, target: str, source: str, time_ms: int) -> None:
-        values = self._validate_merge(operation, target, source)
-        target_entry, source_entry = self._live(target), self._live(source)
-        operation.values = [*values, *_merged_events(target_entry, source_entry)]
-        check(source_entry.is_sealed, "merge of an open segment", target=target, source=source)
-        operation.segment_id = target_entry.segment_id
-        operation.source_id = source_entry.segment_id
-        operation.offset = target_entry.length
-        operation.length = source_entry.length
-        operation.time_ms = time_ms
-        target_entry.length += source_entry.length
-        target_entry.modified_ms = time_ms
-        target_entry.attributes.update(operation.values)
-        source_entry.merged_into = target_entry.segment_id
-        self._go(source_entry)
-        self._hold(target_entry)
-        self._hold(source_entry)
+    def _stage_merge(self, request: MergeRequest, number: int, time_ms: int) -> Merge:
+        target, source, updated = self._validate_merge(request)
+        check(source.is_sealed, "merge of an open segment", target=request.target, source=request.source)
+        merge = Merge(
+            sequence_number=number,
+            segment_id=target.segment_id,
+            source_id=source.segment_id,
+            offset=target.length,
+            length=source.length,
+            values=[*updated, *_merged_events(target, source)],
+            time_ms=time_ms,
+        )
+        target.length += source.length
+        target.modified_ms = time_ms
+        target.attributes.update(merge.values)
+        source.merged_into = target.segment_id
+        self._go(source)
+        self._hold(target)
+        self._hold(source)
+        return merge
 
     def _go(self, entry: _Staged) -> None:
         entry.is_gone = True
         self._staged_ids[entry.name] = -entry.segment_id
 
-    def _stage_other(self, operation: SegmentOperation, segment: str) -> None:
-        entry = self._live(segment)
-        if type(operation) is Seal:
-            if entry.is_sealed:
-                raise SegmentSealed(segment, offset=entry.length)
-            operation.offset = entry.length
+    def _stage_checkpoint(self, number: int) -> Checkpoint:
+        self.metadata.sequence_number = number  # the snapshot holds its own number
+        return Checkpoint(sequence_number=number, snapshot=write_snapshot(self.metadata, self.staged_segments()))
+
+    def _stage_other(self, request: AnyRequest, number: int) -> SegmentOperation:
+        if type(request) is SealRequest:
+            entry = self._open(request.segment)
             entry.is_sealed = True
-        elif type(operation) is Truncate:
-            if not entry.start_offset <= operation.offset <= entry.length:
-                raise SegmentTruncated(segment, entry.start_offset, operation.offset)
-            entry.start_offset = operation.offset
-        elif type(operation) is UpdateAttributes:
-            if entry.is_sealed:
-                raise SegmentSealed(segment, offset=entry.length)
-            operation.values = entry.resolve(operation.updates)
-            entry.attributes.update(operation.values)
-        elif type(operation) is Delete:
+            operation: SegmentOperation = Seal(sequence_number=number, segment_id=entry.segment_id, offset=entry.length)
+        elif type(request) is TruncateRequest:
+            entry = self._live(request.segment)
+            if not entry.start_offset <= request.offset <= entry.length:
+                raise SegmentTruncated(request.segment, entry.start_offset, request.offset)
+            entry.start_offset = request.offset
+            operation = Truncate(sequence_number=number, segment_id=entry.segment_id, offset=request.offset)
+        elif type(request) is UpdateAttributesRequest:
+            entry = self._open(request.segment)
+            values = entry.resolve(request.updates)
+            entry.attributes.update(values)
+            operation = UpdateAttributes(sequence_number=number, segment_id=entry.segment_id, values=values)
+        elif type(request) is DeleteRequest:
+            entry = self._live(request.segment)
             self._go(entry)
+            operation = Delete(sequence_number=number, segment_id=entry.segment_id)
         else:
-            unreachable("unknown segment operation", operation=operation)
-        operation.segment_id = entry.segment_id
+            unreachable("unknown request", request=request)
         self._hold(entry)
+        return operation
+
+    def _open(self, name: str) -> _Staged:
+        """A segment that is not sealed."""
+        entry = self._live(name)
+        if entry.is_sealed:
+            raise SegmentSealed(name, offset=entry.length)
+        return entry
 
 
 def initial_attributes(segment: str, updates: Sequence[AttributeUpdate]) -> dict[AttributeId, int]:
@@ -287,7 +332,7 @@ def initial_attributes(segment: str, updates: Sequence[AttributeUpdate]) -> dict
 
 
 def _merged_events(target: _Staged, source: _Staged) -> AttributeValues:
-    """What the target counts for the events of the source, apart from EVENT_COUNT, which a merge leaves alone (5.4).
+    """The events of the source that the target counts as merged; EVENT_COUNT stays as it is (5.4).
 
     A transient segment holds one event, in blocks that were each counted as one.
     """

@@ -1,7 +1,8 @@
-"""The single writer of a container: takes what is queued, validates it, packs it into frames, sends these to Tier 1.
+"""Validates queued requests, packs the operations into data frames and sends these to Tier 1.
 
-There is no timer here. Below the window of frames in flight everything queued is sent at once; at the window the
-processor waits for one frame to become durable, and what is queued meanwhile forms the next frame.
+This is the single writer of a container. There is no timer here. Below the window of frames in flight everything queued
+is sent at once; at the window the processor waits for one frame to become durable, and what is queued meanwhile forms
+the next frame.
 
 When a frame is durable, the operations that end in it are committed to memory and their callers answered, in order.
 A rejection is answered in order too, since it may rest on something that is not durable yet.
@@ -24,13 +25,13 @@ from segment_service.contracts.data_log import (
     frames_in_flight_bytes_max,
     frames_in_flight_max,
 )
+from segment_service.contracts.operations import Checkpoint, Operation
 from segment_service.durable_log.data_frame_builder import BuiltFrame, DataFrameBuilder
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
-from segment_service.durable_log.operation_queue import OperationQueue, QueuedOperation
-from segment_service.durable_log.operations import Append, Checkpoint, Merge, Seal
+from segment_service.durable_log.request_queue import RequestQueue
+from segment_service.durable_log.requests import AnyRequest, AppendRequest, MergeRequest, SealRequest
 from segment_service.durable_log.serializer import serialize
-from segment_service.metadata.snapshot import write_snapshot
 
 BEFORE_SEND: Final = register("durable_log.before_frame_is_sent")
 BEFORE_COMMIT: Final = register("durable_log.frame_durable_before_commit")
@@ -40,7 +41,7 @@ BEFORE_ACK: Final = register("durable_log.committed_before_ack")
 class _SentFrame:
     __slots__ = ("begins_with_checkpoint", "completed", "durable", "length")
 
-    def __init__(self, frame: BuiltFrame[QueuedOperation], durable: asyncio.Future[LogAddress]) -> None:
+    def __init__(self, frame: BuiltFrame[AnyRequest], durable: asyncio.Future[LogAddress]) -> None:
         self.completed = frame.completed
         self.length = frame.length
         self.begins_with_checkpoint = frame.begins_with_checkpoint
@@ -48,7 +49,7 @@ class _SentFrame:
 
 
 class ProcessorListener(Protocol):
-    """Whom the processor tells what became of its frames."""
+    """Is notified of what became of the frames."""
 
     def frame_committed(self, operations: int, frame_bytes: int) -> None: ...
 
@@ -65,7 +66,7 @@ class OperationProcessor:
     def __init__(
         self,
         log: DurableDataLog,
-        queue: OperationQueue,
+        queue: RequestQueue,
         updater: OperationMetadataUpdater,
         state: MemoryState,
         clock: Clock,
@@ -77,7 +78,7 @@ class OperationProcessor:
         self._state = state
         self._clock = clock
         self._listener = listener
-        self._builder: DataFrameBuilder[QueuedOperation] = DataFrameBuilder(log.epoch)
+        self._builder: DataFrameBuilder[AnyRequest] = DataFrameBuilder(log.epoch)
         self._in_flight: deque[_SentFrame] = deque()
         self._in_flight_bytes = 0
         self._window_waiter: asyncio.Future[None] | None = None
@@ -92,8 +93,8 @@ class OperationProcessor:
                 await self._queue.wait_not_empty()
             await self._wait_window()
             time_ms = self._clock.wall_ms()
-            while (item := self._queue.pop()) is not None:
-                self._process(item, time_ms)
+            while (request := self._queue.pop()) is not None:
+                self._process(request, time_ms)
                 if self._builder.full:
                     await self._send_full()
             if self._has_room:
@@ -127,51 +128,50 @@ class OperationProcessor:
         self._in_flight_bytes += frame.length
         durable.add_done_callback(self._frame_done)
 
-    def _process(self, item: QueuedOperation, time_ms: int) -> None:
-        """Validate one operation and pack it, or reject it."""
-        operation = item.operation
+    def _process(self, request: AnyRequest, time_ms: int) -> None:
+        """Validate one request and pack its operation, or reject it."""
         try:
-            if type(operation) is Merge and self._updater.needs_seal(operation, item.segment, item.source):
-                seal = QueuedOperation(Seal(segment_id=0), None, item.source)
-                self._updater.stage(seal.operation, item.source, "", time_ms)
-                self._pack(seal)
-            self._updater.stage(operation, item.segment, item.source, time_ms)
+            if type(request) is MergeRequest:
+                self._seal_source(request, time_ms)
+            operation = request.operation = self._updater.stage(request, time_ms)
         except RejectedError as error:
-            self._reject(item, error)
+            self._reject(request, error)
             return
         except BaseException:
-            item.fail(ContainerOffline("the operation could not be validated"))
+            request.fail(ContainerOffline("the operation could not be validated"))
             raise
-        if type(operation) is Checkpoint:
-            self._pack_checkpoint(item, operation)
-        else:
-            self._pack(item)
+        self._pack(operation, request)
 
-    def _pack(self, item: QueuedOperation) -> None:
-        head, body, length = serialize(item.operation)
-        self._builder.add(head, body, length, item)
+    def _seal_source(self, merge: MergeRequest, time_ms: int) -> None:
+        """Log a seal in front of the merge of a segment that is open."""
+        if self._updater.needs_seal(merge):
+            seal: AnyRequest = SealRequest(merge.source)
+            operation = seal.operation = self._updater.stage(seal, time_ms)
+            self._pack(operation, seal)
 
-    def _pack_checkpoint(self, item: QueuedOperation, operation: Checkpoint) -> None:
-        operation.snapshot = write_snapshot(self._updater.metadata, self._updater.staged_segments())
-        self.snapshot_bytes = len(operation.snapshot)
+    def _pack(self, operation: Operation, request: AnyRequest) -> None:
         head, body, length = serialize(operation)
-        self._builder.add_checkpoint(head, body, length, item)
+        if type(operation) is Checkpoint:
+            self.snapshot_bytes = len(operation.snapshot)
+            self._builder.add_checkpoint(head, body, length, request)
+        else:
+            self._builder.add(head, body, length, request)
 
-    def _reject(self, item: QueuedOperation, error: PravegaError) -> None:
-        item.rejection = error
-        if self._builder.attach(item):
+    def _reject(self, request: AnyRequest, error: PravegaError) -> None:
+        request.rejection = error
+        if self._builder.attach(request):
             return
         if self._builder.full:
-            self._builder.full[-1].completed.append(item)
+            self._builder.full[-1].completed.append(request)
         elif self._in_flight:
-            self._in_flight[-1].completed.append(item)
+            self._in_flight[-1].completed.append(request)
         else:
-            self._answer(item)
+            self._answer(request)
 
-    def _answer(self, item: QueuedOperation) -> None:
-        if item.rejection is not None and type(item.operation) is Append:
-            self._state.pending.dropped(item.operation.length)
-        item.complete()
+    def _answer(self, request: AnyRequest) -> None:
+        if request.rejection is not None and type(request) is AppendRequest:
+            self._state.pending.dropped(request.length)
+        request.complete()
 
     def _frame_done(self, durable: asyncio.Future[LogAddress]) -> None:
         """Commit every frame, from the oldest on, that is durable by now."""
@@ -193,24 +193,20 @@ class OperationProcessor:
 
     def _commit(self, frame: _SentFrame, address: LogAddress) -> None:
         failpoint(BEFORE_COMMIT)
-        operations = [item.operation for item in frame.completed if item.rejection is None]
-        self._state.apply(operations, self._updater.commit)
+        operations = [request.operation for request in frame.completed if request.operation is not None]
+        self._state.apply(operations)
+        self._updater.release(operations)
         if frame.begins_with_checkpoint:
             self._checkpoint_address = address
         failpoint(BEFORE_ACK)
-        for item in frame.completed:
-            if type(item.operation) is Checkpoint:
-                self._listener.checkpoint_committed(item.operation.sequence_number, self._checkpoint_address)
-            self._answer(item)
+        for request in frame.completed:
+            if type(request.operation) is Checkpoint:
+                self._listener.checkpoint_committed(request.operation.sequence_number, self._checkpoint_address)
+            self._answer(request)
         self._listener.frame_committed(len(operations), frame.length)
 
-    @property
-    def is_idle(self) -> bool:
-        """Nothing queued, packed or in flight."""
-        return not self._queue and not self._in_flight and self._builder.is_empty and not self._builder.full
-
     def fail(self, error: BaseException) -> None:
-        """Nothing more becomes durable: end everybody who waits. May be called twice; the first error counts."""
+        """Answer all callers with an error: nothing more becomes durable. Only the first call has an effect."""
         if self.failure is not None:
             return
         self.failure = error
@@ -218,9 +214,9 @@ class OperationProcessor:
         unknown = UnknownOutcome(f"container {self._log.container_id} went offline while it wrote: {error!r}")
         offline = ContainerOffline(f"container {self._log.container_id} went offline: {error!r}")
         for frame in self._in_flight:
-            for item in frame.completed:
-                item.fail(offline if item.rejection is not None else unknown)
-        for item in self._builder.open_tags():
-            item.fail(offline)
+            for request in frame.completed:
+                request.fail(offline if request.rejection is not None else unknown)
+        for request in self._builder.open_tags():
+            request.fail(offline)
         while (queued := self._queue.pop()) is not None:
             queued.fail(offline)

@@ -12,13 +12,12 @@ from typing import Final
 
 from pravega_common.errors import DataCorruption
 from segment_service.contracts.data_log import DurableDataLog, LogAddress
+from segment_service.contracts.operations import Append, Checkpoint, MapSegment, Merge, Operation, SegmentOperation
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.durable_log.data_frame_reader import DataFrameReader, ReadRecord
 from segment_service.durable_log.memory_state import MemoryState
-from segment_service.durable_log.metadata_commit import commit_operation
-from segment_service.durable_log.operations import Append, Checkpoint, MapSegment, Operation
 from segment_service.durable_log.serializer import deserialize
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
 from segment_service.metadata.snapshot import read_snapshot
 
 sequence_gap_per_epoch: Final = 1 << 20
@@ -76,19 +75,21 @@ def _replay(record: ReadRecord, state: MemoryState, recovered: Recovered) -> Non
         recovered.appended_bytes += operation.length
         state.pending.accepted(operation.length)
     metadata.sequence_number = operation.sequence_number
-    state.apply([operation], lambda item: _commit(metadata, item))
+    _check_segments_known(operation, metadata)
+    state.apply([operation])
 
 
-def _commit(metadata: ContainerMetadata, operation: Operation) -> None:
-    try:
-        commit_operation(metadata, operation)
-    except KeyError as error:
-        raise DataCorruption(
-            f"container {metadata.container_id}: operation {operation.sequence_number} is about the unknown "
-            f"segment id {error}"
-        ) from error
-    if isinstance(operation, MapSegment):
-        metadata.next_segment_id = max(metadata.next_segment_id, operation.segment_id + 1)
+def _check_segments_known(operation: Operation, metadata: ContainerMetadata) -> None:
+    """``DataCorruption`` if an operation is about a segment that nothing in the log created."""
+    if not isinstance(operation, SegmentOperation) or isinstance(operation, MapSegment):
+        return
+    used = (operation.segment_id, operation.source_id) if isinstance(operation, Merge) else (operation.segment_id,)
+    for segment_id in used:
+        if segment_id not in metadata.segments:
+            raise DataCorruption(
+                f"container {metadata.container_id}: operation {operation.sequence_number} is about the unknown "
+                f"segment id {segment_id}"
+            )
 
 
 def _snapshot_of(operation: Checkpoint, container_id: int) -> ContainerMetadata:

@@ -1,4 +1,4 @@
-"""The binary form of every operation, in Tier 1 for ever: versioned, big-endian, proved by golden bytes.
+"""Encodes operations as records and back. The format is permanent: Tier 1 holds it; golden bytes prove it.
 
 Every record begins with ``version u8 | type u8 | sequence_number i64``; what follows depends on the type::
 
@@ -26,8 +26,7 @@ from typing import Final, NamedTuple
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
 from segment_service.contracts.attributes import AttributeId
-from segment_service.contracts.segment_store import Buffer
-from segment_service.durable_log.operations import (
+from segment_service.contracts.operations import (
     Append,
     AttributeValues,
     Barrier,
@@ -40,12 +39,13 @@ from segment_service.durable_log.operations import (
     Truncate,
     UpdateAttributes,
 )
+from segment_service.contracts.segment_store import Buffer
 
 FORMAT_VERSION: Final = 1
 
 
 class RecordType(enum.IntEnum):
-    """Numbers are for ever: they are in Tier 1."""
+    """Type of a record. The numbers never change: they are in Tier 1."""
 
     MAP_SEGMENT = 1
     APPEND = 2
@@ -72,7 +72,7 @@ _ATTRIBUTE: Final = struct.Struct(">16sq")
 _APPEND_TYPE: Final = int(RecordType.APPEND)
 
 
-class Record(NamedTuple):
+class SerializedOperation(NamedTuple):
     """A serialised operation: ``head`` and then ``body``, together ``length`` bytes. ``body`` stays as views."""
 
     head: bytes
@@ -80,17 +80,17 @@ class Record(NamedTuple):
     length: int
 
 
-def serialize(operation: Operation) -> Record:
-    """The record of an operation whose sequence number, offsets and values were assigned."""
+def serialize(operation: Operation) -> SerializedOperation:
+    """The record of an operation."""
     if type(operation) is Append:
         return _serialize_append(operation)
     head = _WRITERS[type(operation)](operation)
     if type(operation) is Checkpoint:
-        return Record(head, (operation.snapshot,), len(head) + len(operation.snapshot))
-    return Record(head, (), len(head))
+        return SerializedOperation(head, (operation.snapshot,), len(head) + len(operation.snapshot))
+    return SerializedOperation(head, (), len(head))
 
 
-def _serialize_append(operation: Append) -> Record:
+def _serialize_append(operation: Append) -> SerializedOperation:
     data = operation.data
     check(data is not None, "an append without its bytes cannot be serialised", operation=operation)
     values = operation.values
@@ -106,7 +106,7 @@ def _serialize_append(operation: Append) -> Record:
     )
     if values:
         head += _pack_attributes(values)
-    return Record(head, data or (), len(head) + operation.length)
+    return SerializedOperation(head, data or (), len(head) + operation.length)
 
 
 def _pack_attributes(values: AttributeValues) -> bytes:
@@ -210,7 +210,6 @@ def deserialize(record: memoryview) -> Operation:
         raise DataCorruption(f"operation record of {len(record)} bytes is cut short or garbled: {error}") from error
     if end != len(record):
         raise DataCorruption(f"operation record {sequence_number} has {len(record)} bytes, its fields take {end}")
-    operation.sequence_number = sequence_number
     return operation
 
 
@@ -224,58 +223,77 @@ def _read_attributes(record: memoryview, count: int, at: int) -> tuple[Attribute
 
 
 def _read_map_segment(record: memoryview) -> tuple[Operation, int]:
-    _, _, _, segment_id, created_ms, name_length = _MAP_SEGMENT.unpack_from(record)
+    _, _, number, segment_id, created_ms, name_length = _MAP_SEGMENT.unpack_from(record)
     name_end = _MAP_SEGMENT.size + name_length
     name = bytes(record[_MAP_SEGMENT.size : name_end]).decode()
     (count,) = _COUNT.unpack_from(record, name_end)
     values, end = _read_attributes(record, count, name_end + _COUNT.size)
-    return MapSegment(name=name, segment_id=segment_id, created_ms=created_ms, attributes=dict(values)), end
+    operation = MapSegment(
+        sequence_number=number, segment_id=segment_id, name=name, created_ms=created_ms, attributes=dict(values)
+    )
+    return operation, end
 
 
 def _read_append(record: memoryview) -> tuple[Operation, int]:
-    _, _, _, segment_id, offset, time_ms, length, count = _APPEND.unpack_from(record)
+    _, _, number, segment_id, offset, time_ms, length, count = _APPEND.unpack_from(record)
     values, begin = _read_attributes(record, count, _APPEND.size)
     data = (record[begin : begin + length],)
-    operation = Append(segment_id=segment_id, data=data, length=length, values=values, offset=offset, time_ms=time_ms)
+    operation = Append(
+        sequence_number=number,
+        segment_id=segment_id,
+        offset=offset,
+        length=length,
+        data=data,
+        values=values,
+        time_ms=time_ms,
+    )
     return operation, begin + length
 
 
 def _read_seal(record: memoryview) -> tuple[Operation, int]:
-    _, _, _, segment_id, offset = _POSITION.unpack_from(record)
-    return Seal(segment_id=segment_id, offset=offset), _POSITION.size
+    _, _, number, segment_id, offset = _POSITION.unpack_from(record)
+    return Seal(sequence_number=number, segment_id=segment_id, offset=offset), _POSITION.size
 
 
 def _read_truncate(record: memoryview) -> tuple[Operation, int]:
-    _, _, _, segment_id, offset = _POSITION.unpack_from(record)
-    return Truncate(segment_id=segment_id, offset=offset), _POSITION.size
+    _, _, number, segment_id, offset = _POSITION.unpack_from(record)
+    return Truncate(sequence_number=number, segment_id=segment_id, offset=offset), _POSITION.size
 
 
 def _read_merge(record: memoryview) -> tuple[Operation, int]:
-    _, _, _, segment_id, source_id, offset, length, time_ms, count = _MERGE.unpack_from(record)
+    _, _, number, segment_id, source_id, offset, length, time_ms, count = _MERGE.unpack_from(record)
     values, end = _read_attributes(record, count, _MERGE.size)
     operation = Merge(
-        segment_id=segment_id, source_id=source_id, values=values, offset=offset, length=length, time_ms=time_ms
+        sequence_number=number,
+        segment_id=segment_id,
+        source_id=source_id,
+        offset=offset,
+        length=length,
+        values=values,
+        time_ms=time_ms,
     )
     return operation, end
 
 
 def _read_update_attributes(record: memoryview) -> tuple[Operation, int]:
-    _, _, _, segment_id, count = _UPDATE_ATTRIBUTES.unpack_from(record)
+    _, _, number, segment_id, count = _UPDATE_ATTRIBUTES.unpack_from(record)
     values, end = _read_attributes(record, count, _UPDATE_ATTRIBUTES.size)
-    return UpdateAttributes(segment_id=segment_id, values=values), end
+    return UpdateAttributes(sequence_number=number, segment_id=segment_id, values=values), end
 
 
 def _read_delete(record: memoryview) -> tuple[Operation, int]:
-    _, _, _, segment_id = _DELETE.unpack_from(record)
-    return Delete(segment_id=segment_id), _DELETE.size
+    _, _, number, segment_id = _DELETE.unpack_from(record)
+    return Delete(sequence_number=number, segment_id=segment_id), _DELETE.size
 
 
 def _read_checkpoint(record: memoryview) -> tuple[Operation, int]:
-    return Checkpoint(snapshot=bytes(record[_PREFIX.size :])), len(record)
+    _, _, number = _PREFIX.unpack_from(record)
+    return Checkpoint(sequence_number=number, snapshot=bytes(record[_PREFIX.size :])), len(record)
 
 
 def _read_barrier(record: memoryview) -> tuple[Operation, int]:
-    return Barrier(), _PREFIX.size
+    _, _, number = _PREFIX.unpack_from(record)
+    return Barrier(sequence_number=number), _PREFIX.size
 
 
 _READERS: Final[dict[int, Callable[[memoryview], tuple[Operation, int]]]] = {

@@ -20,12 +20,12 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.event_index.locator import BoundaryLocator
 from segment_service.metadata.boundary_tracker import last_record
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of, recover_boundaries
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 BEFORE_CREATE: Final = register("event_index.before_create")
 BEFORE_APPEND: Final = register("event_index.before_append")

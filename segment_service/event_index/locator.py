@@ -17,11 +17,11 @@ from pravega_common.event_index import (
     page_records,
 )
 from pravega_common.invariants import check
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.contracts.segment_store import ReadResult
 from segment_service.metadata.boundary_tracker import last_record
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 pages_cached_max: Final = 64
 """Pages of 24 KiB that a container keeps for the next question."""

@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from pravega_common.invariants import check
-from segment_service.metadata.segment_metadata import SegmentMetadata
+from segment_service.contracts.segment_metadata import SegmentMetadata
 
 unflushed_bytes_max_default: Final = 256 * 1024 * 1024
 """Bytes not in Tier 2 above which a store takes nothing more from its sockets."""

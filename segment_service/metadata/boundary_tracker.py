@@ -17,7 +17,7 @@ from segment_service.contracts.attributes import (
     INDEXED_TIME,
     MERGED_EVENT_COUNT,
 )
-from segment_service.metadata.segment_metadata import SegmentMetadata
+from segment_service.contracts.segment_metadata import SegmentMetadata
 
 indexed_bytes_min: Final = 64 * 1024
 """Boundaries of appends that follow each other more closely are left out; the last one of a quiet segment never is."""

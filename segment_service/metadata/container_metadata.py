@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.boundary_tracker import BoundaryTracker
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 
 @dataclass(slots=True)

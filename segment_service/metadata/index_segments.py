@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pravega_common.names import INDEX_SUFFIX, index_segment_name, is_index_segment, is_user_stream_segment
 from segment_service.contracts.attributes import INDEX_OWNER
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.boundary_tracker import last_record
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 
 def index_of(metadata: ContainerMetadata, segment: SegmentMetadata) -> SegmentMetadata | None:

@@ -18,8 +18,8 @@ from typing import Final
 
 from pravega_common.errors import DataCorruption
 from segment_service.contracts.attributes import AttributeId
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 SNAPSHOT_VERSION: Final = 1
 

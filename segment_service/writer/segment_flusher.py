@@ -11,10 +11,10 @@ from pravega_common.errors import DataCorruption, Fenced, PravegaError
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.contracts.segment_storage import SegmentStorage
-from segment_service.metadata.segment_metadata import SegmentMetadata
+from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.writer.config import WriterConfig
-from segment_service.writer.data_source import WriterDataSource
 from segment_service.writer.segment_aggregator import (
     Deletion,
     Merging,

@@ -11,8 +11,7 @@ from pravega_common.names import is_index_segment, is_transaction_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
-from segment_service.contracts.segment_storage import SegmentStorage
-from segment_service.durable_log.operations import (
+from segment_service.contracts.operations import (
     Append,
     Delete,
     MapSegment,
@@ -23,9 +22,10 @@ from segment_service.durable_log.operations import (
     Truncate,
     UpdateAttributes,
 )
+from segment_service.contracts.segment_storage import SegmentStorage
+from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.writer.ack_calculator import AckCalculator
 from segment_service.writer.config import WriterConfig
-from segment_service.writer.data_source import WriterDataSource
 from segment_service.writer.segment_aggregator import Merging, SegmentAggregator
 from segment_service.writer.segment_flusher import SegmentFlusher
 

@@ -25,9 +25,9 @@ from segment_service.contracts.attributes import (
     AttributeUpdateType,
 )
 from segment_service.contracts.data_log import Buffer, DurableDataLog, LogAddress, LogEntry
+from segment_service.contracts.operations import Append
 from segment_service.contracts.segment_storage import SegmentStorage
-from segment_service.durable_log.operations import Append
-from segment_service.writer.data_source import WriterDataSource
+from segment_service.contracts.writer_data_source import WriterDataSource
 from tests.support.containers import ContainerKit
 
 rounds: Final = 5

@@ -10,21 +10,22 @@ from hypothesis import strategies as st
 
 from pravega_common.errors import RejectedError
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate, AttributeUpdateType
+from segment_service.contracts.operations import Operation
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.durable_log.metadata_commit import commit_operation
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
-from segment_service.durable_log.operations import (
-    Append,
-    Delete,
-    MapSegment,
-    Merge,
-    Operation,
-    Seal,
-    Truncate,
-    UpdateAttributes,
+from segment_service.durable_log.requests import (
+    AnyRequest,
+    AppendRequest,
+    CreateRequest,
+    DeleteRequest,
+    MergeRequest,
+    SealRequest,
+    TruncateRequest,
+    UpdateAttributesRequest,
 )
 from segment_service.durable_log.serializer import deserialize, serialize
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
 from segment_service.metadata.snapshot import read_snapshot, write_snapshot
 
 NAMES = ("a", "b", "c")
@@ -32,7 +33,7 @@ KEYS = tuple(AttributeId(bytes([number]) * 16) for number in range(2))
 
 
 class SimpleSegment:
-    """What a segment is when every operation takes effect at once."""
+    """A segment whose operations take effect at once."""
 
     def __init__(self, attributes: dict[AttributeId, int]) -> None:
         self.length = 0
@@ -47,45 +48,50 @@ class SimpleModel:
     def __init__(self) -> None:
         self.segments: dict[str, SimpleSegment] = {}
 
-    def apply(self, operation: Operation, name: str, source: str) -> bool:
-        if isinstance(operation, MapSegment):
+    def apply(self, request: AnyRequest) -> bool:
+        if isinstance(request, MergeRequest):
+            return self._merge(request)
+        name = request.segment
+        if isinstance(request, CreateRequest):
             if name in self.segments:
                 return False
-            self.segments[name] = SimpleSegment(dict(operation.attributes))
+            self.segments[name] = SimpleSegment(dict(request.attributes))
             return True
         segment = self.segments.get(name)
         if segment is None:
             return False
-        if isinstance(operation, Append):
-            if segment.sealed or not self._conditions_hold(segment, operation.updates):
+        if isinstance(request, AppendRequest):
+            if segment.sealed or not self._conditions_hold(segment, request.updates):
                 return False
-            if operation.expected_offset not in (None, segment.length):
+            if request.expected_offset not in (None, segment.length):
                 return False
-            segment.length += operation.length
-            self._update(segment, operation.updates)
-        elif isinstance(operation, UpdateAttributes):
-            if segment.sealed or not self._conditions_hold(segment, operation.updates):
+            segment.length += request.length
+            self._update(segment, request.updates)
+        elif isinstance(request, UpdateAttributesRequest):
+            if segment.sealed or not self._conditions_hold(segment, request.updates):
                 return False
-            self._update(segment, operation.updates)
-        elif isinstance(operation, Seal):
+            self._update(segment, request.updates)
+        elif isinstance(request, SealRequest):
             if segment.sealed:
                 return False
             segment.sealed = True
-        elif isinstance(operation, Truncate):
-            if not segment.start <= operation.offset <= segment.length:
+        elif isinstance(request, TruncateRequest):
+            if not segment.start <= request.offset <= segment.length:
                 return False
-            segment.start = operation.offset
-        elif isinstance(operation, Delete):
+            segment.start = request.offset
+        elif isinstance(request, DeleteRequest):
             del self.segments[name]
-        elif isinstance(operation, Merge):
-            other = self.segments.get(source)
-            if other is None or source == name or segment.sealed or other.start:
-                return False
-            if not self._conditions_hold(segment, operation.updates):
-                return False
-            segment.length += other.length
-            self._update(segment, operation.updates)
-            del self.segments[source]
+        return True
+
+    def _merge(self, request: MergeRequest) -> bool:
+        target, source = self.segments.get(request.target), self.segments.get(request.source)
+        if target is None or source is None or target is source or target.sealed or source.start:
+            return False
+        if not self._conditions_hold(target, request.updates):
+            return False
+        target.length += source.length
+        self._update(target, request.updates)
+        del self.segments[request.source]
         return True
 
     @staticmethod
@@ -100,7 +106,7 @@ class SimpleModel:
             segment.attributes[update.attribute_id] = update.value
 
 
-def random_operation(rng: random.Random, model: SimpleModel) -> tuple[Operation, str, str]:
+def random_request(rng: random.Random, model: SimpleModel) -> AnyRequest:
     """Mostly one that fits, often enough one that does not."""
     name, source = rng.choice(NAMES), rng.choice(NAMES)
     segment = model.segments.get(name)
@@ -112,22 +118,18 @@ def random_operation(rng: random.Random, model: SimpleModel) -> tuple[Operation,
         updates.append(AttributeUpdate(key, AttributeUpdateType.REPLACE_IF_EQUALS, rng.randrange(100), comparison))
     kind = rng.randrange(12)
     if kind < 3:
-        return MapSegment(name=name), name, ""
+        return CreateRequest(name)
     if kind < 7:
         expected = rng.choice((None, None, length, length + 1))
         size = rng.randrange(4)
-        return (
-            Append(segment_id=0, data=[bytes(size)], length=size, updates=updates, expected_offset=expected),
-            name,
-            "",
-        )
+        return AppendRequest(segment=name, data=[bytes(size)], length=size, updates=updates, expected_offset=expected)
     if kind == 7:
-        return UpdateAttributes(segment_id=0, updates=updates), name, ""
+        return UpdateAttributesRequest(name, updates)
     if kind == 8:
-        return Truncate(segment_id=0, offset=rng.randrange(length + 2)), name, ""
+        return TruncateRequest(name, rng.randrange(length + 2))
     if kind == 9:
-        return Merge(segment_id=0, source_id=0, updates=updates), name, source
-    return (Seal(segment_id=0) if kind == 10 else Delete(segment_id=0)), name, ""
+        return MergeRequest(name, source, updates)
+    return SealRequest(name) if kind == 10 else DeleteRequest(name)
 
 
 def assert_same(model: SimpleModel, live: dict[str, SegmentMetadata]) -> None:
@@ -150,20 +152,17 @@ def test_staging_decides_as_if_everything_took_effect_at_once(seed: int) -> None
     staged: deque[Operation] = deque()
     log: list[bytes] = []
     for _ in range(80):
-        operation, name, source = random_operation(rng, model)
+        request = random_request(rng, model)
         before = updater.metadata.sequence_number
         try:
-            if isinstance(operation, Merge) and updater.needs_seal(operation, name, source):
-                seal = Seal(segment_id=0)
-                updater.stage(seal, source, "", 1)
-                staged.append(seal)
-            updater.stage(operation, name, source, 1)
+            if isinstance(request, MergeRequest) and updater.needs_seal(request):
+                staged.append(updater.stage(SealRequest(request.source), 1))
+            staged.append(updater.stage(request, 1))
             accepted = True
-            staged.append(operation)
         except RejectedError:
             accepted = False
             assert updater.metadata.sequence_number == before
-        assert model.apply(operation, name, source) is accepted
+        assert model.apply(request) is accepted
         while staged and rng.random() < 0.4:
             log.append(_commit(updater, staged.popleft()))
     check_snapshot(updater, model)
@@ -177,7 +176,8 @@ def test_staging_decides_as_if_everything_took_effect_at_once(seed: int) -> None
 
 def _commit(updater: OperationMetadataUpdater, operation: Operation) -> bytes:
     head, body, _ = serialize(operation)
-    updater.commit(operation)
+    commit_operation(updater.metadata, operation)
+    updater.release([operation])
     return head + b"".join(body)
 
 
@@ -202,18 +202,18 @@ def test_after_a_rollback_only_the_committed_counts(seed: int) -> None:
     updater = OperationMetadataUpdater(ContainerMetadata(1))
     committed, staged = SimpleModel(), SimpleModel()
     for step in range(30):
-        operation, name, source = random_operation(rng, staged)
-        if isinstance(operation, Merge):
+        request = random_request(rng, staged)
+        if isinstance(request, MergeRequest):
             continue
         try:
-            updater.stage(operation, name, source, 1)
+            operation = updater.stage(request, 1)
         except RejectedError:
-            assert not staged.apply(operation, name, source)
+            assert not staged.apply(request)
             continue
-        assert staged.apply(operation, name, source)
+        assert staged.apply(request)
         if step < 15:
-            updater.commit(operation)
-            assert committed.apply(operation, name, source)
+            _commit(updater, operation)
+            assert committed.apply(request)
     updater.rollback()
     metadata = updater.metadata
     assert_same(committed, {name: metadata.segments[segment_id] for name, segment_id in metadata.ids.items()})

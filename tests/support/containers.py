@@ -13,12 +13,12 @@ from segment_service.container.segment_container import ContainerConfig, Segment
 from segment_service.contracts.data_log import DurableDataLog
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.segment_store import SegmentStore
+from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
-from segment_service.writer.data_source import WriterDataSource
 from segment_service.writer.storage_writer import StorageWriter, WriterConfig
 from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pravega_common.services.base import Service
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from tests.support.fakes.segment_storage import StorageDouble
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pravega_common.errors import Fenced
-from segment_service.durable_log.operations import (
+from segment_service.contracts.operations import (
     Append,
     Barrier,
     Delete,
@@ -20,7 +20,7 @@ from segment_service.durable_log.operations import (
     Truncate,
     UpdateAttributes,
 )
-from segment_service.metadata.segment_metadata import SegmentMetadata
+from segment_service.contracts.segment_metadata import SegmentMetadata
 
 TRANSACTION = "scope/stream/0.#epoch.0#transaction.00000000000000000000000000000001"
 
@@ -78,9 +78,12 @@ class CommittedLog:
         self.sequence = 0
         self.grown = asyncio.Event()
 
+    @property
+    def next_sequence(self) -> int:
+        return self.sequence + 1
+
     def commit(self, operation: Operation, data: bytes = b"") -> None:
-        self.sequence += 1
-        operation.sequence_number = self.sequence
+        self.sequence = operation.sequence_number
         if isinstance(operation, MapSegment):
             self.bytes[operation.segment_id] = b""
         elif isinstance(operation, Append):
@@ -103,18 +106,31 @@ class CommittedLog:
         segment_id = self.next_id
         self.next_id += 1
         name = TRANSACTION if rng.random() < 0.4 else f"scope/segment-{segment_id}"
-        self.commit(MapSegment(name=name, segment_id=segment_id))
+        self.commit(MapSegment(sequence_number=self.next_sequence, name=name, segment_id=segment_id))
         return segment_id
 
     def append(self, segment_id: int, data: bytes) -> None:
         offset = self.state.segments[segment_id].length
-        self.commit(Append(segment_id=segment_id, data=None, length=len(data), offset=offset), data)
+        self.commit(
+            Append(
+                sequence_number=self.next_sequence, segment_id=segment_id, data=None, length=len(data), offset=offset
+            ),
+            data,
+        )
 
     def merge(self, target_id: int, source_id: int) -> None:
         source, target = self.state.segments[source_id], self.state.segments[target_id]
         if not source.is_sealed:
-            self.commit(Seal(segment_id=source_id, offset=source.length))
-        self.commit(Merge(segment_id=target_id, source_id=source_id, offset=target.length, length=source.length))
+            self.commit(Seal(sequence_number=self.next_sequence, segment_id=source_id, offset=source.length))
+        self.commit(
+            Merge(
+                sequence_number=self.next_sequence,
+                segment_id=target_id,
+                source_id=source_id,
+                offset=target.length,
+                length=source.length,
+            )
+        )
 
     def commit_random(self, rng: random.Random, count: int) -> None:
         for _ in range(count):
@@ -132,18 +148,18 @@ class CommittedLog:
         if drawn < 0.72:
             self.append(chosen.segment_id, rng.randbytes(rng.choice((0, 1, 10, 60))))
         elif drawn < 0.78:
-            self.commit(UpdateAttributes(segment_id=chosen.segment_id, updates=()))
+            self.commit(UpdateAttributes(sequence_number=self.next_sequence, segment_id=chosen.segment_id, values=()))
         elif drawn < 0.84:
             offset = rng.randrange(chosen.start_offset, chosen.length + 1)
-            self.commit(Truncate(segment_id=chosen.segment_id, offset=offset))
+            self.commit(Truncate(sequence_number=self.next_sequence, segment_id=chosen.segment_id, offset=offset))
         elif drawn < 0.93 and sources:
             self.merge(chosen.segment_id, rng.choice(sources).segment_id)
         elif drawn < 0.96:
-            self.commit(Seal(segment_id=chosen.segment_id, offset=chosen.length))
+            self.commit(Seal(sequence_number=self.next_sequence, segment_id=chosen.segment_id, offset=chosen.length))
         elif drawn < 0.98:
-            self.commit(Delete(segment_id=rng.choice(live).segment_id))
+            self.commit(Delete(sequence_number=self.next_sequence, segment_id=rng.choice(live).segment_id))
         else:
-            self.commit(Barrier())
+            self.commit(Barrier(sequence_number=self.next_sequence))
 
 
 class FakeContainer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId
-from segment_service.durable_log.operations import (
+from segment_service.contracts.operations import (
     Append,
     Barrier,
     Checkpoint,
@@ -36,7 +36,7 @@ SAMPLES: dict[str, Operation] = {
     "seal": Seal(sequence_number=4, segment_id=7, offset=5),
     "truncate": Truncate(sequence_number=5, segment_id=7, offset=4),
     "merge": Merge(sequence_number=6, segment_id=7, source_id=8, values=[(SECOND, 1)], offset=5, length=11, time_ms=12),
-    "update_attributes": UpdateAttributes(sequence_number=7, segment_id=7, updates=(), values=[(FIRST, 1)]),
+    "update_attributes": UpdateAttributes(sequence_number=7, segment_id=7, values=[(FIRST, 1)]),
     "delete": Delete(sequence_number=8, segment_id=7),
     "checkpoint": Checkpoint(sequence_number=9, snapshot=b"snapshot"),
     "barrier": Barrier(sequence_number=(1 << 62) + 1),

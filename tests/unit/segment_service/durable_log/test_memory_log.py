@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from pravega_common.invariants import InvariantViolation
+from segment_service.contracts.operations import Barrier
 from segment_service.durable_log.memory_log import MemoryLog
-from segment_service.durable_log.operations import Barrier
 
 
 def barriers(*numbers: int) -> list[Barrier]:

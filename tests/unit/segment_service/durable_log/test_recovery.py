@@ -12,10 +12,7 @@ from pravega_common.services.base import Service
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.contracts.data_log import LogAddress, LogEntry
-from segment_service.durable_log.data_frame_builder import DataFrameBuilder
-from segment_service.durable_log.memory_log import MemoryLog
-from segment_service.durable_log.memory_state import MemoryState
-from segment_service.durable_log.operations import (
+from segment_service.contracts.operations import (
     Append,
     Barrier,
     Checkpoint,
@@ -25,11 +22,14 @@ from segment_service.durable_log.operations import (
     Operation,
     Seal,
 )
+from segment_service.contracts.segment_metadata import SegmentMetadata
+from segment_service.durable_log.data_frame_builder import DataFrameBuilder
+from segment_service.durable_log.memory_log import MemoryLog
+from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.recovery import Recovered, recover, sequence_gap_per_epoch
 from segment_service.durable_log.serializer import serialize
 from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
 from segment_service.metadata.snapshot import write_snapshot
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.storage.in_memory import InMemoryChunkStorage

@@ -6,7 +6,7 @@ import pytest
 
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import InvariantViolation
-from segment_service.durable_log.operations import Append, Operation
+from segment_service.contracts.operations import Append, Operation
 from segment_service.durable_log.serializer import deserialize, serialize
 from tests.unit.segment_service.durable_log.samples import SAMPLES
 
@@ -56,7 +56,7 @@ def test_golden_bytes_are_read_back(name: str) -> None:
 
 def test_the_data_of_an_append_stays_a_view() -> None:
     data = memoryview(bytearray(b"payload"))
-    assert serialize(Append(segment_id=1, data=[data], length=7, offset=0)).body[0] is data
+    assert serialize(Append(sequence_number=1, segment_id=1, data=[data], length=7, offset=0)).body[0] is data
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name != "checkpoint"])
@@ -76,4 +76,4 @@ def test_an_unknown_version_or_type_is_refused() -> None:
 
 def test_the_cached_form_of_an_append_has_no_record() -> None:
     with pytest.raises(InvariantViolation):
-        serialize(Append(segment_id=1, data=None, length=7, offset=0))
+        serialize(Append(sequence_number=1, segment_id=1, data=None, length=7, offset=0))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from segment_service.contracts.attributes import AttributeId
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 
 def sample_metadata() -> ContainerMetadata:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 
 async def test_it_closes_at_the_limit_and_opens_below() -> None:

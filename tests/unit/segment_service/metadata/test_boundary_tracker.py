@@ -12,6 +12,7 @@ from segment_service.contracts.attributes import (
     INDEXED_TIME,
     MERGED_EVENT_COUNT,
 )
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.boundary_tracker import (
     NOTHING_INDEXED,
     BoundaryTracker,
@@ -22,7 +23,6 @@ from segment_service.metadata.boundary_tracker import (
 )
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of, recover_boundaries
-from segment_service.metadata.segment_metadata import SegmentMetadata
 
 NAME = "scope/stream/0.#epoch.0"
 KIB = 1024

@@ -10,8 +10,8 @@ import pytest
 
 from pravega_common.errors import ContainerOffline
 from pravega_common.runtime import failpoints
+from segment_service.contracts.operations import Barrier
 from segment_service.contracts.segment_storage import StorageState
-from segment_service.durable_log.operations import Barrier
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer import segment_aggregator
@@ -61,7 +61,7 @@ class Owner:
 
     async def settle(self) -> None:
         """Wait until all that is committed is acknowledged."""
-        self.log.commit(Barrier())
+        self.log.commit(Barrier(sequence_number=self.log.next_sequence))
         self.container.show_all()
         flushed = asyncio.ensure_future(self.writer.flush(self.container.last_sequence))
         failed = asyncio.ensure_future(self.writer.wait_stopped())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from segment_service.durable_log.operations import Operation
-from segment_service.metadata.segment_metadata import SegmentMetadata
+from segment_service.contracts.operations import Operation
+from segment_service.contracts.segment_metadata import SegmentMetadata
 
 
 class WriterDataSource(Protocol):
