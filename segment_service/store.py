@@ -19,8 +19,9 @@ from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.contracts.segment_store import Buffer, MergeResult, ReadResult, SegmentProperties
+from segment_service.contracts.segment_store import MergeResult, ReadResult, SegmentProperties
 
 container_marker_prefix: Final = "cluster/containers-"
 """Begin of the name, in Tier 2, of an object that says how many containers the cluster was made with."""

@@ -27,7 +27,7 @@ _PARTIAL_EVENT = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class WireAppend:
     """What is to be stored atomically for one append command.
 
     ``parts`` are consecutive bytes (``length`` in total, may be 0). ``expected_offset`` is -1 for an unconditional
@@ -69,7 +69,7 @@ class AppendDecoder:
     def writer_count(self) -> int:
         return len(self._writers)
 
-    def accept(self, command: Command) -> Append | None:
+    def accept(self, command: Command) -> WireAppend | None:
         """Take the next append-related command of the connection; returns an append when one is complete.
 
         Commands: SetupAppend (points its writer to its segment), AppendBlock, AppendBlockEnd, ConditionalAppend,
@@ -112,14 +112,14 @@ class AppendDecoder:
             raise WireProtocolError(command, f"event number {event_number} after {writer.event_number}")
         writer.event_number = event_number
 
-    def _end_block(self, end: AppendBlockEnd) -> Append:
+    def _end_block(self, end: AppendBlockEnd) -> WireAppend:
         writer = self._writer_of(end)
         if end.num_events <= 0:
             raise WireProtocolError("AppendBlockEnd", f"{end.num_events} events in a block")
         self._advance(writer, end.last_event_number, "AppendBlockEnd")
         block, self._block = self._block, None
         parts = (end.data,) if block is None else _join_block(block, end)
-        return Append(
+        return WireAppend(
             end.writer_id,
             writer.segment,
             parts,
@@ -129,13 +129,13 @@ class AppendDecoder:
             end.request_id,
         )
 
-    def _conditional(self, command: ConditionalAppend | ConditionalBlockEnd, parts: tuple[ByteView, ...]) -> Append:
+    def _conditional(self, command: ConditionalAppend | ConditionalBlockEnd, parts: tuple[ByteView, ...]) -> WireAppend:
         writer = self._writer_of(command)
         name = type(command).__name__
         if command.expected_offset < 0:
             raise WireProtocolError(name, f"negative expected offset {command.expected_offset}")
         self._advance(writer, command.event_number, name)
-        return Append(
+        return WireAppend(
             command.writer_id,
             writer.segment,
             parts,

@@ -44,22 +44,22 @@ from pravega_common.wire.fields import (
     NOT_EXISTS as NOT_EXISTS,
 )
 from pravega_common.wire.fields import (
-    AttributeUpdate as AttributeUpdate,
-)
-from pravega_common.wire.fields import (
     ByteView as ByteView,
-)
-from pravega_common.wire.fields import (
-    ChunkInfo as ChunkInfo,
 )
 from pravega_common.wire.fields import (
     MergedSource as MergedSource,
 )
 from pravega_common.wire.fields import (
-    TableEntry as TableEntry,
+    WireAttributeUpdate as WireAttributeUpdate,
 )
 from pravega_common.wire.fields import (
-    TableKey as TableKey,
+    WireChunkInfo as WireChunkInfo,
+)
+from pravega_common.wire.fields import (
+    WireTableEntry as WireTableEntry,
+)
+from pravega_common.wire.fields import (
+    WireTableKey as WireTableKey,
 )
 
 NULL_ATTRIBUTE_VALUE: Final = -(2**63)

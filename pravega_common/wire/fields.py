@@ -150,19 +150,19 @@ class PayloadWriter:
         self.write_view(data)
 
 
-class TableKey(NamedTuple):
+class WireTableKey(NamedTuple):
     """A key and the version it is expected to have (request) or has (reply)."""
 
     key: bytes
     version: int = NO_VERSION
 
 
-class TableEntry(NamedTuple):
-    key: TableKey
+class WireTableEntry(NamedTuple):
+    key: WireTableKey
     value: ByteView
 
 
-class AttributeUpdate(NamedTuple):
+class WireAttributeUpdate(NamedTuple):
     """One attribute change of a merge. ``update_type``: 0 none, 1 replace, 2 if greater, 3 accumulate, 4 if equals."""
 
     attribute_id: bytes
@@ -171,7 +171,7 @@ class AttributeUpdate(NamedTuple):
     old_value: int
 
 
-class ChunkInfo(NamedTuple):
+class WireChunkInfo(NamedTuple):
     length_in_metadata: int
     length_in_storage: int
     start_offset: int
@@ -193,16 +193,16 @@ def _read_event(reader: PayloadReader) -> memoryview:
     return reader.take(length)
 
 
-def _read_table_key(reader: PayloadReader) -> TableKey:
+def _read_table_key(reader: PayloadReader) -> WireTableKey:
     payload_size, key_length = reader.unpack(_KEY_HEAD)
     if payload_size < 0 or payload_size - 4 > reader.remaining:
         raise reader.fail(f"key payload of {payload_size} bytes in {reader.remaining + 4} remaining bytes")
     key = bytes(reader.take(key_length))
     # Java writes no version after an empty key; the reader must not consume one (reference 1.5).
-    return TableKey(key, reader.i64()) if key else TableKey(b"", NO_VERSION)
+    return WireTableKey(key, reader.i64()) if key else WireTableKey(b"", NO_VERSION)
 
 
-def _write_table_key(writer: PayloadWriter, item: TableKey) -> None:
+def _write_table_key(writer: PayloadWriter, item: WireTableKey) -> None:
     writer.write(_KEY_HEAD.pack(4 + len(item.key) + 8, len(item.key)))
     if item.key:
         writer.write(item.key)
@@ -227,11 +227,13 @@ def _write_table_value(writer: PayloadWriter, value: ByteView) -> None:
 _inline_value_bytes_max: Final = 4096
 
 
-def _read_table_entries(reader: PayloadReader) -> tuple[TableEntry, ...]:
-    return tuple(TableEntry(_read_table_key(reader), _read_table_value(reader)) for _ in range(reader.count_of(8 + 8)))
+def _read_table_entries(reader: PayloadReader) -> tuple[WireTableEntry, ...]:
+    return tuple(
+        WireTableEntry(_read_table_key(reader), _read_table_value(reader)) for _ in range(reader.count_of(8 + 8))
+    )
 
 
-def _write_table_entries(writer: PayloadWriter, entries: tuple[TableEntry, ...]) -> None:
+def _write_table_entries(writer: PayloadWriter, entries: tuple[WireTableEntry, ...]) -> None:
     writer.write(_I32.pack(len(entries)))
     for entry in entries:
         _write_table_key(writer, entry.key)
@@ -257,7 +259,7 @@ def _write_merged_source(writer: PayloadWriter, item: MergedSource) -> None:
     writer.write(_I64.pack(item.new_target_write_offset))
 
 
-def _write_chunk(writer: PayloadWriter, chunk: ChunkInfo) -> None:
+def _write_chunk(writer: PayloadWriter, chunk: WireChunkInfo) -> None:
     writer.write(_I64.pack(chunk.length_in_metadata))
     writer.write(_I64.pack(chunk.length_in_storage))
     writer.write(_I64.pack(chunk.start_offset))
@@ -302,13 +304,13 @@ _STRINGS_TYPE = FieldType("strings", *_list_of(2, PayloadReader.string, PayloadW
 _MERGED_TYPE = FieldType("merged", *_list_of(10, lambda r: MergedSource(r.string(), r.i64()), _write_merged_source))
 _CHUNKS_TYPE = FieldType(
     "chunks",
-    *_list_of(27, lambda r: ChunkInfo(r.i64(), r.i64(), r.i64(), r.string(), r.boolean()), _write_chunk),
+    *_list_of(27, lambda r: WireChunkInfo(r.i64(), r.i64(), r.i64(), r.string(), r.boolean()), _write_chunk),
 )
 _UPDATES_TYPE = FieldType(
     "updates",
     *_list_of(
         33,
-        lambda r: AttributeUpdate(*r.unpack(_ATTRIBUTE_UPDATE)),
+        lambda r: WireAttributeUpdate(*r.unpack(_ATTRIBUTE_UPDATE)),
         lambda w, v: w.write(_ATTRIBUTE_UPDATE.pack(*v)),
     ),
 )
@@ -328,10 +330,10 @@ TrailingBytes = Annotated[bytes, _trailing(_BYTES_TYPE, 4)]
 SmallBytes = Annotated[bytes, _BYTES_TYPE]
 Raw = Annotated[ByteView, _RAW_TYPE]
 EventData = Annotated[ByteView, _EVENT_TYPE]
-Keys = Annotated[tuple[TableKey, ...], _KEYS_TYPE]
-Entries = Annotated[tuple[TableEntry, ...], _ENTRIES_TYPE]
+Keys = Annotated[tuple[WireTableKey, ...], _KEYS_TYPE]
+Entries = Annotated[tuple[WireTableEntry, ...], _ENTRIES_TYPE]
 Versions = Annotated[tuple[int, ...], _VERSIONS_TYPE]
 Strings = Annotated[tuple[str, ...], _STRINGS_TYPE]
 MergedSources = Annotated[tuple[MergedSource, ...], _MERGED_TYPE]
-Chunks = Annotated[tuple[ChunkInfo, ...], _CHUNKS_TYPE]
-TrailingUpdates = Annotated[tuple[AttributeUpdate, ...], _trailing(_UPDATES_TYPE, 1)]
+Chunks = Annotated[tuple[WireChunkInfo, ...], _CHUNKS_TYPE]
+TrailingUpdates = Annotated[tuple[WireAttributeUpdate, ...], _trailing(_UPDATES_TYPE, 1)]

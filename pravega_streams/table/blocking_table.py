@@ -42,7 +42,7 @@ class BlockingTable:
     def get(self, key: bytes) -> TableItem:
         """Version ``NOT_EXISTS`` and no value for an absent key."""
         name, token = self.segment, self._token
-        wanted = (c.TableKey(key, c.NO_VERSION),)
+        wanted = (c.WireTableKey(key, c.NO_VERSION),)
         reply = self._segments.call(
             name, lambda rid: c.ReadTable(rid, name, token, wanted), c.TableRead, idempotent=True
         )
@@ -51,7 +51,7 @@ class BlockingTable:
     def put(self, key: bytes, value: bytes, version: int) -> int:
         """Write if the key has this version (``NOT_EXISTS``: is absent); returns the new version."""
         name, token = self.segment, self._token
-        entries = (c.TableEntry(c.TableKey(key, version), value),)
+        entries = (c.WireTableEntry(c.WireTableKey(key, version), value),)
         reply = self._segments.call(
             name,
             lambda rid: c.UpdateTableEntries(rid, name, token, entries),
@@ -80,5 +80,5 @@ class BlockingTable:
         )
 
 
-def _item(entry: c.TableEntry) -> TableItem:
+def _item(entry: c.WireTableEntry) -> TableItem:
     return TableItem(bytes(entry.key.key), bytes(entry.value), entry.key.version)

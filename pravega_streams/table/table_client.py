@@ -61,7 +61,7 @@ class TableClient:
 
     async def put(self, segment: str, items: Sequence[TableItem]) -> list[int]:
         """All or nothing; an item's version is the one expected. Returns the new versions."""
-        entries = tuple(c.TableEntry(c.TableKey(item.key, item.version), item.value) for item in items)
+        entries = tuple(c.WireTableEntry(c.WireTableKey(item.key, item.version), item.value) for item in items)
         reply = await self._client.call(
             segment,
             lambda rid: c.UpdateTableEntries(rid, segment, self._token, entries),
@@ -72,7 +72,7 @@ class TableClient:
 
     async def remove(self, segment: str, keys: Sequence[tuple[bytes, int]]) -> None:
         """``keys``: (key, expected version)."""
-        wanted = tuple(c.TableKey(key, version) for key, version in keys)
+        wanted = tuple(c.WireTableKey(key, version) for key, version in keys)
         await self._client.call(
             segment,
             lambda rid: c.RemoveTableKeys(rid, segment, self._token, wanted),
@@ -82,7 +82,7 @@ class TableClient:
 
     async def get(self, segment: str, keys: Sequence[bytes]) -> list[TableItem]:
         """In the order of the keys."""
-        wanted = tuple(c.TableKey(key, NO_VERSION) for key in keys)
+        wanted = tuple(c.WireTableKey(key, NO_VERSION) for key in keys)
         reply = await self._client.call(
             segment, lambda rid: c.ReadTable(rid, segment, self._token, wanted), c.TableRead, idempotent=True
         )
@@ -99,5 +99,5 @@ class TableClient:
         return [_item(entry) for entry in reply.entries], bytes(reply.continuation_token)
 
 
-def _item(entry: c.TableEntry) -> TableItem:
+def _item(entry: c.WireTableEntry) -> TableItem:
     return TableItem(bytes(entry.key.key), bytes(entry.value), entry.key.version)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pravega_common.invariants import check, unreachable
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.cache_storage import CacheAddress, cache_bytes_max_default
-from segment_service.contracts.segment_store import Buffer
 
 
 class _Block:

@@ -1,38 +1,19 @@
-"""Which blocks leave the cache: the least recently used among those whose bytes Tier 2 has."""
+"""Evicts blocks from the cache: the least recently used among those whose bytes Tier 2 has."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, Protocol
+from typing import Final
 
 from pravega_common.invariants import check
-from segment_service.contracts.cache_storage import CacheAddress, CacheStorage
+from segment_service.contracts.cache_entry import CacheEntry
+from segment_service.contracts.cache_storage import CacheStorage
 from segment_service.contracts.second_level_cache import SecondLevelCache
 
 generations_per_budget: Final = 32
 """A generation ends when this fraction of the budget was inserted: recency is as coarse as that."""
 trim_fraction: Final = 1 / 64
 """A trim goes this fraction of the budget below it, so that not every insert trims."""
-
-
-class EntryOwner(Protocol):
-    """Whoever keeps cache entries: it forgets one when the manager evicts it."""
-
-    def evicted(self, entry: CacheEntry) -> None:
-        """Called once; the block is dropped right after."""
-        ...
-
-
-class CacheEntry:
-    """One block with its last use. Subclassed by the read index, which adds where the bytes belong."""
-
-    __slots__ = ("address", "generation", "is_evictable", "owner")
-
-    def __init__(self, owner: EntryOwner, address: CacheAddress, generation: int) -> None:
-        self.owner = owner
-        self.address = address
-        self.generation = generation
-        self.is_evictable = False
 
 
 class CacheManager:
@@ -44,7 +25,7 @@ class CacheManager:
     """
 
     def __init__(self, storage: CacheStorage, second_level: SecondLevelCache | None = None) -> None:
-        """``second_level`` is offered what is evicted, and asked before Tier 2; whoever made it starts and stops it."""
+        """``second_level`` is offered what is evicted, and asked before Tier 2; its maker starts and stops it."""
         self.storage = storage
         self.second_level = second_level
         self.generation = 0

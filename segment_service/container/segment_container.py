@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,18 +22,19 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
 from segment_service.container.writer_source import ContainerDataSource
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import DurableDataLog
 from segment_service.contracts.read_index import ReadIndex
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.segment_store import (
-    Buffer,
     MergeResult,
     ReadResult,
     SegmentProperties,
     append_bytes_max,
     read_bytes_max,
 )
+from segment_service.contracts.spawn import Spawn
 from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.durable_log.durable_log import DurableLog
@@ -57,7 +58,6 @@ from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressu
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
 
-Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn], ReadIndex]
 WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
 

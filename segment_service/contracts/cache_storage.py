@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NewType, Protocol
 
-from segment_service.contracts.segment_store import Buffer
+from segment_service.contracts.buffer import Buffer
 
 CacheAddress = NewType("CacheAddress", int)
 """Names one block of one cache; never used twice in the life of that cache."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-Buffer = bytes | bytearray | memoryview
+from segment_service.contracts.buffer import Buffer
 
 frame_bytes_max: Final = 1024 * 1024
 """Bytes of one data frame, header and trailer included."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from segment_service.contracts.attributes import AttributeId
-from segment_service.contracts.segment_store import Buffer
+from segment_service.contracts.buffer import Buffer
 
 AttributeValues = Sequence[tuple[AttributeId, int]]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from segment_service.contracts.segment_store import Buffer, ReadResult
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.segment_store import ReadResult
 
 
 class ReadIndex(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from segment_service.contracts.chunk_storage import Buffer
+from segment_service.contracts.buffer import Buffer
 
 write_bytes_max = 16 << 20
 """Bytes of one write, which is one object."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate
-
-Buffer = bytes | bytearray | memoryview
+from segment_service.contracts.buffer import Buffer
 
 append_bytes_max: Final = 16 * 1024 * 1024
 """Bytes of one append; what fits one wire command."""

@@ -20,7 +20,8 @@ from typing import Final
 from crc32c import crc32c
 
 from pravega_common.errors import DataCorruption
-from segment_service.contracts.data_log import Buffer, frame_bytes_max
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import frame_bytes_max
 
 FRAME_MAGIC: Final = 0x5046
 FRAME_VERSION: Final = 1

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
 from pravega_common.invariants import check
-from segment_service.contracts.data_log import Buffer, frame_bytes_max
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import frame_bytes_max
 from segment_service.durable_log.data_frame import (
     ENTRY,
     ENTRY_BEGINS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pravega_common.invariants import check
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.operations import Append, Checkpoint, Delete, Merge, Operation, Seal, Truncate
 from segment_service.contracts.read_index import ReadIndex
-from segment_service.contracts.segment_store import Buffer
 from segment_service.durable_log.memory_log import MemoryLog
 from segment_service.durable_log.metadata_commit import commit_append, commit_operation
 from segment_service.metadata.back_pressure import PendingBytes

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from pravega_common.errors import PravegaError
 from pravega_common.invariants import check
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.operations import (
     Append,
     Barrier,
@@ -26,7 +27,7 @@ from segment_service.contracts.operations import (
     Truncate,
     UpdateAttributes,
 )
-from segment_service.contracts.segment_store import Buffer, MergeResult
+from segment_service.contracts.segment_store import MergeResult
 
 LoggedT = TypeVar("LoggedT", bound=Operation)
 AnswerT = TypeVar("AnswerT")

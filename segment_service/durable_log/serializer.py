@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
 from segment_service.contracts.attributes import AttributeId
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.operations import (
     Append,
     AttributeValues,
@@ -39,7 +40,6 @@ from segment_service.contracts.operations import (
     Truncate,
     UpdateAttributes,
 )
-from segment_service.contracts.segment_store import Buffer
 
 FORMAT_VERSION: Final = 1
 

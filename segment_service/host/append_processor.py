@@ -21,7 +21,7 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.names import is_index_segment
-from pravega_common.wire.append_block import Append, AppendDecoder
+from pravega_common.wire.append_block import AppendDecoder, WireAppend
 from pravega_common.wire.commands import (
     AppendBlock,
     AppendBlockEnd,
@@ -87,9 +87,9 @@ class _Writer:
         self.attribute_id = AttributeId(writer_id)
         self.last_stored = NULL_ATTRIBUTE_VALUE
         self.last_acked = NULL_ATTRIBUTE_VALUE
-        self.in_flight: deque[tuple[Append, asyncio.Future[int]]] = deque()
+        self.in_flight: deque[tuple[WireAppend, asyncio.Future[int]]] = deque()
         # Appends that arrived before the set-up was answered; None once it is.
-        self.waiting: deque[Append] | None = deque()
+        self.waiting: deque[WireAppend] | None = deque()
         self.failure: PravegaError | None = None
 
 
@@ -148,7 +148,7 @@ class AppendProcessor:
 
     # ---- appends -----------------------------------------------------------------------------------------------------
 
-    def _append(self, append: Append) -> None:
+    def _append(self, append: WireAppend) -> None:
         writer = self._writers[append.writer_id]
         if writer.waiting is not None:
             writer.waiting.append(append)
@@ -156,7 +156,7 @@ class AppendProcessor:
         else:
             self._hand_over(writer, append)
 
-    def _hand_over(self, writer: _Writer, append: Append) -> None:
+    def _hand_over(self, writer: _Writer, append: WireAppend) -> None:
         if writer.failure is not None and not writer.in_flight:
             self._fail(writer, append, writer.failure)
             return
@@ -197,20 +197,20 @@ class AppendProcessor:
             else:
                 self._fail(writer, append, error)
 
-    def _acknowledge(self, writer: _Writer, append: Append, length: int) -> None:
+    def _acknowledge(self, writer: _Writer, append: WireAppend, length: int) -> None:
         previous = writer.last_acked
         # An event number that was acked before gets no second ack.
         if append.event_number > previous:
             writer.last_acked = append.event_number
             self._peer.send(DataAppended(append.writer_id, append.event_number, previous, append.request_id, length))
 
-    def _refuse_condition(self, writer: _Writer, append: Append) -> None:
+    def _refuse_condition(self, writer: _Writer, append: WireAppend) -> None:
         """Another length than expected: the writer stays, at the number it had before."""
         if not writer.in_flight:
             writer.last_stored = writer.last_acked
         self._peer.send(ConditionalCheckFailed(append.writer_id, append.event_number, append.request_id))
 
-    def _fail(self, writer: _Writer, append: Append, error: PravegaError) -> None:
+    def _fail(self, writer: _Writer, append: WireAppend, error: PravegaError) -> None:
         """Answer an append that failed; all later ones of the writer fail too, until it is set up again."""
         if writer.failure is None:
             writer.failure = error

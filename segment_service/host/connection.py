@@ -35,6 +35,7 @@ from pravega_common.wire.commands import (
 from pravega_common.wire.errors import WireDecodeError, WireProtocolError
 from pravega_common.wire.framing import Frame, FrameParser
 from segment_service.contracts.segment_store import BackPressure, ReadResult, SegmentStore
+from segment_service.contracts.spawn import Spawn
 from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.request_processor import CloseConnection, RequestProcessor
@@ -72,8 +73,6 @@ _STORING: Final = frozenset(
 _SYSTEM_SEGMENT: Final = (names.SYSTEM_SCOPE + "/").encode()
 _segment_name_start: Final = 10
 """Where the name begins in a table update: after the request id and the length of the name."""
-
-Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
 
 
 def _is_system_update(type_code: int, payload: memoryview) -> bool:

@@ -303,7 +303,7 @@ def _policy_updates(scale_type: int, target_rate: int) -> tuple[AttributeUpdate,
     )
 
 
-def _attribute_update(item: wire.AttributeUpdate) -> AttributeUpdate:
+def _attribute_update(item: wire.WireAttributeUpdate) -> AttributeUpdate:
     try:
         kind = AttributeUpdateType(item.update_type)
     except ValueError:

@@ -25,12 +25,8 @@ from pravega_common.wire.commands import (
     TableRead,
     TableSegmentInfo,
     UpdateTableEntries,
-)
-from pravega_common.wire.commands import (
-    TableEntry as WireEntry,
-)
-from pravega_common.wire.commands import (
-    TableKey as WireKey,
+    WireTableEntry,
+    WireTableKey,
 )
 from pravega_common.wire.errors import WireProtocolError
 from segment_service.contracts.table_store import EntriesPage, TableEntry, TableKey, TableStore
@@ -39,8 +35,8 @@ fixed_key_bytes_max: Final = 256
 """Longest key of a fixed-key table; a longer one is refused as the real store does, by closing the connection."""
 
 
-def _wire_entries(entries: Iterable[TableEntry]) -> tuple[WireEntry, ...]:
-    return tuple(WireEntry(WireKey(entry.key, entry.version), entry.value) for entry in entries)
+def _wire_entries(entries: Iterable[TableEntry]) -> tuple[WireTableEntry, ...]:
+    return tuple(WireTableEntry(WireTableKey(entry.key, entry.version), entry.value) for entry in entries)
 
 
 class TableRequests:
@@ -83,7 +79,7 @@ class TableRequests:
 
     async def read_keys(self, request: ReadTableKeys) -> Command:
         page = await self._page(request, request.suggested_key_count)
-        keys = tuple(WireKey(entry.key, entry.version) for entry in page.entries)
+        keys = tuple(WireTableKey(entry.key, entry.version) for entry in page.entries)
         return TableKeysRead(request.request_id, request.segment, keys, page.continuation if keys else b"")
 
     async def read_entries(self, request: ReadTableEntries) -> Command:

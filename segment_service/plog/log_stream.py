@@ -23,11 +23,12 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.deadline import Deadline
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
-from segment_service.contracts.data_log import Buffer, LogAddress, frame_bytes_max
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import LogAddress, frame_bytes_max
 from segment_service.plog.chain import Chain, find_end, offset_max
-from segment_service.plog.frame import FrameHeader, FrameKind, encode_envelope, envelope_bytes
+from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope, envelope_bytes
 from segment_service.plog.metadata_manager import MetadataManager
-from segment_service.plog.metadata_records import PlogRecord, Switch, Truncate
+from segment_service.plog.metadata_records import PlogRecord, SwitchRecord, TruncateRecord
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import AppendRefused, OpenPlog, PlogMissing
@@ -158,7 +159,7 @@ class LogStream(Service):
             found = await self._client.group_of(record.plog_id).has_entry_at(record.plog_id, up_to.offset)
         if not found:
             raise InvalidArgument(f"container {self._container_id}: no frame begins at {up_to}; cannot truncate there")
-        await self._manager.record(Truncate(self._stream, up_to))
+        await self._manager.record(TruncateRecord(self._stream, up_to))
         self._dropped += [plog.plog_id for plog in state.plogs if plog.number < up_to.plog_number]
 
     def _send(self) -> None:
@@ -179,7 +180,7 @@ class LogStream(Service):
         if plog.offset == 0:
             plog.first_sequence, plog.previous = frame.sequence, self._sent_last
         acked = self._sent[0].sequence if self._sent else frame.sequence
-        header = FrameHeader(FrameKind.DATA, self._epoch, frame.sequence, acked, self._sent_last)
+        header = PlogEntryHeader(PlogEntryKind.DATA, self._epoch, frame.sequence, acked, self._sent_last)
         envelope = encode_envelope(header, frame.parts, frame.payload_bytes)
         frame.address = self._sent_last = LogAddress(plog.number, plog.offset)
         frame.answered = frame.refused = False
@@ -297,7 +298,7 @@ class LogStream(Service):
         check(sealed == old.offset, "a full plog was sealed early", sealed=sealed, offset=old.offset)
         failpoint(SWITCH_SEALED)
         record = PlogRecord(new.number, new.plog.plog_id, new.first_sequence, new.previous)
-        await self._manager.record(Switch(self._stream, sealed, record))
+        await self._manager.record(SwitchRecord(self._stream, sealed, record))
         self._recorded, self._acked_offset = new, 0
         self._acknowledge()
 
@@ -321,7 +322,7 @@ class LogStream(Service):
         await self._group.open_for_appends()
         first_sequence = self._sent[0].sequence if self._sent else self._first_queued
         record = PlogRecord(new.number, new.plog.plog_id, first_sequence, self._acked_last)
-        await self._manager.record(Switch(self._stream, sealed, record))
+        await self._manager.record(SwitchRecord(self._stream, sealed, record))
         failpoint(HAND_OVER_RECORDED)
         self._active = self._recorded = new
         self._acked_offset, self._sent_last = 0, self._acked_last

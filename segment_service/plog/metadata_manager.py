@@ -19,8 +19,8 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.chain import Chain, check_kind, offset_max
-from segment_service.plog.frame import FrameHeader, FrameKind, decode_frame, encode_envelope
-from segment_service.plog.metadata_records import Full, MetadataRecord, apply, decode_record, encode_record
+from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, decode_entry, encode_envelope
+from segment_service.plog.metadata_records import FullRecord, MetadataRecord, apply, decode_record, encode_record
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import OpenPlog, PlogMissing
@@ -48,7 +48,7 @@ class MetadataManager:
     """Owned by one log at one epoch; ``record`` may be called concurrently."""
 
     def __init__(self, container_id: int, client: PersistenceClient, cpo: ControlPlaneOracle, clock: Clock) -> None:
-        self.state = Full()
+        self.state = FullRecord()
         self.epoch = 0
         self._container_id = container_id
         self._client = client
@@ -85,20 +85,20 @@ class MetadataManager:
         failpoint(FENCED)
         chain = Chain(next_sequence=0)
         end = 0
-        async for entry in group.read(plog_id, status.token, 0, offset_max):
-            where = f"metadata plog {plog_id}, offset {entry.start}"
-            frame = decode_frame(entry.data, where)
-            check_kind(frame, FrameKind.METADATA, where)
-            chain.accept(frame, LogAddress(0, entry.start), where)
-            if entry.start != end:
+        async for stored in group.read(plog_id, status.token, 0, offset_max):
+            where = f"metadata plog {plog_id}, offset {stored.start}"
+            entry = decode_entry(stored.data, where)
+            check_kind(entry, PlogEntryKind.METADATA, where)
+            chain.accept(entry, LogAddress(0, stored.start), where)
+            if stored.start != end:
                 raise DataCorruption(f"{where}: the record before it ends at {end}")
-            end = entry.end
-            self.state = apply(self.state, decode_record(frame.payload))
+            end = stored.end
+            self.state = apply(self.state, decode_record(entry.payload))
         if end == 0:
             raise DataCorruption(f"metadata plog {plog_id} of container {self._container_id} is empty")
         return True
 
-    async def start_plog(self, state: Full) -> None:
+    async def start_plog(self, state: FullRecord) -> None:
         """Make ``state`` durable as the full record of a new metadata plog and register that in the CPO."""
         async with self._lock:
             await self._start_plog(state)
@@ -137,7 +137,7 @@ class MetadataManager:
                     deleted.append(plog_id)
         return deleted
 
-    async def _append(self, plog: OpenPlog, frame: bytes, state: Full) -> None:
+    async def _append(self, plog: OpenPlog, frame: bytes, state: FullRecord) -> None:
         group = self._client.group_of(plog.plog_id)
         try:
             await group.append_small(plog, self._offset, frame)
@@ -156,10 +156,10 @@ class MetadataManager:
         self._advance(frame)
         self.state = state
 
-    async def _start_plog(self, state: Full) -> None:
+    async def _start_plog(self, state: FullRecord) -> None:
         old = self._registered
         number = state.number + 1
-        full = Full(state.streams, number)
+        full = FullRecord(state.streams, number)
         group = self._client.group_for(self._container_id)
         plog_id = PlogId(self._client.cluster_name, group.name, secrets.token_hex(16))
         block_bytes = self._client.settings.block_bytes
@@ -204,7 +204,7 @@ class MetadataManager:
             self._log.warning("an old metadata plog was not deleted", plog_id=str(plog_id), error=str(error))
 
     def _encode(self, payload: bytes) -> bytes:
-        header = FrameHeader(FrameKind.METADATA, self.epoch, self._sequence, self._sequence, self._last)
+        header = PlogEntryHeader(PlogEntryKind.METADATA, self.epoch, self._sequence, self._sequence, self._last)
         return encode_envelope(header, (payload,), len(payload)) + payload
 
     def _advance(self, frame: bytes) -> None:

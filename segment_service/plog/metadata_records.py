@@ -13,7 +13,8 @@ from typing import Any
 
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.invariants import check
-from segment_service.contracts.data_log import Buffer, LogAddress
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.plog import PlogId
 
 
@@ -48,7 +49,7 @@ class StreamRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Init:
+class InitRecord:
     """A stream's first plog."""
 
     stream: str
@@ -56,7 +57,7 @@ class Init:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class SwitchRecord:
     """Incremental: the last plog was sealed at ``sealed`` bytes (and dropped if it is empty), ``plog`` follows it."""
 
     stream: str
@@ -65,7 +66,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class TruncateRecord:
     """Incremental: frames before ``up_to`` no longer count, nor do the plogs wholly below it."""
 
     stream: str
@@ -73,7 +74,7 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class FullRecord:
     """Everything about every stream of the container."""
 
     streams: Mapping[str, StreamRecord] = field(default_factory=dict)
@@ -81,18 +82,18 @@ class Full:
     """How many metadata plogs the container had before this one."""
 
 
-MetadataRecord = Init | Switch | Truncate | Full
+MetadataRecord = InitRecord | SwitchRecord | TruncateRecord | FullRecord
 
 
-def apply(state: Full, record: MetadataRecord) -> Full:
+def apply(state: FullRecord, record: MetadataRecord) -> FullRecord:
     """The state after ``record``."""
-    if isinstance(record, Full):
+    if isinstance(record, FullRecord):
         return record
     stream = state.streams.get(record.stream, StreamRecord())
-    if isinstance(record, Init):
+    if isinstance(record, InitRecord):
         check(not stream.plogs, "a log stream initialized twice", stream=record.stream)
         changed = replace(stream, plogs=(record.plog,), next_number=record.plog.number + 1)
-    elif isinstance(record, Switch):
+    elif isinstance(record, SwitchRecord):
         changed = _switched(stream, record)
     else:
         kept = tuple(plog for plog in stream.plogs if plog.number >= record.up_to.plog_number)
@@ -101,7 +102,7 @@ def apply(state: Full, record: MetadataRecord) -> Full:
     return replace(state, streams={**state.streams, record.stream: changed})
 
 
-def _switched(stream: StreamRecord, record: Switch) -> StreamRecord:
+def _switched(stream: StreamRecord, record: SwitchRecord) -> StreamRecord:
     last = stream.last
     check(record.plog.number >= stream.next_number, "a plog number used twice", number=record.plog.number)
     check(last.sealed is None, "the last plog is sealed already", number=last.number)
@@ -118,11 +119,11 @@ def _plog(plog: PlogRecord) -> list[Any]:
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    if isinstance(record, Init):
+    if isinstance(record, InitRecord):
         value: dict[str, Any] = {"type": "init", "stream": record.stream, "plog": _plog(record.plog)}
-    elif isinstance(record, Switch):
+    elif isinstance(record, SwitchRecord):
         value = {"type": "switch", "stream": record.stream, "sealed": record.sealed, "plog": _plog(record.plog)}
-    elif isinstance(record, Truncate):
+    elif isinstance(record, TruncateRecord):
         value = {"type": "truncate", "stream": record.stream, "up_to": _address(record.up_to)}
     else:
         streams = {
@@ -139,13 +140,15 @@ def decode_record(data: Buffer) -> MetadataRecord:
         value = json.loads(bytes(data))
         kind = value["type"]
         if kind == "init":
-            return Init(value["stream"], _read_plog(value["plog"]))
+            return InitRecord(value["stream"], _read_plog(value["plog"]))
         if kind == "switch":
-            return Switch(value["stream"], int(value["sealed"]), _read_plog(value["plog"]))
+            return SwitchRecord(value["stream"], int(value["sealed"]), _read_plog(value["plog"]))
         if kind == "truncate":
-            return Truncate(value["stream"], LogAddress(*value["up_to"]))
+            return TruncateRecord(value["stream"], LogAddress(*value["up_to"]))
         if kind == "full":
-            return Full({name: _read_stream(stream) for name, stream in value["streams"].items()}, int(value["number"]))
+            return FullRecord(
+                {name: _read_stream(stream) for name, stream in value["streams"].items()}, int(value["number"])
+            )
     except (ValueError, KeyError, TypeError, InvalidArgument) as error:
         raise DataCorruption(f"metadata record {bytes(data[:100])!r} cannot be read: {error!r}") from error
     raise DataCorruption(f"metadata record of type {kind!r} is not known here")

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from pravega_common.errors import ConfigurationError, UnsupportedOperation
-from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster
-from pravega_common.services.cluster.cpo import PersistenceGroup as GroupConfig
-from segment_service.contracts.data_log import Buffer
+from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
+from segment_service.contracts.buffer import Buffer
 from segment_service.plog.plog import FenceToken, PlogHeader, PlogId, PlogStatus
-from segment_service.plog.plog_client import OnAppended, OpenPlog, PlogEntry, PlogServer, PlogSettings
+from segment_service.plog.plog_client import OnAppended, OpenPlog, PlogClient, PlogSettings, StoredEntry
 
 
-class PersistenceGroup:
+class PersistenceGroupClient:
     """The plog operations on one group, for one log."""
 
-    def __init__(self, cluster_name: str, config: GroupConfig, settings: PlogSettings, cpo: ControlPlaneOracle) -> None:
+    def __init__(
+        self, cluster_name: str, config: PersistenceGroup, settings: PlogSettings, cpo: ControlPlaneOracle
+    ) -> None:
         if len(config.servers) != 1:
             raise UnsupportedOperation(
                 f"persistence group {config.name} has {len(config.servers)} servers; groups of one are supported"
@@ -27,7 +28,7 @@ class PersistenceGroup:
         self.name = config.name
         self._cluster_name = cluster_name
         self._cpo = cpo
-        self._server = PlogServer(config.servers[0], settings, self._identity_on_record)
+        self._server = PlogClient(config.servers[0], settings, self._identity_on_record)
 
     async def _identity_on_record(self, shown: str | None) -> str | None:
         key = f"plog-server/{self._cluster_name}/{self.name}/0"
@@ -71,7 +72,7 @@ class PersistenceGroup:
     async def has_entry_at(self, plog_id: PlogId, offset: int) -> bool:
         return await self._server.has_entry_at(plog_id, offset)
 
-    def read(self, plog_id: PlogId, token: FenceToken, start: int, end: int) -> AsyncIterator[PlogEntry]:
+    def read(self, plog_id: PlogId, token: FenceToken, start: int, end: int) -> AsyncIterator[StoredEntry]:
         return self._server.read(plog_id, token, start, end)
 
 
@@ -81,14 +82,16 @@ class PersistenceClient:
     def __init__(self, cluster: PersistenceCluster, settings: PlogSettings, cpo: ControlPlaneOracle) -> None:
         self.cluster_name = cluster.name
         self.settings = settings
-        self._groups = {group.name: PersistenceGroup(cluster.name, group, settings, cpo) for group in cluster.groups}
+        self._groups = {
+            group.name: PersistenceGroupClient(cluster.name, group, settings, cpo) for group in cluster.groups
+        }
 
-    def group_for(self, container_id: int) -> PersistenceGroup:
+    def group_for(self, container_id: int) -> PersistenceGroupClient:
         """Where a container's new plogs go: containers spread over the groups."""
         names = sorted(self._groups)
         return self._groups[names[container_id % len(names)]]
 
-    def group_of(self, plog_id: PlogId) -> PersistenceGroup:
+    def group_of(self, plog_id: PlogId) -> PersistenceGroupClient:
         """Where an existing plog lives."""
         group = self._groups.get(plog_id.group)
         if plog_id.cluster != self.cluster_name or group is None:
@@ -96,7 +99,7 @@ class PersistenceClient:
         return group
 
     @property
-    def groups(self) -> list[PersistenceGroup]:
+    def groups(self) -> list[PersistenceGroupClient]:
         return list(self._groups.values())
 
     def close(self) -> None:

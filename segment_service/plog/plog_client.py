@@ -19,8 +19,9 @@ from pravega_common.services.cluster.redis_audit import (
     parse_info,
     refuse_unsafe,
 )
-from segment_service.contracts.data_log import Buffer, frame_bytes_max
-from segment_service.plog.frame import envelope_bytes
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import frame_bytes_max
+from segment_service.plog.entry import envelope_bytes
 from segment_service.plog.plog import (
     APPEND_SMALL,
     CREATE,
@@ -85,7 +86,7 @@ class OpenPlog:
 
 
 @dataclass(frozen=True, slots=True)
-class PlogEntry:
+class StoredEntry:
     start: int
     end: int
     data: bytes
@@ -94,7 +95,7 @@ class PlogEntry:
 OnAppended = Callable[[BaseException | None], None]
 
 
-class PlogServer:
+class PlogClient:
     """Operations on the plogs of one server. Two connections: one for data appends, one for everything else.
 
     Not shared between logs: ``append`` keeps the order of its calls because nobody else uses its connection.
@@ -246,7 +247,7 @@ class PlogServer:
                 return answer
         raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being read")
 
-    async def read(self, plog_id: PlogId, token: FenceToken, start: int, end: int) -> AsyncIterator[PlogEntry]:
+    async def read(self, plog_id: PlogId, token: FenceToken, start: int, end: int) -> AsyncIterator[StoredEntry]:
         """The entries with ``start`` < entry end ≤ ``end`` in order, gaps included, in pages of bounded size.
 
         ``Fenced`` if the plog does not carry ``token`` to the very end of the read.
@@ -270,14 +271,14 @@ class PlogServer:
         if status.token != token:
             raise Fenced(f"plog {plog_id} was fenced by {status.token} while it was read with {token}")
 
-    def _entry(self, plog_id: PlogId, entry_id: bytes, fields: list[bytes]) -> PlogEntry:
+    def _entry(self, plog_id: PlogId, entry_id: bytes, fields: list[bytes]) -> StoredEntry:
         where = f"plog {plog_id} on {self.address}, entry {entry_id.decode()}"
         if len(fields) != 4 or fields[0] != b"s" or fields[2] != b"d" or not fields[1].isdigit():
             raise DataCorruption(f"{where}: is not an append")
         start, end, data = int(fields[1]), int(entry_id.partition(b"-")[0]), fields[3]
         if end - start != len(data):
             raise DataCorruption(f"{where}: holds {len(data)} bytes, its offsets say {end - start}")
-        return PlogEntry(start, end, data)
+        return StoredEntry(start, end, data)
 
     def _next_token(self, plog_id: PlogId, old: FenceToken, epoch: int) -> FenceToken:
         if old.epoch > epoch:

@@ -16,7 +16,7 @@ import hiredis
 from pravega_common.errors import Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.services.cluster.redis_script import Script
-from segment_service.contracts.data_log import Buffer
+from segment_service.contracts.buffer import Buffer
 
 requests_in_flight_max: Final = 4096
 """Requests without an answer on one connection; callers bound themselves far below it."""

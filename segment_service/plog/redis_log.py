@@ -12,11 +12,12 @@ from pravega_common.invariants import check, unreachable
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
-from segment_service.contracts.data_log import Buffer, LogAddress, LogEntry
-from segment_service.plog.chain import Chain, find_end, offset_max, sealed_frames
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import LogAddress, LogEntry
+from segment_service.plog.chain import Chain, find_end, offset_max, sealed_entries
 from segment_service.plog.log_stream import LogStream, WritePlog
 from segment_service.plog.metadata_manager import EpochTooLow, MetadataManager
-from segment_service.plog.metadata_records import Full, Init, PlogRecord, StreamRecord, Switch, apply
+from segment_service.plog.metadata_records import FullRecord, InitRecord, PlogRecord, StreamRecord, SwitchRecord, apply
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import PlogMissing, PlogSettings
@@ -137,7 +138,7 @@ class RedisDataLog:
             raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over")
         end = plog.sealed or 0
         entries = group.read(plog.plog_id, status.token, start, end)
-        async for entry in sealed_frames(entries, plog.number, start, end, chain):
+        async for entry in sealed_entries(entries, plog.number, start, end, chain):
             yield entry
 
     async def _take_over(self, client: PersistenceClient) -> LogStream:
@@ -154,9 +155,9 @@ class RedisDataLog:
         failpoint(DATA_CREATED)
         new = PlogRecord(number, plog_id, chain.next_sequence or 0, chain.last)
         if known and record.plogs:
-            await manager.start_plog(apply(manager.state, Switch(stream_name, sealed, new)))
+            await manager.start_plog(apply(manager.state, SwitchRecord(stream_name, sealed, new)))
         else:
-            await manager.start_plog(apply(Full(), Init(stream_name, new)))
+            await manager.start_plog(apply(FullRecord(), InitRecord(stream_name, new)))
         self._recovered = manager.state.streams[stream_name]
         await manager.clean_up()
         failpoint(CLEANED_UP)

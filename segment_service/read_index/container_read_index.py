@@ -19,12 +19,14 @@ from pravega_common.errors import (
 )
 from pravega_common.invariants import check, unreachable
 from segment_service.cache.manager import CacheManager
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.second_level_cache import SegmentKey
 from segment_service.contracts.segment_storage import SegmentStorage
-from segment_service.contracts.segment_store import Buffer, ReadResult, read_bytes_max
+from segment_service.contracts.segment_store import ReadResult, read_bytes_max
+from segment_service.contracts.spawn import Spawn
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.read_index.segment_read_index import SegmentReadIndex
-from segment_service.read_index.storage_fetch import Spawn, StorageFetcher, read_ahead_bytes
+from segment_service.read_index.storage_fetch import StorageFetcher, read_ahead_bytes
 
 read_attempts_max: Final = 4
 """How often a read starts anew when the segment changes under it, before it gives up as ``Unavailable``."""

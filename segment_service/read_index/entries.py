@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from pravega_common.invariants import check
-from segment_service.cache.manager import CacheEntry, EntryOwner
+from segment_service.contracts.cache_entry import CacheEntry, EntryOwner
 from segment_service.contracts.cache_storage import CacheAddress
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.invariants import check, unreachable
-from segment_service.cache.manager import CacheEntry, CacheManager
+from segment_service.cache.manager import CacheManager
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.cache_entry import CacheEntry
 from segment_service.contracts.cache_storage import block_bytes_max, block_bytes_min
 from segment_service.contracts.second_level_cache import SegmentKey
 from segment_service.contracts.segment_metadata import SegmentMetadata
-from segment_service.contracts.segment_store import Buffer
 from segment_service.read_index.entries import EntryList, IndexEntry
 from segment_service.read_index.fetch import Fetch, StoredRange
 from segment_service.read_index.waiters import TailWaiters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from pravega_common.errors import (
@@ -17,10 +16,10 @@ from pravega_common.errors import (
 from pravega_common.invariants import check, unreachable
 from segment_service.contracts.second_level_cache import SecondLevelCache, SegmentKey
 from segment_service.contracts.segment_storage import SegmentStorage
+from segment_service.contracts.spawn import Spawn
 from segment_service.read_index.fetch import Fetch, StoredRange
 from segment_service.read_index.segment_read_index import SegmentReadIndex
 
-Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 """``Service.spawn`` of the container: owns the fetches."""
 
 fetch_bytes_max: Final = 1024 * 1024

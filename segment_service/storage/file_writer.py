@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from segment_service.contracts.chunk_storage import Buffer
+from segment_service.contracts.buffer import Buffer
 
 direct_bytes_min: Final = 64 * 1024
 """Smaller files go through the page cache: a write of its own to the device costs more than their pages."""

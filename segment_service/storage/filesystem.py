@@ -12,7 +12,8 @@ from pathlib import Path
 from pravega_common.errors import ConfigurationError, DataCorruption, NoSuchSegment, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
-from segment_service.contracts.chunk_storage import Buffer, ChunkInfo
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
 from segment_service.storage.file_writer import FileWriter
 

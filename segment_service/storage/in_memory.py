@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 
 from pravega_common.errors import DataCorruption, NoSuchSegment
 from pravega_common.invariants import check
-from segment_service.contracts.chunk_storage import Buffer, ChunkInfo
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkInfo
 
 
 class InMemoryChunkStorage:

@@ -11,7 +11,8 @@ from weakref import WeakValueDictionary
 
 from pravega_common.errors import DataCorruption, Fenced, NoSuchSegment, Unavailable, UnknownOutcome
 from pravega_common.invariants import check, unreachable
-from segment_service.contracts.chunk_storage import Buffer, ChunkStorage
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestId, ManifestName
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import Manifest, decode, encode

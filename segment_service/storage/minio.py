@@ -26,7 +26,8 @@ from pravega_common.errors import (
 )
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.deadline import Deadline
-from segment_service.contracts.chunk_storage import Buffer, ChunkInfo
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
 
 T = TypeVar("T")

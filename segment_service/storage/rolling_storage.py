@@ -20,7 +20,8 @@ from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
-from segment_service.contracts.chunk_storage import Buffer, ChunkStorage
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import Barrier, StorageState, write_bytes_max
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestName
 from segment_service.storage.compaction import Compactor

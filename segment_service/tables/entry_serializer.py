@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.errors import DataCorruption
-from segment_service.contracts.segment_store import Buffer
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.table_store import NO_VERSION, key_bytes_max, value_bytes_max
 
 _format: Final = 0
@@ -29,7 +29,7 @@ record_bytes_max: Final = record_header_bytes + key_bytes_max + value_bytes_max
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TableRecord:
     """A record as found in the log. ``value`` is ``None`` for a removal; ``offset`` is the record's own."""
 
     offset: int
@@ -60,7 +60,7 @@ def serialize_removal(key: bytes) -> bytes:
     return _header.pack(_format, len(key), _removal, NO_VERSION) + key
 
 
-def parse_records(data: Buffer, offset: int) -> Iterator[Record]:
+def parse_records(data: Buffer, offset: int) -> Iterator[TableRecord]:
     """The whole records in ``data``, which begins at a record's start at ``offset`` of the segment; an unfinished
     last one is left out. ``DataCorruption`` for bytes that are no record."""
     view = memoryview(data)
@@ -76,7 +76,7 @@ def parse_records(data: Buffer, offset: int) -> Iterator[Record]:
         if end > len(view):
             return
         record_offset = offset + position
-        yield Record(
+        yield TableRecord(
             record_offset,
             bytes(view[key_start:value_start]),
             None if value_length == _removal else view[value_start:end],

@@ -24,7 +24,8 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
-from segment_service.contracts.data_log import Buffer, DurableDataLog, LogAddress, LogEntry
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import DurableDataLog, LogAddress, LogEntry
 from segment_service.contracts.operations import Append
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.writer_data_source import WriterDataSource

@@ -9,7 +9,7 @@ import pytest
 import redis.asyncio
 
 from pravega_common.errors import DataCorruption
-from segment_service.plog.frame import envelope_bytes
+from segment_service.plog.entry import envelope_bytes
 from segment_service.plog.plog import PlogId, PlogKeys
 from segment_service.plog.plog_client import PlogSettings
 from tests.support.fakes.cpo import InMemoryCPO
@@ -68,7 +68,7 @@ def flip(index: int, offset: int) -> Callable[[Entries], Entries]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (flip(5, envelope_bytes + 70_000), "frame 4 fails its checksum"),
+        (flip(5, envelope_bytes + 70_000), "entry 4 fails its checksum"),
         (flip(5, 20), "fails its checksum"),
         (lambda entries: entries[:5] + entries[6:], "the frame before it ends at"),
         (lambda entries: entries[:-2], "but was sealed at .*: the server lost data"),

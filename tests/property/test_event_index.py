@@ -18,7 +18,7 @@ from segment_service.event_index import indexer
 from segment_service.metadata import boundary_tracker as tracker
 from tests.property import crash_model
 from tests.property.crash_model import CrashTest
-from tests.property.test_store_against_twin import SEGMENTS, outcome, random_call
+from tests.property.test_store_against_fake import SEGMENTS, outcome, random_call
 from tests.support.containers import ContainerKit
 from tests.support.event_index import Truth, records_of, settled
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -91,14 +91,14 @@ async def test_names_that_are_used_again_begin_with_an_empty_index(seed: int, mo
     monkeypatch.setattr(tracker, "indexed_bytes_min", 1)
     rng = random.Random(seed)
     kit = ContainerKit()
-    twin, container = InMemorySegmentStore(), await kit.open()
+    fake, container = InMemorySegmentStore(), await kit.open()
     seen = 0
     for _ in range(60):
         calls = [random_call(rng) for _ in range(rng.randint(1, 20))]
         burst = [call for call in calls if call[0] not in ("read", "get_info", "get_attribute")]
-        expected = await asyncio.gather(*(outcome(twin, call) for call in burst))
+        expected = await asyncio.gather(*(outcome(fake, call) for call in burst))
         assert await asyncio.gather(*(outcome(container, call) for call in burst)) == expected
-        seen += await check_against_twin(twin, container)
+        seen += await check_against_fake(fake, container)
         if rng.random() < 0.1:
             await container.stop()
             container = await kit.open()
@@ -112,15 +112,15 @@ async def test_names_that_are_used_again_begin_with_an_empty_index(seed: int, mo
     await container.stop()
 
 
-async def check_against_twin(twin: InMemorySegmentStore, container: SegmentContainer) -> int:
+async def check_against_fake(fake: InMemorySegmentStore, container: SegmentContainer) -> int:
     """The records found; all of them are ends of appends or merges of the segment that has the name now."""
     seen = 0
     for segment in SEGMENTS:
-        if segment not in twin.segment_names:
+        if segment not in fake.segment_names:
             with pytest.raises(NoSuchSegment):
                 await container.locate_offset(segment, 0)
             continue
-        known = {record.length for record in twin._segments[segment].boundaries}
+        known = {record.length for record in fake._segments[segment].boundaries}
         try:
             records = await records_of(container, segment)
         except NoSuchSegment:

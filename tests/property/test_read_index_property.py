@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pravega_common.errors import NoSuchSegment, SegmentTruncated
-from tests.support.fakes.container_without_log import ContainerDouble, container, joined
+from tests.support.fakes.container_without_log import FakeContainer, container, joined
 
 STEPS = ("append", "append", "append", "new", "merge", "flush", "complete", "evict", "truncate", "read", "read", "seal")
 
@@ -18,7 +18,7 @@ STEPS = ("append", "append", "append", "new", "merge", "flush", "complete", "evi
 class Model:
     """Contents by segment id; ``pending`` are merges that Tier 2 has not moved, in log order."""
 
-    def __init__(self, c: ContainerDouble, rng: random.Random) -> None:
+    def __init__(self, c: FakeContainer, rng: random.Random) -> None:
         self.c = c
         self.rng = rng
         self.contents: dict[int, bytearray] = {}

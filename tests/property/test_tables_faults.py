@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pravega_common.errors import BadKeyVersion, ContainerOffline, UnknownOutcome
 from segment_service.contracts.attributes import AttributeUpdate
-from segment_service.contracts.segment_store import Buffer
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.table_store import TableEntry
 from segment_service.tables.table_extension import TableExtension
 from tests.support.fakes.segment_store import InMemorySegmentStore

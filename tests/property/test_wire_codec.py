@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from pravega_common.wire import codec
 from pravega_common.wire.commands import (
     COMMANDS,
-    AttributeUpdate,
-    ChunkInfo,
     Command,
     MergedSource,
-    TableEntry,
-    TableKey,
+    WireAttributeUpdate,
+    WireChunkInfo,
+    WireTableEntry,
+    WireTableKey,
 )
 from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import FrameParser
@@ -23,7 +23,7 @@ from pravega_common.wire.framing import FrameParser
 i64 = st.integers(-(2**63), 2**63 - 1)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 blobs = st.binary(max_size=200)
-keys = st.builds(TableKey, st.binary(min_size=1, max_size=40), i64)
+keys = st.builds(WireTableKey, st.binary(min_size=1, max_size=40), i64)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "i8": st.integers(-128, 127),
     "bool": st.booleans(),
@@ -35,13 +35,13 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "raw": blobs,
     "event": blobs,
     "keys": st.lists(keys, max_size=4).map(tuple),
-    "entries": st.lists(st.builds(TableEntry, keys, blobs), max_size=4).map(tuple),
+    "entries": st.lists(st.builds(WireTableEntry, keys, blobs), max_size=4).map(tuple),
     "versions": st.lists(i64, max_size=4).map(tuple),
     "strings": st.lists(texts, max_size=4).map(tuple),
     "merged": st.lists(st.builds(MergedSource, texts, i64), max_size=4).map(tuple),
-    "chunks": st.lists(st.builds(ChunkInfo, i64, i64, i64, texts, st.booleans()), max_size=4).map(tuple),
+    "chunks": st.lists(st.builds(WireChunkInfo, i64, i64, i64, texts, st.booleans()), max_size=4).map(tuple),
     "updates": st.lists(
-        st.builds(AttributeUpdate, st.binary(min_size=16, max_size=16), st.integers(0, 4), i64, i64), max_size=4
+        st.builds(WireAttributeUpdate, st.binary(min_size=16, max_size=16), st.integers(0, 4), i64, i64), max_size=4
     ).map(tuple),
 }
 

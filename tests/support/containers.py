@@ -1,4 +1,4 @@
-"""A container on in-memory twins, and the store around it, for tests: everything but the servers is the real thing."""
+"""A container on in-memory fakes, and the store around it, for tests: everything but the servers is the real thing."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from segment_service.cache.manager import CacheManager
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.read_index.container_read_index import ContainerReadIndex
-from tests.support.fakes.segment_storage import StorageDouble
+from tests.support.fakes.segment_storage import FakeSegmentStorage
 
 
-class ContainerDouble:
+class FakeContainer:
     def __init__(self, service: Service, cache_bytes: int) -> None:
         self.metadata = ContainerMetadata(0)
-        self.storage = StorageDouble()
+        self.storage = FakeSegmentStorage()
         self.cache = CacheManager(InMemoryCacheStorage(cache_bytes))
         self.index = ContainerReadIndex(self.metadata, self.storage, self.cache, service.spawn)
 
@@ -68,16 +68,16 @@ class ContainerDouble:
 
 
 @asynccontextmanager
-async def container(cache_bytes: int = 64 * 1024 * 1024) -> AsyncIterator[ContainerDouble]:
-    service = Service("container-double")
+async def container(cache_bytes: int = 64 * 1024 * 1024) -> AsyncIterator[FakeContainer]:
+    service = Service("fake-container")
     await service.start()
-    double = ContainerDouble(service, cache_bytes)
+    fake = FakeContainer(service, cache_bytes)
     try:
-        yield double
+        yield fake
         if service.failure is not None:
             raise service.failure
     finally:
-        double.index.close()
+        fake.index.close()
         await service.stop()
 
 

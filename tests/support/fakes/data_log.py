@@ -1,4 +1,4 @@
-"""The Tier-1 log in memory: the twin of the Redis log for unit tests and the simulator.
+"""The Tier-1 log in memory: the fake of the Redis log for unit tests and the simulator.
 
 Frames live in an ``InMemoryLogStore`` that outlives its logs, so that several ``InMemoryDataLog`` of one container
 compete as processes would: the one with the highest epoch appends, every other is fenced. Faults are injected through
@@ -16,10 +16,11 @@ from typing import Final
 
 from pravega_common.errors import DataCorruption, Fenced, InvalidArgument, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
-from segment_service.contracts.data_log import Buffer, LogAddress, LogEntry, frame_bytes_max
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import LogAddress, LogEntry, frame_bytes_max
 
 plog_bytes_max: Final = 16 * 1024 * 1024
-"""Bytes after which the twin moves on to the next plog number, as the real log does."""
+"""Bytes after which the fake moves on to the next plog number, as the real log does."""
 
 
 class AppendFault(enum.Enum):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from pravega_common.errors import Unavailable, UnknownOutcome
 from pravega_common.runtime.clock import Clock
-from segment_service.contracts.chunk_storage import Buffer, ChunkInfo, ChunkStorage
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage
 
 late_puts_max = 1000
 """Puts that may be on their way at once."""

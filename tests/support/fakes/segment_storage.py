@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from pravega_common.errors import BadOffset, NoSuchSegment, SegmentTruncated
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_storage import Barrier, StorageState
-from segment_service.contracts.segment_store import Buffer
 
 
-class StorageDouble:
+class FakeSegmentStorage:
     """A ``SegmentStorage`` whose reads can be held back (``gate``) and are counted (``reads``)."""
 
     def __init__(self) -> None:

@@ -41,8 +41,8 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_store import (
-    Buffer,
     MergeResult,
     ReadResult,
     SegmentProperties,

@@ -162,7 +162,7 @@ class CommittedLog:
             self.commit(Barrier(sequence_number=self.next_sequence))
 
 
-class FakeContainer:
+class FakeWriterDataSource:
     """``WriterDataSource`` of one owner. It sees the operations up to ``visible`` as committed."""
 
     def __init__(self, log: CommittedLog) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pravega_common.wire.append_block import Append, AppendDecoder
+from pravega_common.wire.append_block import AppendDecoder, WireAppend
 from pravega_common.wire.commands import (
     AppendBlock,
     AppendBlockEnd,
@@ -32,7 +32,7 @@ def decoder() -> AppendDecoder:
     return made
 
 
-def stored(decoder: AppendDecoder, *commands: Command) -> Append:
+def stored(decoder: AppendDecoder, *commands: Command) -> WireAppend:
     results = [decoder.accept(command) for command in commands]
     assert results[:-1] == [None] * (len(results) - 1)
     last = results[-1]

@@ -12,12 +12,12 @@ import pytest
 from pravega_common.wire import codec
 from pravega_common.wire.commands import (
     COMMANDS,
-    AttributeUpdate,
-    ChunkInfo,
     Command,
     MergedSource,
-    TableEntry,
-    TableKey,
+    WireAttributeUpdate,
+    WireChunkInfo,
+    WireTableEntry,
+    WireTableKey,
 )
 from tests.support.repository import DATA
 
@@ -32,13 +32,13 @@ SAMPLES: dict[str, Any] = {
     "bytes": b"\x01\x02\x03",
     "raw": b"\x04\x05",
     "event": b"\x06",
-    "keys": (TableKey(b"k", 7), TableKey(b"kk")),
-    "entries": (TableEntry(TableKey(b"k", -1), b"v"), TableEntry(TableKey(b"kk", 9), b"")),
+    "keys": (WireTableKey(b"k", 7), WireTableKey(b"kk")),
+    "entries": (WireTableEntry(WireTableKey(b"k", -1), b"v"), WireTableEntry(WireTableKey(b"kk", 9), b"")),
     "versions": (1, -1),
     "strings": ("a", ""),
     "merged": (MergedSource("s", 5),),
-    "chunks": (ChunkInfo(1, 2, 3, "c", False),),
-    "updates": (AttributeUpdate(bytes(16), 4, 1, -(2**63)),),
+    "chunks": (WireChunkInfo(1, 2, 3, "c", False),),
+    "updates": (WireAttributeUpdate(bytes(16), 4, 1, -(2**63)),),
 }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from segment_service.cache.in_memory import InMemoryCacheStorage
-from segment_service.cache.manager import CacheEntry, CacheManager, generations_per_budget
+from segment_service.cache.manager import CacheManager, generations_per_budget
+from segment_service.contracts.cache_entry import CacheEntry
 from segment_service.contracts.cache_storage import CacheAddress
 
 BUDGET = 320_000

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import (
-    Buffer,
     LogAddress,
     frame_bytes_max,
     frames_in_flight_bytes_max,

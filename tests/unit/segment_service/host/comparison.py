@@ -14,10 +14,10 @@ from pravega_common.wire.commands import (
     StreamSegmentInfo,
     TableEntriesDeltaRead,
     TableEntriesRead,
-    TableEntry,
-    TableKey,
     TableKeysRead,
     TableSegmentInfo,
+    WireTableEntry,
+    WireTableKey,
 )
 
 
@@ -42,5 +42,5 @@ def comparable(reply: Command) -> Any:
     return reply
 
 
-def plain(entries: tuple[TableEntry, ...]) -> list[tuple[TableKey, bytes]]:
+def plain(entries: tuple[WireTableEntry, ...]) -> list[tuple[WireTableKey, bytes]]:
     return [(entry.key, bytes(entry.value)) for entry in entries]

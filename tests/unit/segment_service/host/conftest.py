@@ -35,12 +35,12 @@ async def client(server: WireServer) -> AsyncIterator[WireClient]:
     await made.close()
 
 
-@pytest.fixture(params=["twin", "container"])
+@pytest.fixture(params=["fake", "container"])
 async def any_server(request: pytest.FixtureRequest) -> AsyncIterator[WireServer]:
-    """The wire server over the in-memory twins, and over a real container with real tables."""
-    if request.param == "twin":
-        twin = InMemorySegmentStore()
-        server = WireServer(twin, InMemoryTableStore(twin), twin)
+    """The wire server over the in-memory fakes, and over a real container with real tables."""
+    if request.param == "fake":
+        fake = InMemorySegmentStore()
+        server = WireServer(fake, InMemoryTableStore(fake), fake)
         await server.start()
         yield server
         await server.stop()

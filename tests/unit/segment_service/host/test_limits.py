@@ -19,9 +19,9 @@ from pravega_common.wire.commands import (
     SetupAppend,
     StreamSegmentInfo,
     TableEntriesUpdated,
-    TableEntry,
-    TableKey,
     UpdateTableEntries,
+    WireTableEntry,
+    WireTableKey,
 )
 from segment_service.host import connection as limits
 from segment_service.host.connection import Connection
@@ -65,7 +65,7 @@ async def test_a_closed_gate_does_not_hold_up_readers_and_the_controller(
     for number, table in enumerate(("_system/_tables/scopes", "scope/t_kvtable/0.#epoch.0")):
         await client.call(CreateTableSegment(number, table), SegmentCreated)
     store.close_gate()
-    entry = TableEntry(TableKey(b"key"), b"value")
+    entry = WireTableEntry(WireTableKey(b"key"), b"value")
     assert (await client.call(ReadSegment(SEGMENT, 0, 10, "", 1), SegmentRead)).data == b"abc"
     await client.call(UpdateTableEntries(2, "_system/_tables/scopes", "", (entry,)), TableEntriesUpdated)
     await client.call(KeepAlive(), KeepAlive)

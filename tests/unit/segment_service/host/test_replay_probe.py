@@ -9,10 +9,10 @@ from pravega_common.wire.commands import (
     NoSuchSegment,
     OffsetLocated,
     TableEntriesDeltaRead,
-    TableEntry,
-    TableKey,
     TableKeysRead,
     UpdateTableEntries,
+    WireTableEntry,
+    WireTableKey,
 )
 from segment_service.host.listener import WireServer
 from tests.support.recordings import TRANSCRIPTS, RecordedFrame, frames_of
@@ -23,8 +23,8 @@ PROBE = TRANSCRIPTS / "probe-wire.wire.jsonl"
 HASH_TABLE = "prbw/h_kvtable/0.#epoch.0"
 # Recorded frames that are cut short, rebuilt: a key and a value one byte over their limits.
 LONG_FRAMES = {
-    294: UpdateTableEntries(1, HASH_TABLE, "", (TableEntry(TableKey(b"k" * 8193), b"v"),)),
-    301: UpdateTableEntries(1, HASH_TABLE, "", (TableEntry(TableKey(b"k"), b"v" * (1024 * 1024 - 8192 + 1)),)),
+    294: UpdateTableEntries(1, HASH_TABLE, "", (WireTableEntry(WireTableKey(b"k" * 8193), b"v"),)),
+    301: UpdateTableEntries(1, HASH_TABLE, "", (WireTableEntry(WireTableKey(b"k"), b"v" * (1024 * 1024 - 8192 + 1)),)),
 }
 # The recorded store (0.13) did not know LocateOffset and closed the connection; later ones answer.
 LOCATE_OFFSET_LINE = 114
@@ -48,7 +48,7 @@ class Replay:
         self.clients: dict[int, WireClient] = {}
         self.closed: set[int] = set()
         self.compared = 0
-        self.paged_keys: set[TableKey] = set()
+        self.paged_keys: set[WireTableKey] = set()
         # Continuation tokens are ours to choose: a recorded one is replaced by the one that we gave in its place.
         self.tokens: dict[bytes, bytes] = {}
 

@@ -9,7 +9,6 @@ import pytest
 from pravega_common.errors import ContainerNotHosted, ContainerOffline, Fenced
 from pravega_common.wire import codec
 from pravega_common.wire.commands import (
-    AttributeUpdate,
     Command,
     ConditionalBlockEnd,
     CreateSegment,
@@ -43,6 +42,7 @@ from pravega_common.wire.commands import (
     TruncateSegment,
     UpdateSegmentAttribute,
     UpdateSegmentPolicy,
+    WireAttributeUpdate,
     WrongHost,
 )
 from segment_service.contracts.attributes import (
@@ -51,9 +51,9 @@ from segment_service.contracts.attributes import (
     ROLLOVER_SIZE,
     SCALE_POLICY_RATE,
     SCALE_POLICY_TYPE,
+    AttributeUpdate,
     AttributeUpdateType,
 )
-from segment_service.contracts.attributes import AttributeUpdate as StoreUpdate
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -65,7 +65,7 @@ INDEX = SEGMENT + "#index"
 SOURCE = SEGMENT + "#transaction." + "0" * 32
 WRITER = b"w" * 16
 MARK = b"m" * 16
-TWO_EVENTS = StoreUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, 2)
+TWO_EVENTS = AttributeUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, 2)
 
 
 async def test_create_keeps_the_policy_as_attributes(client: WireClient, store: InMemorySegmentStore) -> None:
@@ -88,7 +88,7 @@ async def test_create_keeps_the_policy_as_attributes(client: WireClient, store: 
         UpdateSegmentPolicy(9, SEGMENT, 0, -1),
         ReadSegment("", 0, 10, "", 9),
         ReadSegment(SEGMENT, -1, 10, "", 9),
-        MergeSegments(9, SEGMENT, SOURCE, "", (AttributeUpdate(MARK, 77, 1, 0),)),
+        MergeSegments(9, SEGMENT, SOURCE, "", (WireAttributeUpdate(MARK, 77, 1, 0),)),
     ],
     ids=lambda command: f"{type(command).__name__}",
 )
@@ -246,9 +246,9 @@ async def test_conditional_merge(client: WireClient, store: InMemorySegmentStore
     await store.create_segment(SEGMENT)
     await store.create_segment(SOURCE)
     await store.append(SOURCE, [b"xyz"])
-    wrong = MergeSegments(1, SEGMENT, SOURCE, "", (AttributeUpdate(MARK, 4, 8, 3),))
+    wrong = MergeSegments(1, SEGMENT, SOURCE, "", (WireAttributeUpdate(MARK, 4, 8, 3),))
     assert await client.call(wrong, SegmentAttributeUpdated) == SegmentAttributeUpdated(1, False)
-    right = MergeSegments(2, SEGMENT, SOURCE, "", (AttributeUpdate(MARK, 4, 8, -(2**63)),))
+    right = MergeSegments(2, SEGMENT, SOURCE, "", (WireAttributeUpdate(MARK, 4, 8, -(2**63)),))
     assert await client.call(right, SegmentsMerged) == SegmentsMerged(2, SEGMENT, SOURCE, 3)
     reply = await client.call(GetSegmentAttribute(3, SEGMENT, MARK), SegmentAttribute)
     assert reply.value == 8

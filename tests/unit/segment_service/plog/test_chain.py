@@ -8,9 +8,9 @@ import pytest
 
 from pravega_common.errors import DataCorruption
 from segment_service.contracts.data_log import LogAddress
-from segment_service.plog.chain import Chain, find_end, sealed_frames
-from segment_service.plog.frame import FrameHeader, FrameKind, encode_envelope
-from segment_service.plog.plog_client import PlogEntry
+from segment_service.plog.chain import Chain, find_end, sealed_entries
+from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope
+from segment_service.plog.plog_client import StoredEntry
 
 PLOG = 5
 
@@ -19,21 +19,23 @@ class Plog:
     """Entries of a plog in the making."""
 
     def __init__(self, first_sequence: int = 0) -> None:
-        self.entries: list[PlogEntry] = []
+        self.entries: list[StoredEntry] = []
         self.sequence = first_sequence
         self.last: LogAddress | None = None
         self.end = 0
 
-    def add(self, *, acked: int = 0, epoch: int = 1, kind: FrameKind = FrameKind.DATA, payload: bytes = b"x") -> Plog:
-        header = FrameHeader(kind, epoch, self.sequence, acked, self.last)
+    def add(
+        self, *, acked: int = 0, epoch: int = 1, kind: PlogEntryKind = PlogEntryKind.DATA, payload: bytes = b"x"
+    ) -> Plog:
+        header = PlogEntryHeader(kind, epoch, self.sequence, acked, self.last)
         data = encode_envelope(header, (payload,), len(payload)) + payload
-        self.entries.append(PlogEntry(self.end, self.end + len(data), data))
+        self.entries.append(StoredEntry(self.end, self.end + len(data), data))
         self.last = LogAddress(PLOG, self.end)
         self.end += len(data)
         self.sequence += 1
         return self
 
-    async def read(self) -> AsyncIterator[PlogEntry]:
+    async def read(self) -> AsyncIterator[StoredEntry]:
         for entry in self.entries:
             yield entry
 
@@ -61,7 +63,7 @@ async def test_frames_behind_a_gap_do_not_count() -> None:
 async def test_a_gap_among_acknowledged_frames_is_lost_data() -> None:
     plog = Plog().add().add().add(acked=1).add(acked=2)
     del plog.entries[1]
-    with pytest.raises(DataCorruption, match="2 frames had been acknowledged: the server lost data"):
+    with pytest.raises(DataCorruption, match="2 entries had been acknowledged: the server lost data"):
         await find_end(plog.read(), PLOG, 0, Chain(0))
 
 
@@ -76,9 +78,9 @@ async def test_reading_on_from_an_acknowledged_end() -> None:
 @pytest.mark.parametrize(
     ("chain", "message"),
     [
-        (Chain(3), "frame 0 where 3 must follow"),
-        (Chain(0, LogAddress(2, 0)), "the frame before it is at"),
-        (Chain(0, None, epoch=4), "of epoch 1, after a frame of epoch 4"),
+        (Chain(3), "entry 0 where 3 must follow"),
+        (Chain(0, LogAddress(2, 0)), "the entry before it is at"),
+        (Chain(0, None, epoch=4), "of epoch 1, after an entry of epoch 4"),
     ],
 )
 async def test_a_frame_that_does_not_follow(chain: Chain, message: str) -> None:
@@ -87,13 +89,13 @@ async def test_a_frame_that_does_not_follow(chain: Chain, message: str) -> None:
 
 
 async def test_metadata_among_data_is_refused() -> None:
-    with pytest.raises(DataCorruption, match="a METADATA frame in a log of DATA frames"):
-        await find_end(Plog().add(kind=FrameKind.METADATA).read(), PLOG, 0, Chain(0))
+    with pytest.raises(DataCorruption, match="a METADATA entry in a log of DATA entries"):
+        await find_end(Plog().add(kind=PlogEntryKind.METADATA).read(), PLOG, 0, Chain(0))
 
 
 async def test_a_sealed_plog_gives_every_frame() -> None:
     plog = Plog().add(payload=b"one").add(payload=b"two")
-    found = [bytes(entry.payload) async for entry in sealed_frames(plog.read(), PLOG, 0, plog.end, Chain(0))]
+    found = [bytes(entry.payload) async for entry in sealed_entries(plog.read(), PLOG, 0, plog.end, Chain(0))]
     assert found == [b"one", b"two"]
 
 
@@ -102,5 +104,5 @@ async def test_a_sealed_plog_with_a_hole_is_corrupt(missing: int) -> None:
     plog = Plog().add().add().add()
     del plog.entries[missing]
     with pytest.raises(DataCorruption, match="plog 5"):
-        async for _ in sealed_frames(plog.read(), PLOG, 0, plog.end, Chain(0)):
+        async for _ in sealed_entries(plog.read(), PLOG, 0, plog.end, Chain(0)):
             pass

@@ -8,13 +8,13 @@ from pravega_common.errors import ConfigurationError, DataCorruption, InvalidArg
 from pravega_common.invariants import InvariantViolation
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.metadata_records import (
-    Full,
-    Init,
+    FullRecord,
+    InitRecord,
     MetadataRecord,
     PlogRecord,
     StreamRecord,
-    Switch,
-    Truncate,
+    SwitchRecord,
+    TruncateRecord,
     apply,
     decode_record,
     encode_record,
@@ -29,16 +29,18 @@ def plog(number: int, sealed: int | None = None, first: int = 0) -> PlogRecord:
 
 RECORDS: list[tuple[MetadataRecord, str]] = [
     (
-        Init("data", PlogRecord(0, PlogId("main", "g0", "ab"), 0, None)),
+        InitRecord("data", PlogRecord(0, PlogId("main", "g0", "ab"), 0, None)),
         '{"plog":[0,"main/g0/ab",0,null,null],"stream":"data","type":"init"}',
     ),
     (
-        Switch("data", 100, PlogRecord(1, PlogId("main", "g0", "cd"), 9, LogAddress(0, 80))),
+        SwitchRecord("data", 100, PlogRecord(1, PlogId("main", "g0", "cd"), 9, LogAddress(0, 80))),
         '{"plog":[1,"main/g0/cd",9,[0,80],null],"sealed":100,"stream":"data","type":"switch"}',
     ),
-    (Truncate("data", LogAddress(1, 17)), '{"stream":"data","type":"truncate","up_to":[1,17]}'),
+    (TruncateRecord("data", LogAddress(1, 17)), '{"stream":"data","type":"truncate","up_to":[1,17]}'),
     (
-        Full({"data": StreamRecord((PlogRecord(0, PlogId("m", "g", "ab"), 0, None, 5),), LogAddress(0, 2), 3)}, 8),
+        FullRecord(
+            {"data": StreamRecord((PlogRecord(0, PlogId("m", "g", "ab"), 0, None, 5),), LogAddress(0, 2), 3)}, 8
+        ),
         '{"number":8,"streams":{"data":[[[0,"m/g/ab",0,null,5]],[0,2],3]},"type":"full"}',
     ),
 ]
@@ -57,26 +59,26 @@ def test_what_is_no_record_is_corruption(text: str) -> None:
 
 
 def test_a_stream_grows_switches_and_is_truncated() -> None:
-    state = apply(Full(), Init("data", plog(0)))
-    state = apply(state, Switch("data", 500, plog(1, first=7)))
-    state = apply(state, Switch("data", 0, plog(4, first=7)))
+    state = apply(FullRecord(), InitRecord("data", plog(0)))
+    state = apply(state, SwitchRecord("data", 500, plog(1, first=7)))
+    state = apply(state, SwitchRecord("data", 0, plog(4, first=7)))
     stream = state.streams["data"]
     assert [(record.number, record.sealed) for record in stream.plogs] == [(0, 500), (4, None)]
     assert stream.next_number == 5
-    state = apply(state, Truncate("data", LogAddress(4, 0)))
+    state = apply(state, TruncateRecord("data", LogAddress(4, 0)))
     assert [record.number for record in state.streams["data"].plogs] == [4]
     assert state.streams["data"].truncated_at == LogAddress(4, 0)
-    assert apply(Full(), state) == state
+    assert apply(FullRecord(), state) == state
 
 
 def test_impossible_changes_are_invariant_violations() -> None:
-    state = apply(Full(), Init("data", plog(3)))
+    state = apply(FullRecord(), InitRecord("data", plog(3)))
     with pytest.raises(InvariantViolation, match="used twice"):
-        apply(state, Switch("data", 5, plog(3)))
+        apply(state, SwitchRecord("data", 5, plog(3)))
     with pytest.raises(InvariantViolation, match="initialized twice"):
-        apply(state, Init("data", plog(4)))
+        apply(state, InitRecord("data", plog(4)))
     with pytest.raises(InvariantViolation, match="beyond the last plog"):
-        apply(state, Truncate("data", LogAddress(9, 0)))
+        apply(state, TruncateRecord("data", LogAddress(9, 0)))
 
 
 def test_plog_headers_describe_themselves() -> None:

@@ -10,7 +10,7 @@ from pravega_common.errors import SegmentMerged, Unavailable
 from pravega_common.invariants import InvariantViolation
 from segment_service.contracts.segment_store import read_bytes_max
 from segment_service.read_index.storage_fetch import fetch_bytes_max
-from tests.support.fakes.container_without_log import ContainerDouble, container, joined
+from tests.support.fakes.container_without_log import FakeContainer, container, joined
 
 MIB = 1024 * 1024
 
@@ -19,7 +19,7 @@ def pattern(length: int) -> bytes:
     return b"".join(number.to_bytes(8, "big") for number in range(length // 8 + 1))[:length]
 
 
-async def cold(c: ContainerDouble, data: bytes) -> int:
+async def cold(c: FakeContainer, data: bytes) -> int:
     """A segment whose bytes are all in Tier 2 and nowhere else."""
     segment = c.create("s")
     c.append(segment, data)

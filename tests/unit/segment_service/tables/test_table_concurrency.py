@@ -9,7 +9,7 @@ import pytest
 
 from pravega_common.errors import BadKeyVersion, ContainerOffline, NoSuchSegment, TableNotEmpty, UnknownOutcome
 from segment_service.contracts.attributes import AttributeUpdate
-from segment_service.contracts.segment_store import Buffer
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.table_store import NOT_EXISTS, TableEntry, TableKey
 from segment_service.tables.entry_serializer import serialize_put
 from segment_service.tables.table_extension import TableExtension

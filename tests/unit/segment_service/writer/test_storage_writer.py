@@ -18,7 +18,7 @@ from segment_service.writer import segment_aggregator
 from segment_service.writer.config import WriterConfig
 from segment_service.writer.storage_writer import StorageWriter
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
-from tests.support.fakes.writer_source import CommittedLog, FakeContainer
+from tests.support.fakes.writer_source import CommittedLog, FakeWriterDataSource
 from tests.unit.segment_service.storage.world import YieldingClock, retried
 
 CONFIG = WriterConfig(
@@ -47,7 +47,7 @@ class Owner:
     def __init__(self, log: CommittedLog, chunks: InMemoryChunkStorage, rng: random.Random, rates: FaultRates) -> None:
         self.log = log
         self.chunks = FaultyChunkStorage(chunks, rng, YieldingClock(rng), rates)
-        self.container = FakeContainer(log)
+        self.container = FakeWriterDataSource(log)
         self.storage = RollingStorage(self.chunks, 1, YieldingClock(rng), background=False)
         self.writer = StorageWriter(self.container, self.storage, YieldingClock(rng), CONFIG, rng)
 

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import InvariantViolation
 from segment_service.contracts.data_log import LogAddress
-from segment_service.plog.frame import (
-    FrameHeader,
-    FrameKind,
+from segment_service.plog.entry import (
+    PlogEntryHeader,
+    PlogEntryKind,
     append_bytes_max,
-    decode_frame,
+    decode_entry,
     encode_envelope,
     envelope_bytes,
 )
 
-GOLDEN_HEADER = FrameHeader(FrameKind.DATA, 7, 1_000, 998, LogAddress(3, 4_096))
+GOLDEN_HEADER = PlogEntryHeader(PlogEntryKind.DATA, 7, 1_000, 998, LogAddress(3, 4_096))
 GOLDEN_PAYLOAD = b"hello plog"
 GOLDEN = bytes.fromhex(
     "504c4746"  # magic
@@ -34,31 +34,31 @@ GOLDEN = bytes.fromhex(
 )
 
 
-def encoded(header: FrameHeader, payload: bytes) -> bytes:
+def encoded(header: PlogEntryHeader, payload: bytes) -> bytes:
     return encode_envelope(header, (payload,), len(payload)) + payload
 
 
 def test_golden_bytes() -> None:
     assert encoded(GOLDEN_HEADER, GOLDEN_PAYLOAD) == GOLDEN
-    frame = decode_frame(GOLDEN, "here")
+    frame = decode_entry(GOLDEN, "here")
     assert (frame.header, bytes(frame.payload)) == (GOLDEN_HEADER, GOLDEN_PAYLOAD)
 
 
 @given(
-    st.sampled_from(FrameKind),
+    st.sampled_from(PlogEntryKind),
     st.integers(0, 2**63),
     st.integers(0, 2**63),
     st.none() | st.builds(LogAddress, st.integers(0, 2**32 - 2), st.integers(0, 2**32 - 2)),
     st.lists(st.binary(max_size=40), max_size=4),
 )
 def test_round_trip(
-    kind: FrameKind, epoch: int, sequence: int, previous: LogAddress | None, parts: list[bytes]
+    kind: PlogEntryKind, epoch: int, sequence: int, previous: LogAddress | None, parts: list[bytes]
 ) -> None:
-    header = FrameHeader(kind, epoch, sequence, sequence // 2, previous)
+    header = PlogEntryHeader(kind, epoch, sequence, sequence // 2, previous)
     payload = b"".join(parts)
     data = encode_envelope(header, [memoryview(part) for part in parts], len(payload)) + payload
     assert len(data) == envelope_bytes + len(payload)
-    frame = decode_frame(memoryview(data), "here")
+    frame = decode_entry(memoryview(data), "here")
     assert (frame.header, bytes(frame.payload)) == (header, payload)
 
 
@@ -68,27 +68,27 @@ def test_any_flipped_bit_is_noticed(position: int) -> None:
         damaged = bytearray(GOLDEN)
         damaged[position] ^= 1 << bit
         with pytest.raises(DataCorruption, match="here"):
-            decode_frame(damaged, "here")
+            decode_entry(damaged, "here")
 
 
 @pytest.mark.parametrize("length", range(len(GOLDEN)))
 def test_any_truncation_is_noticed(length: int) -> None:
     with pytest.raises(DataCorruption, match="here"):
-        decode_frame(GOLDEN[:length], "here")
+        decode_entry(GOLDEN[:length], "here")
 
 
 def test_bytes_after_the_end_are_noticed() -> None:
     with pytest.raises(DataCorruption, match="10 payload bytes holds 11"):
-        decode_frame(GOLDEN + b"x", "here")
+        decode_entry(GOLDEN + b"x", "here")
 
 
 def test_a_future_version_is_named() -> None:
     future = GOLDEN[:4] + b"\x02" + GOLDEN[5:]
-    with pytest.raises(DataCorruption, match="frame format 2 is not known here; format 1 is"):
-        decode_frame(future, "here")
+    with pytest.raises(DataCorruption, match="entry format 2 is not known here; format 1 is"):
+        decode_entry(future, "here")
 
 
 def test_a_frame_above_the_append_limit_is_refused() -> None:
     payload = bytes(append_bytes_max - envelope_bytes + 1)
-    with pytest.raises(InvariantViolation, match="frame too large"):
+    with pytest.raises(InvariantViolation, match="plog entry too large"):
         encode_envelope(GOLDEN_HEADER, (payload,), len(payload))

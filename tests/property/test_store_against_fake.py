@@ -1,6 +1,6 @@
-"""Random operations on a real container and on the in-memory twin: every result and every refusal must be the same.
+"""Random operations on a real container and on the in-memory fake: every result and every refusal must be the same.
 
-The twin is what the wire server and the clients are tested with, so it has to behave as a container does.
+The fake is what the wire server and the clients are tested with, so it has to behave as a container does.
 """
 
 from __future__ import annotations
@@ -109,11 +109,11 @@ async def would_wait(store: SegmentStore, segment: str, offset: int) -> bool:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_one_after_the_other(seed: int) -> None:
     rng = random.Random(seed)
-    twin, container = InMemorySegmentStore(), await ContainerKit().open()
+    fake, container = InMemorySegmentStore(), await ContainerKit().open()
     seen: Counter[str] = Counter()
     for number in range(OPERATIONS):
         call = random_call(rng)
-        expected, actual = await outcome(twin, call), await outcome(container, call)
+        expected, actual = await outcome(fake, call), await outcome(container, call)
         assert actual == expected, f"call {number} of seed {seed}: {call}"
         seen[expected[0] if isinstance(expected, tuple) and isinstance(expected[0], str) else call[0]] += 1
     await container.stop()
@@ -124,16 +124,16 @@ async def test_one_after_the_other(seed: int) -> None:
 async def test_all_at_once_take_effect_in_call_order(seed: int) -> None:
     """Bursts of appends, seals, merges and updates that are not awaited one by one."""
     rng = random.Random(1000 + seed)
-    twin, container = InMemorySegmentStore(), await ContainerKit().open()
+    fake, container = InMemorySegmentStore(), await ContainerKit().open()
     for number in range(40):
         calls = [random_call(rng) for _ in range(rng.randint(1, 20))]
         burst = [call for call in calls if call[0] not in ("read", "get_info", "get_attribute")]
-        expected = await asyncio.gather(*(outcome(twin, call) for call in burst))
+        expected = await asyncio.gather(*(outcome(fake, call) for call in burst))
         actual = await asyncio.gather(*(outcome(container, call) for call in burst))
         assert actual == expected, f"burst {number} of seed {seed}: {burst}"
         for segment in SEGMENTS + SOURCES:
             call: Call = ("get_info", (segment,), {})
-            assert await outcome(container, call) == await outcome(twin, call)
+            assert await outcome(container, call) == await outcome(fake, call)
     await container.stop()
 
 
@@ -141,22 +141,22 @@ async def test_all_at_once_take_effect_in_call_order(seed: int) -> None:
 async def test_after_a_recovery(seed: int) -> None:
     rng = random.Random(2000 + seed)
     kit = ContainerKit()
-    twin, container = InMemorySegmentStore(), await kit.open()
+    fake, container = InMemorySegmentStore(), await kit.open()
     for _ in range(5):
         for _ in range(60):
             call = random_call(rng)
-            assert await outcome(container, call) == await outcome(twin, call)
+            assert await outcome(container, call) == await outcome(fake, call)
         await container.stop()
         container = await kit.open()
-        await check_same(twin, container)
+        await check_same(fake, container)
     await container.stop()
 
 
-async def check_same(twin: InMemorySegmentStore, container: SegmentContainer) -> None:
+async def check_same(fake: InMemorySegmentStore, container: SegmentContainer) -> None:
     for segment in SEGMENTS + SOURCES:
         info: Call = ("get_info", (segment,), {})
-        assert await outcome(container, info) == await outcome(twin, info)
+        assert await outcome(container, info) == await outcome(fake, info)
         read: Call = ("read", (segment, 0, 100_000), {})
-        assert await outcome(container, read) == await outcome(twin, read)
-        if segment in twin.segment_names:
+        assert await outcome(container, read) == await outcome(fake, read)
+        if segment in fake.segment_names:
             assert await container.get_attribute(segment, CREATION_TIME) > 0
