@@ -1,10 +1,10 @@
-"""The sparse index of event boundaries that a store keeps beside every segment of a user's stream.
+"""Defines the sparse index of event boundaries that a store keeps beside every segment of a user's stream.
 
 ``<segment>#index`` is a sequence of records ``i64 length | i64 event count | i64 time in ms``, big-endian (wire
-reference 5.5): at some moment the segment had this length, and so many events since its beginning. Whether Pravega
+reference 5.5): at some moment the segment had this length and this count of events since its beginning. Whether Pravega
 wrote an index segment (0.14 and later) or this project did, the bytes mean the same.
 
-Only the format and the search are here; whoever has the bytes (a container, a client) feeds them in as pages.
+Only the format and the search are here; a container or a client reads the bytes and feeds them in as pages.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RecordPage:
         return IndexRecord(*self._columns[number - self.first].tolist())
 
     def first_at_least(self, column: int, value: int) -> int:
-        """The number of the first record of the page whose column is at least ``value``; ``end`` if there is none."""
+        """The number of the first record of the page whose column is at least ``value``; ``end`` if there is no such record."""
         return self.first + int(np.searchsorted(self._columns[:, column], value, side="left"))
 
 
@@ -80,7 +80,7 @@ class RecordSearch:
     """Finds the first record in ``[low, high)`` whose column is at least ``value``; without I/O.
 
     While ``wanted`` is not None, ``feed`` the page of that number, with at least those of its records that lie in
-    ``[low, high)``. Then ``found`` is the record's number, ``high`` if there is none. Asks for a number of pages that
+    ``[low, high)``. Then ``found`` is the record's number, ``high`` if there is no such record. Asks for a number of pages that
     grows with the logarithm of the length.
     """
 

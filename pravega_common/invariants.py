@@ -1,4 +1,4 @@
-"""Invariants that are checked always, also under ``python -O``."""
+"""Checks invariants always, also under ``python -O``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NoReturn
 
 
 class InvariantViolation(BaseException):
-    """The program is in a state that its own rules exclude.
+    """A state of the program that its own rules exclude.
 
-    Derives from ``BaseException`` so that no ``except Exception`` swallows it: whoever owns the state
+    Derives from ``BaseException`` so that no ``except Exception`` swallows it: the owner of the state
     (a container, a service) goes offline rather than serving a wrong byte.
     """
 

@@ -1,4 +1,4 @@
-"""The composition root of a store process: the only module that knows every concrete class."""
+"""Puts the parts of a store process together: the only module that knows every concrete class."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from segment_service.writer.storage_writer import StorageWriter, WriterConfig
 
 @dataclass(frozen=True, slots=True)
 class StoreParts:
-    """What a store process reaches outside itself; tests put the in-memory twins here."""
+    """The outside of a store process; tests put fakes here."""
 
     cpo: ControlPlaneOracle
     chunks: ChunkStorage
@@ -149,7 +149,7 @@ class SegmentStoreProcess(Service):
 
     @property
     def published(self) -> tuple[str, int]:
-        """Where clients reach this store; known once it listens."""
+        """The address at which clients reach this store; known once it listens."""
         host, port = host_and_port(self._config.store.published or self._config.store.listen)
         return host, port or self.wire.port
 

@@ -1,4 +1,4 @@
-"""Health and metrics of a store over HTTP. Everything is read when somebody asks: nothing is counted for it elsewhere.
+"""Serves health and metrics of a store over HTTP; numbers are read on request and counted nowhere else.
 
 ``GET /health``: JSON, status 200 while the store has its place in the cluster, 503 when not.
 ``GET /metrics``: Prometheus text.

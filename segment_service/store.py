@@ -1,4 +1,4 @@
-"""The whole store: every request goes to the container that its segment's name hashes to."""
+"""Routes every request to the container that its segment's name hashes to."""
 
 from __future__ import annotations
 

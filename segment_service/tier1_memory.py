@@ -1,4 +1,4 @@
-"""Whether the Redis servers of Tier 1 have room for what a store may put there."""
+"""Checks that the Redis servers of Tier 1 have room for what a store may put there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A point in monotonic time by which a call must have ended."""
+"""Computes how much of a call's time is left."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pravega_common.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
+    """A point in monotonic time by which a call must have ended."""
+
     clock: Clock
     at_s: float
 

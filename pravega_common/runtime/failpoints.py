@@ -1,9 +1,9 @@
-"""Named points between durable steps at which tests and drills can stop, delay or fail a process.
+"""Names points between durable steps at which tests and drills can stop, delay or fail a process.
 
 A failpoint costs one dictionary look-up while nothing is armed. Arm from a test with ``arm``, or in a child
 process with ``PRAVEGA_FAILPOINTS="name=action,name=action"``, actions: ``kill`` (SIGKILL to the own process),
 ``kill:N`` (at the N-th hit), ``stop`` and ``stop:N`` (SIGSTOP, so that a test can look around and kill more than this
-process), ``error``, ``error:N``, ``delay:SECONDS``, and ``take:PATH``: a drill decides at every hit anew, by files
+process), ``error``, ``error:N``, ``delay:SECONDS``, and ``take:PATH``: a drill decides at each hit, by files
 ``PATH.1``, ``PATH.2``, … whose content is ``pass``, ``kill``, ``stop``, ``error`` or ``hold`` (only the thread or the
 coroutine that came there waits, until the file is gone). Each hit takes the first one that is left, whatever process
 it is in, and renames it to ``PATH.N.taken.PID``; without one nothing happens. Files ``PATH@SCOPE.N`` are for the hits
@@ -29,7 +29,7 @@ look_s = 0.02
 
 KNOWN: set[str] = set()
 _armed: dict[str, Callable[[str], Path | None]] = {}
-"""Each is told whose hit it is, and returns the file that holds the hit, if one does."""
+"""Each takes the owner of the hit, and returns the file that holds the hit, if one does."""
 
 
 class FailpointError(FailedError):

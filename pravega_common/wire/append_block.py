@@ -1,4 +1,4 @@
-"""How a server turns append commands back into the bytes to store: a state machine without I/O (reference 3.2, 3.3).
+"""Turns append commands back into the bytes to store: a state machine without I/O (reference 3.2, 3.3).
 
 One ``AppendDecoder`` per connection. It knows the writers that were set up on the connection, the one block that may
 be open, and the event-number order that a client must keep. It never joins bytes: an append is a tuple of views.
@@ -28,7 +28,7 @@ _PARTIAL_EVENT = -2
 
 @dataclass(frozen=True, slots=True)
 class WireAppend:
-    """What is to be stored atomically for one append command.
+    """An append as the store takes it: the bytes of one append command, stored atomically.
 
     ``parts`` are consecutive bytes (``length`` in total, may be 0). ``expected_offset`` is -1 for an unconditional
     append, else the length that the segment must have.

@@ -1,7 +1,7 @@
-"""Commands to bytes and back.
+"""Encodes commands as bytes, and decodes them.
 
 ``encode_parts`` keeps bulk data as the views it was given, so that a read reply leaves as slices of cache blocks;
-``decode`` hands bulk data out as views of the payload, so that an append reaches the log without a copy. The commands
+``decode`` gives bulk data as views of the payload, so that an append reaches the log without a copy. The commands
 of the append and read paths have hand-written codecs over precompiled structs; all others follow their layout.
 """
 
@@ -96,7 +96,7 @@ def decode(type_code: int, payload: memoryview) -> Command:
 
 
 def decode_by_layout(made: type[Command], payload: memoryview) -> Command:
-    """What ``decode`` does for commands without a codec of their own, field by field."""
+    """Decode a command field by field, as ``decode`` does for commands without a codec of their own."""
     reader = PayloadReader(made.__name__, payload)
     values: list[Any] = []
     try:
@@ -113,7 +113,7 @@ def decode_by_layout(made: type[Command], payload: memoryview) -> Command:
 
 
 def encode_by_layout(command: Command) -> list[bytes | memoryview]:
-    """What ``encode_parts`` does for commands without a codec of their own, field by field."""
+    """Encode a command field by field, as ``encode_parts`` does for commands without a codec of their own."""
     writer = PayloadWriter()
     for name, kind in command.layout:
         kind.write(writer, getattr(command, name))

@@ -1,4 +1,4 @@
-"""Every command of the wire protocol, as a frozen dataclass whose annotations are its layout (reference section 2).
+"""Defines every command of the wire protocol as a frozen dataclass whose annotations are its layout (reference 2).
 
 Field order is wire order. Ids are 16 ``bytes`` (most significant first), bulk data are ``bytes`` or ``memoryview``,
 lists are tuples of the structures re-exported here. Fields of a ``Trailing…`` type may be absent in what an older

@@ -1,4 +1,4 @@
-"""What can be wrong with bytes that arrive from a peer."""
+"""Defines the errors of bytes that arrive from a peer."""
 
 from __future__ import annotations
 

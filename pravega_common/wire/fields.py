@@ -1,4 +1,4 @@
-"""Field types of wire commands: how each kind of value is read from a payload and written to one (reference 1.3–1.5).
+"""Reads and writes the field types of wire commands (reference 1.3–1.5).
 
 A command declares its layout once, as annotations (``request_id: I64``); this module gives each annotation its codec.
 A *trailing* field may be absent at the end of a payload sent by an older peer (reference 1.4): it is read only when
@@ -34,7 +34,7 @@ ByteView = bytes | memoryview
 
 
 class ShortPayload(Exception):
-    """The payload ends inside a field; turned into a ``WireDecodeError`` by whoever knows the command."""
+    """The payload ends inside a field; its caller, which knows the command, raises a ``WireDecodeError``."""
 
 
 class PayloadReader:
@@ -275,7 +275,7 @@ def _write_uuid(writer: PayloadWriter, value: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """How one kind of field is read and written; ``presence_bytes`` > 0 makes the field trailing."""
+    """The codec of one kind of field; ``presence_bytes`` > 0 makes the field trailing."""
 
     name: str
     read: Callable[[PayloadReader], Any]

@@ -1,4 +1,4 @@
-"""Versions of the wire protocol (reference 1.2) and the rule that says who can talk to whom (reference 3.1)."""
+"""Defines the versions of the wire protocol (reference 1.2), and which can talk to each other (reference 3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache in memory: one buffer object for each block, freed by reference counting."""
+"""Keeps the blocks of the cache in memory: one buffer object for each, freed by reference counting."""
 
 from __future__ import annotations
 

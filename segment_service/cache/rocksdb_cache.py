@@ -1,4 +1,4 @@
-"""The second level on a local disk, in RocksDB (extra ``rocksdb``)."""
+"""Keeps evicted blocks on a local disk, in RocksDB (extra ``rocksdb``): the second level of the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The containers that run in this process."""
+"""Lists the containers that run in this process."""
 
 from __future__ import annotations
 

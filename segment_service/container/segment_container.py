@@ -1,4 +1,4 @@
-"""One container: the single writer of its segments, from taking over its log to going offline."""
+"""Runs one container: the single writer of its segments, from taking over its log to going offline."""
 
 from __future__ import annotations
 

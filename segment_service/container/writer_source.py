@@ -1,4 +1,4 @@
-"""What the storage writer sees and says of its container."""
+"""Connects the storage writer with its container."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ContainerDataSource:
 
     def merged_in_storage(self, target_id: int, source_id: int, target_length: int) -> None:
         source = self._metadata.segments.pop(source_id, None)
-        check(source is None or source.is_merged, "Tier 2 merged a segment that is none to be merged", source=source)
+        check(source is None or source.is_merged, "Tier 2 merged a segment that the log did not merge", source=source)
         self._read_index.merge_completed(target_id, source_id)
         self.storage_length_changed(target_id, target_length)
 

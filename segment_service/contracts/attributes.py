@@ -1,4 +1,4 @@
-"""Attributes: 64-bit numbers kept with a segment and changed together with its bytes.
+"""Defines attributes: 64-bit numbers kept with a segment and changed together with its bytes.
 
 Ids and meanings: Pravega wire protocol, section "Attributes" (core attributes have the upper half 0x8000000000000000;
 a writer's id is itself an attribute id whose value is the writer's last event number).
@@ -48,7 +48,7 @@ SEGMENT_TYPE_TRANSIENT: Final = 0x80
 
 
 class AttributeUpdateType(enum.IntEnum):
-    """How a new value meets the old one; numbers as on the wire."""
+    """The effect of a new value on the old one; numbers as on the wire."""
 
     NONE = 0
     """Set only if absent."""

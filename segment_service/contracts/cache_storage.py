@@ -1,4 +1,4 @@
-"""The contract of a block cache: bytes by address, no order, no durability."""
+"""Defines the contract of a block cache: bytes by address, no order, no durability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a Tier-2 object store: immutable chunks, put once under a name that is never reused."""
+"""Defines the contract of a Tier-2 object store: immutable chunks, put once under a name that is never reused."""
 
 from __future__ import annotations
 

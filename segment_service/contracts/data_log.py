@@ -1,4 +1,4 @@
-"""The contract of Tier 1: a totally ordered, fenced, durable log of frames for one container."""
+"""Defines the contract of Tier 1: a totally ordered, fenced, durable log of data frames for one container."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ frames_in_flight_bytes_max: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogAddress:
-    """Where a frame begins. Ordered; comparable across the whole life of the log, over all its epochs."""
+    """The beginning of a frame in the log. Ordered over the whole life of the log, over all its epochs."""
 
     plog_number: int
     """Position of the plog in the log stream, from 0, never reused."""
@@ -27,6 +27,8 @@ class LogAddress:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
+    """A frame as it is read back."""
+
     address: LogAddress
     payload: memoryview
 
@@ -77,7 +79,7 @@ class DurableDataLog(Protocol):
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Call this when the log is over by itself (fenced, not healed in time, damaged, broken inside), also while
-        nobody appends. The failed appends may be told before or after."""
+        nobody appends. The futures of the failed appends may end before or after."""
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The contract of the read index: where the bytes of every segment are, for readers and for the storage writer."""
+"""Defines the contract of the read index, which finds the bytes of every segment for readers and storage writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a second level: where evicted blocks may be found again before Tier 2 is asked."""
+"""Defines the contract of a second cache level, which is asked for evicted blocks before Tier 2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 
 class SegmentKey(NamedTuple):
-    """Whose bytes: ids are never reused and the bytes at an offset never change, so nothing here ever goes stale."""
+    """The owner of bytes. Ids are never reused and the bytes at an offset never change: no entry goes stale."""
 
     container_id: int
     segment_id: int

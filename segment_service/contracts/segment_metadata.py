@@ -1,4 +1,4 @@
-"""Holds what a container knows about one segment, as of the last committed operation."""
+"""Defines what a container knows about one segment, as of the last committed operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract between the storage writer and Tier 2: segments as growing byte strings."""
+"""Defines the contract between the storage writer and Tier 2: segments as growing byte strings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ Barrier = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class StorageState:
-    """What Tier 2 holds of one segment: bytes [start_offset, length). ``start_offset`` is exact (the truncation
-    offset); chunks wholly below it are deleted in the background."""
+    """The bytes [start_offset, length) of one segment that are in Tier 2.
+
+    ``start_offset`` is exact (the truncation offset); chunks wholly below it are deleted in the background.
+    """
 
     segment_id: int
     start_offset: int
@@ -40,7 +42,7 @@ class SegmentStorage(Protocol):
         ...
 
     async def state(self, segment_id: int) -> StorageState | None:
-        """What is really in Tier 2; ``None`` if nothing. Reads the manifests anew, no cache."""
+        """The state as the manifests in Tier 2 say now, past any cache; ``None`` if Tier 2 has nothing."""
         ...
 
     async def write(self, segment_id: int, offset: int, data: Sequence[Buffer]) -> None:

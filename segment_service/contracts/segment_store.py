@@ -1,4 +1,4 @@
-"""What a segment store does with segments. One container and a whole store have the same face."""
+"""Defines the contract of a segment store; one container and a whole store have the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table segments: keys and values over a segment's append path, with conditional updates by version.
+"""Defines table segments: keys and values over a segment's append path, with conditional updates by version.
 
 Semantics: Pravega wire protocol, "Table semantics" (`TableStore` of pravega/pravega).
 """

@@ -1,4 +1,4 @@
-"""The contract between a container and its storage writer."""
+"""Defines the contract between a container and its storage writer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from segment_service.contracts.segment_metadata import SegmentMetadata
 
 
 class WriterDataSource(Protocol):
-    """What the storage writer sees of its container. All methods are called from the container's event loop."""
+    """A container as its storage writer sees it. All methods are called from the container's event loop."""
 
     @property
     def container_id(self) -> int: ...
@@ -56,7 +56,7 @@ class WriterDataSource(Protocol):
     def deleted_in_storage(self, segment_id: int) -> None: ...
 
     async def acknowledge(self, sequence_number: int) -> None:
-        """Everything up to this number is in Tier 2; Tier 1 may be truncated up to a checkpoint at or below it."""
+        """Say that Tier 2 has all up to this number; Tier 1 may be truncated up to a checkpoint at or below it."""
         ...
 
     async def barrier(self) -> None:

@@ -1,4 +1,4 @@
-"""What a list of attribute updates makes of the current values. Pure."""
+"""Resolves attribute updates against the current values. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a container writes a checkpoint: often enough that Tier 1 stays short, rarely enough that it stays cheap."""
+"""Decides when a container writes a checkpoint: Tier 1 stays short and checkpoints stay cheap."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPolicy:
-    """A checkpoint is due after so many operations or bytes of log since the last one, whichever comes first.
+    """A checkpoint is due after ``operations_max`` operations or ``bytes_max`` of log, whichever comes first.
 
     ``snapshot_ratio``: and not before the log grew by that many times the size of the last snapshot, so that
     checkpoints of a container with very many segments cost a bounded share of the log.

@@ -1,4 +1,4 @@
-"""The data frame: the unit that is written to Tier 1.
+"""Defines the data frame, the unit that is written to Tier 1.
 
 Layout, big-endian::
 

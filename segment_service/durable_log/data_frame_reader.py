@@ -1,4 +1,4 @@
-"""Takes data frames apart again, in recovery. Pure: frames are fed in, whole records come out."""
+"""Joins the entries of data frames into records, in recovery. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Committed operations in order, for the storage writer."""
+"""Keeps committed operations in order, for the storage writer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MemoryLog:
 
     @property
     def last_sequence_number(self) -> int:
-        """Of the last operation ever added."""
+        """The number of the last operation ever added."""
         return self._last
 
     def extend(self, operations: Iterable[Operation]) -> None:

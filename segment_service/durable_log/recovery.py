@@ -1,4 +1,4 @@
-"""Rebuilds a container's state from its log: frames, records, operations, memory.
+"""Rebuilds a container's state from its log: data frames, records, operations, memory.
 
 The first operation in a log is always a checkpoint: the log was truncated there, so everything before it is in
 Tier 2 (or the log is new, and the checkpoint is empty). Later checkpoints teach nothing about the segments that the

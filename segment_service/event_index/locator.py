@@ -1,4 +1,4 @@
-"""Looks boundaries up in the index segments of one container."""
+"""Looks event boundaries up in the index segments of one container."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from segment_service.metadata.index_segments import index_of
 pages_cached_max: Final = 64
 """Pages of 24 KiB that a container keeps for the next question."""
 attempts_max: Final = 3
-"""Of one question, when an index segment is truncated while it is read."""
+"""Attempts to answer one question, when an index segment is truncated while it is read."""
 
 Read = Callable[[str, int, int], Awaitable[ReadResult]]
 
@@ -41,7 +41,7 @@ class BoundaryLocator:
         self._pages: OrderedDict[tuple[int, int], RecordPage] = OrderedDict()
 
     async def locate(self, segment: SegmentMetadata, offset: int) -> int:
-        """The smallest known event boundary at or after ``offset``; the segment's length if there is none."""
+        """The smallest known event boundary at or after ``offset``; the segment's length if no boundary is known there."""
         target = max(offset, segment.start_offset)
         for _ in range(attempts_max):
             try:
@@ -70,7 +70,7 @@ class BoundaryLocator:
         return max(number - 1, index.start_offset // index_record_bytes)
 
     async def _search(self, index: SegmentMetadata, length: int) -> int:
-        """Number of the first record of at least this length; that behind the last one if there is none."""
+        """Number of the first record of at least this length; that behind the last one if all are shorter."""
         first, end = index.start_offset // index_record_bytes, index.length // index_record_bytes
         search = RecordSearch(first, end, LENGTH, length)
         while (wanted := search.wanted) is not None:

@@ -1,4 +1,4 @@
-"""Appends of one connection: set-up, ordered acknowledgements, failed appends (wire reference, section 3).
+"""Handles the appends of one connection: set-up, ordered acknowledgements, failures (wire reference, section 3).
 
 An append is handed to the store in the call that received it, with a compare-and-set of the writer's attribute from
 the last event number handed over to its own. Results are answered in order per writer. A state machine without I/O:
@@ -72,7 +72,7 @@ class AppendPeer(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
 
     def in_flight_changed(self, bytes_delta: int, appends_delta: int) -> None:
-        """Bytes and number of the appends that were taken and are not answered yet changed by so much."""
+        """Change the bytes and the number of appends that were taken and are not answered yet."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""One connection: frames in, commands to the processors, replies out, and when to stop reading.
+"""Serves one connection: frames in, commands to the processors, replies out, and when to stop reading.
 
 The transport fills the frame parser's buffer, commands are handled in the call that received them (appends) or as one
 task each (everything else), and replies leave together once per loop turn. Reading stops while the peer does not take
@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         return not self._back_pressure.is_open and not _is_system_update(type_code, payload)
 
     def _pump(self) -> None:
-        """Handle frames until there are none or something blocks; then stop or resume reading accordingly."""
+        """Handle frames until all are done or something blocks; then stop or resume reading accordingly."""
         backlog = self._backlog
         turn_end = len(backlog) - frames_per_turn_max
         while backlog and self.close_reason is None:

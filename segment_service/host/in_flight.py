@@ -1,4 +1,4 @@
-"""What all connections of a server together have handed to the store and not answered yet, against named limits.
+"""Counts the requests of all connections that the store has not answered, against named limits.
 
 The limits lie below those of a container's operation queue: a store that is slow for a while leaves sockets unread,
 it does not refuse appends.

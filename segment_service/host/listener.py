@@ -1,4 +1,4 @@
-"""The wire server: accepts connections and owns everything that runs for them."""
+"""Accepts connections for the wire server, and owns everything that runs for them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class WireServer(Service):
 
 
 class _Refusal(asyncio.Protocol):
-    """What a connection above the cap gets: an orderly end."""
+    """An orderly end of a connection above the cap."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

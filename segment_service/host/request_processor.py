@@ -1,4 +1,4 @@
-"""Requests other than appends: decode, call the store, encode (wire reference 2.1, 2.3, section 4).
+"""Serves requests other than appends: decode, call the store, encode (wire reference 2.1, 2.3, section 4).
 
 A handler is a coroutine from a request to its reply. It raises the store's errors; ``RequestProcessor.answer`` turns
 them into replies. Reads are apart (``read``): they may wait for as long as a segment's tail stays where it is.
@@ -95,7 +95,7 @@ class RequestProcessor:
         return type(command) in self._handlers
 
     async def answer(self, request: Any) -> Command:
-        """The reply to a request that ``serves`` accepts; raises ``CloseConnection`` when there is none."""
+        """The reply to a request that ``serves`` accepts; raises ``CloseConnection`` when no reply is right."""
         segment = _segment_of(request)
         try:
             _check_segment_name(segment)
@@ -107,7 +107,7 @@ class RequestProcessor:
     # ---- reads -------------------------------------------------------------------------------------------------------
 
     async def read(self, request: ReadSegment) -> ReadResult | Command:
-        """Bytes of a segment, waiting for them at its tail; or the reply that says why there are none."""
+        """Bytes of a segment, waiting for them at its tail; or the reply that says why they cannot be read."""
         try:
             _check_segment_name(request.segment)
             length = min(max(request.suggested_length, read_bytes_min), read_bytes_max)

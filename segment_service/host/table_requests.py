@@ -1,4 +1,4 @@
-"""Requests about table segments (wire reference 2.2): from commands to calls of the table store and back."""
+"""Serves requests about table segments (wire reference 2.2) through the table store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes that a store took and that are not in Tier 2 yet, against a named limit.
+"""Counts the bytes that a store took and that are not in Tier 2 yet, against a named limit.
 
 Counted from the moment an append is queued until the storage writer says that Tier 2 has it, and again from the
 replay on after a recovery. Above the limit nobody reads from sockets; far above it (a caller that does not ask)

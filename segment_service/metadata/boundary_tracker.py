@@ -1,6 +1,6 @@
-"""Which event boundaries of a container's segments are to be indexed. A state machine without I/O.
+"""Chooses the event boundaries of a container's segments that are to be indexed. A state machine without I/O.
 
-Told by the commit of operations, in normal work and in recovery alike. What an append pays is one comparison of its
+Called when operations are committed, in normal work and in recovery alike. An append pays one comparison of its
 segment's new length with ``SegmentMetadata.next_boundary``; only lengths at or beyond it come here.
 """
 
@@ -82,7 +82,7 @@ class BoundaryTracker:
         return [segment_id for segment_id, _ in zip(self._marks, range(count_max), strict=False)]
 
     def records(self, index: SegmentMetadata | None, segment: SegmentMetadata) -> list[IndexRecord]:
-        """What the index of the segment, if there is one, lacks up to the segment's present end."""
+        """The records that the segment's index, if there is one, lacks up to the segment's present end."""
         marks = self._marks.get(segment.segment_id, [])
         last = NOTHING_INDEXED if index is None else last_record(index)
         return ascending(last, [*marks, _end_of(segment)])
@@ -102,7 +102,7 @@ class BoundaryTracker:
             segment.next_boundary = length + 1
 
     def given_up(self, segment: SegmentMetadata) -> None:
-        """The index cannot be written as it is; the next append begins anew."""
+        """Give up the records of an index that cannot be written; the next append begins a new list."""
         self.gone(segment.segment_id)
         segment.next_boundary = 0
 

@@ -22,7 +22,7 @@ class ContainerMetadata:
     ids: dict[str, int] = field(default_factory=dict)
     """By name, live segments only."""
     boundaries: BoundaryTracker = field(default_factory=BoundaryTracker, compare=False)
-    """Of events, not yet in the index segments."""
+    """Boundaries of events that are not yet in the index segments."""
 
     def by_name(self, name: str) -> SegmentMetadata | None:
         segment_id = self.ids.get(name)

@@ -1,4 +1,4 @@
-"""The contents of a checkpoint: all metadata of a container at one sequence number. Versioned, golden bytes.
+"""Encodes a checkpoint: all metadata of a container at one sequence number. Versioned, golden bytes.
 
 Layout, big-endian::
 

@@ -41,7 +41,7 @@ _NO_ADDRESS: Final = (2**32 - 1, 2**32 - 1)
 
 
 class PlogEntryKind(enum.IntEnum):
-    """Which of a container's log streams an entry is in."""
+    """The kind of log stream that an entry is in."""
 
     DATA = 1
     METADATA = 2

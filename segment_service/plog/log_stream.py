@@ -1,4 +1,4 @@
-"""A log stream: an endless log over a list of plogs, of which only the last one is open.
+"""Writes a log stream: an endless log over a list of plogs, of which only the last one is open.
 
 Appends are sent at once and acknowledged in order. Everything slow happens in one control task:
 
@@ -244,7 +244,7 @@ class LogStream(Service):
             self.fail(error)
 
     async def _heal(self) -> None:
-        """Hand the plog over; more and more slowly, and not for ever, while appends make no progress."""
+        """Hand the plog over; while appends make no progress, ever more slowly and for a limited time."""
         if self._stuck_since is None:
             self._stuck_since = Deadline.after(self._clock, self._client.settings.heal_time_max_s)
             self._stuck_delay_s = retry_delay_first_s
@@ -256,7 +256,7 @@ class LogStream(Service):
         await self._patiently(self._hand_over)
 
     async def _patiently(self, action: Callable[[], Awaitable[None]], *, unless_broken: bool = False) -> None:
-        """Do it again until it succeeds, for as long as the log may take to heal."""
+        """Repeat an action until it succeeds, for as long as the log may take to heal."""
         deadline = Deadline.after(self._clock, self._client.settings.heal_time_max_s)
         delay_s = retry_delay_first_s
         while not (unless_broken and self._broken):

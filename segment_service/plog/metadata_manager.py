@@ -1,4 +1,4 @@
-"""The metadata manager of a container: a log of records about the container's log streams.
+"""Records the plogs of a container's log streams, in a log of its own.
 
 Its own current plog is registered in the CPO. A metadata plog begins with a full record, so that one id is enough. It
 ends where its owner was fenced or lost track of an append: the next one takes over with everything known.

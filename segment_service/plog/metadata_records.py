@@ -1,4 +1,4 @@
-"""What the metadata log of a container says about its log streams. Pure values; encoded as JSON inside frames.
+"""Defines the records of a container's metadata log, as JSON in the payloads of plog entries. Pure values.
 
 A metadata plog begins with a full record; later records change one stream each. Replaying a metadata plog gives the
 state at its end.
@@ -75,7 +75,7 @@ class TruncateRecord:
 
 @dataclass(frozen=True, slots=True)
 class FullRecord:
-    """Everything about every stream of the container."""
+    """The whole state: every log stream of the container."""
 
     streams: Mapping[str, StreamRecord] = field(default_factory=dict)
     number: int = 0

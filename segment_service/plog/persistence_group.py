@@ -1,4 +1,4 @@
-"""A persistence group: the servers that hold the same plogs. Today groups have one server.
+"""Speaks to a persistence group: the servers that hold the same plogs. Today groups have one server.
 
 Every operation is stated for the group, so that a quorum of three can stand behind the same interface: an append is
 done when a majority has it and everything before it is done; a fence needs a majority; a recovery reads a majority.
@@ -87,12 +87,12 @@ class PersistenceClient:
         }
 
     def group_for(self, container_id: int) -> PersistenceGroupClient:
-        """Where a container's new plogs go: containers spread over the groups."""
+        """The group for a container's new plogs: containers spread over the groups."""
         names = sorted(self._groups)
         return self._groups[names[container_id % len(names)]]
 
     def group_of(self, plog_id: PlogId) -> PersistenceGroupClient:
-        """Where an existing plog lives."""
+        """The group that has an existing plog."""
         group = self._groups.get(plog_id.group)
         if plog_id.cluster != self.cluster_name or group is None:
             raise ConfigurationError(f"plog {plog_id} is not in persistence cluster {self.cluster_name}; register it")

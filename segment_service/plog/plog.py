@@ -1,8 +1,8 @@
-"""Plogs: append-only, bounded logs on a Redis server; what they are and how they are laid out there.
+"""Defines plogs: append-only, bounded logs on a Redis server, and their layout there.
 
 On a server a plog is three keys: a small hash that says which name its stream has now (``m``), the stream itself, whose
 name carries the fence token, and an entry in the container's index of plogs. The stream's header is entry ``0-1``; an
-append that ends at byte ``e`` is entry ``e-0`` with the fields ``s`` (its start) and ``d`` (one frame).
+append that ends at byte ``e`` is entry ``e-0`` with the fields ``s`` (its start) and ``d`` (one plog entry).
 
 Fencing renames the stream to the name of a higher token, so appends under the old name find nothing to append to.
 The token is (epoch, fences within that epoch): the owner itself fences its plog when it lost track of an append.
@@ -44,7 +44,7 @@ class PlogId:
 
 @dataclass(frozen=True, slots=True, order=True)
 class FenceToken:
-    """Who may append: the owner with this epoch, after this many fences of its own."""
+    """The right to append: that of the owner with this epoch, after this many fences of its own."""
 
     epoch: int
     fences: int = 0
@@ -62,7 +62,7 @@ class PlogStatus:
 
 @dataclass(frozen=True, slots=True)
 class PlogHeader:
-    """What a plog says about itself, so that it can be found again without the CPO."""
+    """The description that a plog holds of itself, so that it can be found again without the CPO."""
 
     plog_id: PlogId
     container_id: int
@@ -188,4 +188,4 @@ return 'ok'""")
 APPEND_SMALL = Script("""
 redis.call('UNLINK', KEYS[2])
 return redis.call('XADD', KEYS[1], 'NOMKSTREAM', ARGV[1], 's', ARGV[2], 'd', ARGV[3])""")
-"""For metadata frames, which must find room on a full server. KEYS stream, none; ARGV id, start, frame."""
+"""For metadata entries, which must find room on a full server. KEYS stream, none; ARGV id, start, entry."""

@@ -1,4 +1,4 @@
-"""The client of one plog server: connections, audit, and the plog operations on that Redis."""
+"""Speaks to one plog server: connections, audit, and the plog operations on that Redis."""
 
 from __future__ import annotations
 
@@ -87,6 +87,8 @@ class OpenPlog:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
+    """The bytes of an entry as the server holds them, with their place in the plog."""
+
     start: int
     end: int
     data: bytes
@@ -96,7 +98,7 @@ OnAppended = Callable[[BaseException | None], None]
 
 
 class PlogClient:
-    """Operations on the plogs of one server. Two connections: one for data appends, one for everything else.
+    """The client of the plogs of one server. Two connections: one for data appends, one for everything else.
 
     Not shared between logs: ``append`` keeps the order of its calls because nobody else uses its connection.
     """
@@ -124,7 +126,7 @@ class PlogClient:
             self._data = await self._open()
 
     def append(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
-        """Send one frame of ``size`` bytes to the plog's offset ``start``; ``done`` hears ``None`` once durable.
+        """Send one entry of ``size`` bytes to the plog's offset ``start``; ``done`` hears ``None`` once durable.
 
         One native XADD: the payload passes through no script and is not joined here.
         """
@@ -165,7 +167,7 @@ class PlogClient:
         return OpenPlog(header.plog_id, token, stream, prefix)
 
     async def append_small(self, plog: OpenPlog, start: int, frame: bytes) -> None:
-        """Append a metadata frame, also on a server that is full; ``AppendRefused`` if the plog is not there."""
+        """Append a metadata entry, also on a server that is full; ``AppendRefused`` if the plog is not there."""
         names = (plog.stream, self._keys(plog.plog_id).none)
         answer = await (await self._connection()).run(APPEND_SMALL, names, f"{start + len(frame)}-0", start, frame)
         if answer is None:
@@ -233,7 +235,7 @@ class PlogClient:
         return PlogHeader.from_json(answer[0][1][1])
 
     async def has_entry_at(self, plog_id: PlogId, offset: int) -> bool:
-        """Whether a frame of the plog ends at ``offset``, so that another one may begin there."""
+        """Whether an entry of the plog ends at ``offset``, so that another one may begin there."""
         return bool(await self._entry_at(plog_id, f"{offset}-0"))
 
     async def _entry_at(self, plog_id: PlogId, entry_id: str) -> Reply:

@@ -1,4 +1,4 @@
-"""One connection to a Redis server: requests leave in call order, answers come back in that order, many in flight.
+"""Speaks the Redis protocol on one connection: many requests in flight, answers in the order of the calls.
 
 There is no pool, no retry and no lock. When the connection breaks, every unanswered request gets ``ConnectionLost``:
 whether the server did it is unknown.

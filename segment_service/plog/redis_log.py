@@ -1,4 +1,4 @@
-"""``DurableDataLog`` over plogs on Redis: taking a container's log over, reading it, and writing it."""
+"""Implements ``DurableDataLog`` over plogs on Redis: taking a container's log over, reading it, and writing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The read index of one container."""
+"""Implements the read index of one container."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from segment_service.read_index.segment_read_index import SegmentReadIndex
 from segment_service.read_index.storage_fetch import StorageFetcher, read_ahead_bytes
 
 read_attempts_max: Final = 4
-"""How often a read starts anew when the segment changes under it, before it gives up as ``Unavailable``."""
+"""Attempts of a read whose segment changes under it, before it gives up as ``Unavailable``."""
 
 
 class ContainerReadIndex:
@@ -153,7 +153,7 @@ class ContainerReadIndex:
 
     @staticmethod
     def _at_end(index: SegmentReadIndex, offset: int, waited: bool) -> ReadResult | None:
-        """What a read outside of the segment's bytes gets; ``None``: it waits."""
+        """The answer to a read outside of the segment's bytes; ``None`` if it has to wait."""
         metadata = index.metadata
         if offset < metadata.start_offset:
             raise SegmentTruncated(metadata.name, metadata.start_offset, offset)

@@ -1,4 +1,4 @@
-"""The sorted entries of one segment: which stretch of it lies in which cache block."""
+"""Sorts the entries of one segment: each says which stretch of it lies in which cache block."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EntryList:
 
     @property
     def end(self) -> int:
-        """Where the last entry ends; 0 without entries."""
+        """The end of the last entry; 0 without entries."""
         return self._entries[-1].end if self._entries else 0
 
     def add(self, entry: IndexEntry) -> None:
@@ -114,7 +114,7 @@ class EntryList:
         return found
 
     def gap_around(self, offset: int) -> tuple[int, int | None]:
-        """Where the gap that ``offset`` lies in begins, and where it ends (``None``: no entry follows)."""
+        """Begin and end of the gap that ``offset`` lies in (end ``None``: no entry follows)."""
         position = bisect_right(self._offsets, offset)
         start = self._entries[position - 1].end if position else 0
         return start, (self._offsets[position] if position < len(self._offsets) else None)

@@ -28,6 +28,6 @@ class Fetch:
 
 
 def _mark_retrieved(future: asyncio.Future[bytes]) -> None:
-    """A read-ahead may fail with nobody waiting; whoever needs the bytes then asks again."""
+    """Accept that a read-ahead fails with nobody waiting: a reader of these bytes asks again."""
     if not future.cancelled():
         future.exception()

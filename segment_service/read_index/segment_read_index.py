@@ -1,4 +1,4 @@
-"""Where the bytes of one segment are: cache entries, and what stands in for them in Tier 2."""
+"""Finds the bytes of one segment: in cache entries, or in Tier 2."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SegmentReadIndex:
         return index, base
 
     def stored_at(self, offset: int) -> StoredRange | None:
-        """Where Tier 2 has the byte at ``offset``; ``None`` if it is only in the cache (and Tier 1)."""
+        """The place of the byte at ``offset`` in Tier 2; ``None`` if it is only in the cache (and Tier 1)."""
         if offset < self.metadata.storage_length:
             return StoredRange(((self.metadata.segment_id, offset),), self.metadata.storage_length - offset)
         for part in self.parts:

@@ -1,4 +1,4 @@
-"""Bytes from Tier 2 into the cache: one fetch for all readers of the same missing bytes, and read-ahead."""
+"""Fetches bytes from Tier 2 into the cache: once for all readers of the same missing bytes, with read-ahead."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class StorageFetcher:
         return fetch
 
     def _kept_length(self, index: SegmentReadIndex, offset: int, stored: StoredRange) -> int:
-        """How many bytes from ``offset`` on the second level has in one piece."""
+        """The number of bytes from ``offset`` on that the second level has in one piece."""
         if self._second_level is None:
             return 0
         for segment_id, place in (*stored.places, (index.metadata.segment_id, offset)):

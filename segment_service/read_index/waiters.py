@@ -1,4 +1,4 @@
-"""Readers that wait at the end of one segment."""
+"""Keeps the readers that wait at the end of one segment."""
 
 from __future__ import annotations
 

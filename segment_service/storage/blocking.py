@@ -1,4 +1,4 @@
-"""A bounded thread pool for blocking storage clients, with a deadline per call."""
+"""Runs blocking storage clients on a bounded thread pool, with a deadline per call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of the objects of one container in Tier 2.
+"""Names the objects of one container in Tier 2.
 
 ::
 

@@ -38,7 +38,7 @@ newer_chunks_max = 10_000
 
 
 def run_to_join(chunks: Sequence[ChunkRef]) -> int:
-    """How many chunks at the end should become one; 0 for none.
+    """The number of chunks at the end that should become one; 0 if all stay.
 
     A chunk is joined only with as many bytes behind it as it has itself, so a byte is rewritten at most a logarithmic
     number of times.

@@ -1,4 +1,4 @@
-"""Chunk storage from a setting."""
+"""Makes the chunk storage that a setting names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New files written past the page cache where the file system can do it (``O_DIRECT``).
+"""Writes new files past the page cache where the file system can do it (``O_DIRECT``).
 
 A chunk is written once and rarely read soon: what is new is served from the store's own cache. Pages taken for it from
 the system would only be cleared, filled and thrown away; where memory is scarce or virtual, that costs several times as

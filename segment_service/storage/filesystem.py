@@ -1,4 +1,4 @@
-"""Chunks as files of one directory (local, or any mount with atomic rename and fsync)."""
+"""Keeps chunks as files of one directory (local, or any mount with atomic rename and fsync)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ folder_attempts_max = 8
 """How often a put makes its folder again when concurrent deletes keep removing it as empty."""
 
 page_names_max = 1000
-"""Names that ``list`` hands over per visit of a thread."""
+"""Names that ``list`` reads per visit of a thread."""
 
 
 class FilesystemChunkStorage:
@@ -120,7 +120,7 @@ class FilesystemChunkStorage:
 
     @contextlib.contextmanager
     def _removed_on_error(self, temporary: Path, name: str) -> Iterator[None]:
-        """Everything up to the rename leaves nothing behind when it fails."""
+        """Remove the temporary file when a step up to the rename fails."""
         try:
             yield
         except OSError as error:

@@ -1,8 +1,8 @@
 """Deletes objects of one container, when it is proven that nobody can need them any more.
 
-Deleting is the only thing with which an owner that was fenced without knowing it could do harm. So a name is deleted
-only after ``barrier`` returned, called after the manifest without that name was stored: whoever owns the container
-later opens its log after that barrier, and so sees that manifest. And a name with a higher epoch is never deleted.
+Only by deleting could an owner that was fenced without knowing it do harm. So a name is deleted
+only after ``barrier`` returned, called after the manifest without that name was stored: a later owner of the
+container opens its log after that barrier, and so sees that manifest. And a name with a higher epoch is never deleted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chunks in a dictionary: for tests and the simulator. One instance is one object store; it outlives its users."""
+"""Keeps chunks in a dictionary, for tests. One instance is one object store; it outlives its users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InMemoryChunkStorage:
         self._names: list[str] = []
 
     async def start(self) -> None:
-        """Nothing to connect to."""
+        """Do nothing: there is no server."""
 
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
         check(name not in self.objects, "a chunk name was used twice", name=name)

@@ -1,4 +1,4 @@
-"""The list of a segment's chunks as immutable objects: a base, and deltas that each hold all changes since it.
+"""Encodes the list of a segment's chunks: a base, and deltas that each hold all changes since it.
 
 Bytes (big-endian)::
 

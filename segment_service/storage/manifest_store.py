@@ -31,7 +31,7 @@ load_attempts_max = 5
 
 
 class ManifestStore:
-    """Manifests by segment. Whoever changes a segment, or loads it, holds its lock."""
+    """Manifests by segment. The caller that changes or loads a segment holds its lock."""
 
     def __init__(self, chunks: ChunkStorage, layout: Layout, garbage: GarbageCollector) -> None:
         self.epoch = 0
@@ -74,7 +74,7 @@ class ManifestStore:
         return view
 
     async def view(self, segment_id: int) -> SegmentView:
-        """The view, from memory or from Tier 2; without a manifest if there is none."""
+        """The view, from memory or from Tier 2; without a manifest if Tier 2 has nothing of the segment."""
         return self.cached(segment_id) or await self.load(segment_id)
 
     def forget(self, segment_id: int) -> None:
@@ -146,7 +146,7 @@ class ManifestStore:
         raise UnknownOutcome(f"no answer for {put_attempts_max} puts in a row, the last one {unanswered[-1]}")
 
     async def load(self, segment_id: int) -> SegmentView:
-        """Read the manifests anew. ``Fenced`` if one carries a higher epoch."""
+        """Read the manifests from Tier 2. ``Fenced`` if one carries a higher epoch."""
         for attempt in range(load_attempts_max):
             lengths: dict[ManifestName, int] = {}
             async for info in self._chunks.list(self._layout.manifests_of(segment_id)):

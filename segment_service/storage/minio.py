@@ -1,4 +1,4 @@
-"""Chunks as objects of one bucket on MinIO or any other S3 server."""
+"""Keeps chunks as objects of one bucket on MinIO or any other S3 server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ connect_time_max_s = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MinioSettings:
-    """Where the bucket is. ``endpoint`` is ``host:port`` without a scheme."""
+    """The place of the bucket. ``endpoint`` is ``host:port`` without a scheme."""
 
     endpoint: str
     access_key: str

@@ -37,7 +37,7 @@ attempts_max = 10
 
 
 class Swept(NamedTuple):
-    """What a sweep found."""
+    """The result of a sweep."""
 
     orphans: int
     tombstones: int

@@ -1,4 +1,4 @@
-"""Segments as growing byte strings, made of chunks that are put once: see the README of this folder."""
+"""Makes segments, as growing byte strings, of chunks that are put once; see the README of this folder."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ read_attempts_max = 4
 class RollingStorage:
     """``SegmentStorage`` of one container at one epoch over a ``ChunkStorage`` shared by all containers.
 
-    The chunk storage is started and closed by whoever made it. ``background=False`` leaves collecting garbage,
-    compacting and sweeping to explicit calls (tests, simulator).
+    The maker of the chunk storage starts and closes it. ``background=False`` leaves collecting garbage, compacting and
+    sweeping to explicit calls (tests).
     """
 
     def __init__(self, chunks: ChunkStorage, container_id: int, clock: Clock, *, background: bool = True) -> None:
@@ -248,7 +248,7 @@ class RollingStorage:
 
     @contextlib.asynccontextmanager
     async def _changing(self, segment_id: int) -> AsyncIterator[None]:
-        """Hold the segment's lock, as whoever changes or loads it must."""
+        """Hold the segment's lock, as every change and every load must."""
         if self._closed:
             raise ContainerOffline("Tier 2 of this container is closed here")
         async with self._manifests.lock(segment_id):

@@ -1,4 +1,4 @@
-"""One segment's chunks in memory, and the manifest that the next change of them makes. No I/O."""
+"""Holds one segment's chunks, and makes the manifest of their next change. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ manifest and what must be read to open a segment (always two objects at most).""
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happens to the list of chunks: some leave in front, some at the back, some are added at the back."""
+    """A change of the list of chunks: some leave in front, some at the back, some are added at the back."""
 
     drop_front: int = 0
     drop_back: int = 0
@@ -28,7 +28,7 @@ class Change:
     """Beyond the length only if all chunks leave: the segment then begins and ends there."""
     seal: bool = False
     delete: bool = False
-    """A tombstone. It keeps the list, so that whoever finds it can finish deleting."""
+    """A tombstone. It keeps the list, so that any owner that finds it can finish deleting."""
     merged_into: int = 0
     """With ``delete``: the chunks belong to that segment now, so the list becomes empty."""
 
@@ -98,7 +98,7 @@ class SegmentView:
         return self.starts[0] if self.starts else self.length
 
     def chunks_below(self, offset: int) -> int:
-        """How many chunks lie wholly below the offset."""
+        """The number of chunks that lie wholly below the offset."""
         return max(0, bisect_right(self.starts, offset) - 1) if offset < self.length else len(self.chunks)
 
     def next_manifest(self, change: Change, id: ManifestId) -> Manifest:

@@ -1,4 +1,4 @@
-"""Which entries a delta read answers."""
+"""Selects the entries that a delta read answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a table segment: one record for each put and each removal.
+"""Encodes the log of a table segment: one record for each put and each removal.
 
 Record, big-endian::
 
@@ -48,7 +48,7 @@ def record_size(key_length: int, value_length: int | None) -> int:
 
 
 def value_offset(record_offset: int, key_length: int) -> int:
-    """Where the value of a record begins in the segment."""
+    """The offset in the segment at which the value of a record begins."""
     return record_offset + record_header_bytes + key_length
 
 

@@ -1,4 +1,4 @@
-"""Fixed-key tables: all keys of one length, iterated in the order of their unsigned bytes."""
+"""Lays out fixed-key tables: all keys of one length, iterated in the order of their unsigned bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hash tables: keys of any length, iterated in a stable order that means nothing."""
+"""Lays out hash tables: keys of any length, iterated in a stable order that means nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order in which a hash table is iterated: arbitrary, but the same for ever (wire protocol, "Iteration")."""
+"""Orders the keys of a hash table for iteration: arbitrarily, and always the same (wire protocol, "Iteration")."""
 
 from __future__ import annotations
 

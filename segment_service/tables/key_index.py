@@ -1,4 +1,4 @@
-"""What is in one table, as far as its log was read: in memory, rebuilt from the log."""
+"""Indexes the keys of one table as far as its log was read: in memory, rebuilt from the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between the two kinds of tables."""
+"""Defines the differences between the two kinds of tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TableLayout(Protocol):
         ...
 
     def absent_key_error(self, segment: str, was_removed: bool) -> TableError:
-        """What a condition on a concrete version of an absent key answers."""
+        """The error for a condition on a concrete version of an absent key."""
         ...
 
     def select(

@@ -1,4 +1,4 @@
-"""Reading a table segment: its log into the index, and single values."""
+"""Reads a table segment: its log into the index, and single values."""
 
 from __future__ import annotations
 

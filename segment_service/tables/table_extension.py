@@ -1,4 +1,4 @@
-"""Tables over segments: ``contracts/table_store.py`` on top of any ``SegmentStore``."""
+"""Implements ``contracts/table_store.py`` on top of any ``SegmentStore``."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ from segment_service.tables.writer import append_batch
 tables_loaded_max: Final = 4_096
 """Tables whose index is in memory; beyond it the longest unused idle one is forgotten."""
 update_attempts_max: Final = 64
-"""How often an update starts anew because others got in between, before it gives up as ``Unavailable``."""
+"""Attempts of an update that others overtake, before it gives up as ``Unavailable``."""
 open_attempts_max: Final = 64
 """How often a call reads the end of a log that somebody else goes on writing, before it gives up as ``Unavailable``."""
 read_attempts_max: Final = 8
-"""How often a read starts anew because the compactor moved values away under it."""
+"""Attempts of a read whose values the compactor moves away."""
 
 
 class TableExtension:

@@ -1,4 +1,4 @@
-"""One table: its index, and the updates that are on their way into its log."""
+"""Tracks one table: its index, and the updates that are on their way into its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adding batches of records to a table's log."""
+"""Adds batches of records to a table's log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def serialize(updates: Sequence[Update]) -> bytes:
 def append_batch(store: SegmentStore, table: TableSegment, updates: Sequence[Update]) -> Batch:
     """Give the batch its place and append it, at once and without awaiting; ``batch.done`` tells how it ended.
 
-    The end is noted when the append ends, also if whoever asked for it has gone away by then.
+    The end is noted when the append ends, also if its caller has gone away by then.
     """
     batch = table.begin(updates)
 

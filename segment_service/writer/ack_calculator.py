@@ -1,4 +1,4 @@
-"""How far everything is in Tier 2."""
+"""Finds the operations that Tier 1 need not keep: all up to the first that is not in Tier 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the storage writer flushes, and what it may use."""
+"""Configures the storage writer: when it flushes, and what it may use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class WriterConfig:
     """Sizes in bytes, times in seconds."""
 
     flush_bytes: int = 8 << 20
-    """A segment with so many bytes waiting is flushed at once."""
+    """Waiting bytes from which on a segment is flushed at once."""
 
     flush_age_s: float = 1.0
     """Nothing waits longer, but for transactions and index segments."""
@@ -19,17 +19,17 @@ class WriterConfig:
     """A transaction's segment waits longer: merged before that, its bytes go to Tier 2 as part of the target only."""
 
     index_age_ratio: int = 5
-    """An index segment waits so many times longer: it grows by a few bytes a second."""
+    """Factor by which an index segment waits longer: it grows by a few bytes a second."""
 
     behind_bytes_max: int = 64 << 20
-    """What waits while so many bytes were logged after it is flushed at once: it keeps Tier 1 from being truncated."""
+    """Bytes logged after a waiting operation from which on it is flushed at once: it keeps Tier 1 from being truncated."""
 
     flushes_at_once_max: int = 8
     """Segments flushed at the same time."""
 
     retry_delay_min_s: float = 0.1
     retry_delay_max_s: float = 10.0
-    """Back-off while Tier 2 fails; it is tried for ever."""
+    """Longest pause while Tier 2 fails; it is tried until it answers."""
 
     tick_s: float = 0.1
     """How often the ages are looked at."""

@@ -1,4 +1,4 @@
-"""What one segment still has to bring to Tier 2, and the next step of it. A state machine without I/O.
+"""Gathers what one segment still has to bring to Tier 2, and decides the next step. A state machine without I/O.
 
 Operations come in log order (``append``, ``seal``, ``truncate``, ``merge``, ``delete``), ``next_step`` says what to do
 now, and ``reconciled``, ``written``, ``join``, ``finished`` and so on say what was done. The state of the segment in
@@ -115,13 +115,13 @@ class SegmentAggregator:
         self.is_busy = False
         """A flush is planned or under way."""
         self.lock = asyncio.Lock()
-        """Held by whoever does steps."""
+        """Held while steps are done."""
         self.pending_bytes = 0
         self.merging_count = 0
         self.is_deleting = False
         self.ended: deque[tuple[int, Source]] = deque()
-        """Merged segments whose bytes Tier 2 has as part of this one, with the sequence number that waits for telling
-        the container so. Whoever has told it takes them off."""
+        """Merged segments whose bytes Tier 2 has as part of this one, with the sequence number that waits until the
+        container is notified; the flusher then takes them off."""
         self._items: deque[Item] = deque()
         self._has_joined = False
 
@@ -176,7 +176,7 @@ class SegmentAggregator:
             self.merging_count += 1
 
     def delete(self, sequence: int, now_s: float, log_position: int) -> None:
-        """Nothing that waits matters any more, but segments merged into this one end with it."""
+        """Drop all that waits; the segments merged into this one end with it."""
         first = self.first_sequence
         sources = self.merged_sources()
         self.ended.clear()
@@ -315,7 +315,7 @@ class SegmentAggregator:
 
 
 def _contiguous_end(items: Iterable[Item], limit: int) -> int:
-    """Where the data at the head ends, at most at ``limit``."""
+    """The end of the data at the head, at most ``limit``."""
     end = -1
     for item in items:
         if not isinstance(item, Data) or (end >= 0 and item.start != end):

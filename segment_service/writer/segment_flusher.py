@@ -1,4 +1,4 @@
-"""Does the steps of the aggregators: the I/O of the storage writer, and what it tells the container."""
+"""Does the steps of the aggregators: the I/O of the storage writer, and the notes to its container."""
 
 from __future__ import annotations
 
@@ -39,8 +39,11 @@ Aggregators = MutableMapping[int, SegmentAggregator]
 
 
 class SegmentFlusher:
-    """Whoever calls holds the aggregator's lock. ``merged_at``: source id to (target id, offset) of the merges that
-    were read from the log and are not finished in Tier 2."""
+    """Flushes one aggregator at a time; the caller holds its lock.
+
+    ``merged_at``: source id to (target id, offset) of the merges that were read from the log and are not finished in
+    Tier 2.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class SegmentFlusher:
         self._log = structlog.get_logger(service=f"storage-writer-{source.container_id}")
 
     async def run(self, aggregator: SegmentAggregator, goes_on: Callable[[], bool]) -> None:
-        """Do steps as long as there are any and ``goes_on`` says so. Failures of Tier 2 are repeated for ever."""
+        """Do steps as long as there are any and ``goes_on`` says so. A step is repeated until Tier 2 does it."""
         failures = 0
         while goes_on():
             try:

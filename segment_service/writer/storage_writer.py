@@ -1,4 +1,4 @@
-"""The storage writer of one container: brings what the log holds to Tier 2, and says how far it is."""
+"""Brings the committed operations of one container to Tier 2, and acknowledges them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BEFORE_ACKNOWLEDGE = register("writer.before_acknowledge")
 class StorageWriter(Service):
     """Reads committed operations in order, gathers them by segment, flushes segments, acknowledges.
 
-    Tier 2 failing is never an error here: it is tried again for ever, and back-pressure stops the appends. ``Fenced``
+    A failing Tier 2 is never an error here: it is tried until it answers, and back-pressure stops the appends. ``Fenced``
     and ``DataCorruption`` end the service, and with it the container.
     """
 
@@ -69,7 +69,7 @@ class StorageWriter(Service):
 
     @property
     def acknowledged(self) -> int:
-        """Everything up to this sequence number is in Tier 2."""
+        """The sequence number up to which all is in Tier 2."""
         return self._acks.acknowledged
 
     async def on_start(self) -> None:
@@ -190,7 +190,7 @@ class StorageWriter(Service):
             self.spawn(self._flush(aggregator), f"flush-{aggregator.segment_id}")
 
     def _due_at_s(self, aggregator: SegmentAggregator) -> float:
-        """When the segment is to be flushed; infinity while that must wait for another operation."""
+        """The time at which the segment is to be flushed; infinity while that must wait for another operation."""
         config = self.config
         if self.flusher.is_held_back(aggregator):
             return math.inf

@@ -70,7 +70,7 @@ def flip(index: int, offset: int) -> Callable[[Entries], Entries]:
     [
         (flip(5, envelope_bytes + 70_000), "entry 4 fails its checksum"),
         (flip(5, 20), "fails its checksum"),
-        (lambda entries: entries[:5] + entries[6:], "the frame before it ends at"),
+        (lambda entries: entries[:5] + entries[6:], "the entry before it ends at"),
         (lambda entries: entries[:-2], "but was sealed at .*: the server lost data"),
         (lambda entries: [*entries[:5], (entries[5][0], {b"other": b"field"}), *entries[6:]], "is not an append"),
     ],

@@ -156,7 +156,7 @@ class CrashTest:
         model = self.models[name]
         if len(model.known) > model.start_offset:
             offset = self.random.randrange(model.start_offset, len(model.known))
-            model.start_offset = offset  # whoever is told "unknown" must expect it
+            model.start_offset = offset  # a caller that got "unknown" must expect it
             self._start(container.truncate(name, offset))
 
     def _read(self, container: SegmentContainer) -> None:
@@ -270,7 +270,7 @@ class CrashTest:
         model.next_number = max(model.last_number, 0)
 
     def _check_reads(self) -> None:
-        """What readers saw, also of the owner before, is what is there for ever."""
+        """Bytes that readers saw, also of the owner before, never change."""
         for name, task in self.reads:
             if task.done() and not task.cancelled() and task.exception() is None:
                 result = task.result()

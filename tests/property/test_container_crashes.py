@@ -1,4 +1,4 @@
-"""Whatever is called and whenever the owner dies: acknowledged is there once and in order, the rest whole or absent."""
+"""Every acknowledged call is there once and in order, the rest whole or absent, for all calls and deaths of the owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever records go into frames come out of them again, whole, in order, however they are cut."""
+"""All records that go into frames come out of them again, whole, in order, however they are cut."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ STEPS = ("append",) * 5 + ("create", "merge", "merge", "truncate", "delete", "ev
 
 
 class World:
-    """What outlives a container: its log, Tier 2, and the cache of the store."""
+    """The parts that outlive a container: its log, Tier 2, and the cache of the store."""
 
     def __init__(self, seed: int) -> None:
         self.logs = InMemoryLogStore()

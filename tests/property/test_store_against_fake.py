@@ -75,7 +75,7 @@ def random_call(rng: random.Random) -> Call:
 
 
 async def outcome(store: SegmentStore, call: Call) -> Any:
-    """What a call answered, in a form that is the same for every store."""
+    """The answer to a call, in a form that is the same for every store."""
     name, arguments, options = call
     try:
         if name == "read" and await would_wait(store, arguments[0], arguments[1]):

@@ -1,4 +1,4 @@
-"""A container on in-memory fakes, and the store around it, for tests: everything but the servers is the real thing."""
+"""Makes a container on in-memory fakes, and the store around it: everything but the servers is the real thing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class IdleWriter(Service):
 
 
 class ContainerKit:
-    """What outlives a container: its log and Tier 2. ``open`` makes the next owner."""
+    """The parts that outlive a container: its log and Tier 2. ``open`` makes the next owner."""
 
     def __init__(
         self,

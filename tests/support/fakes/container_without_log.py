@@ -52,7 +52,7 @@ class FakeContainer:
         self.index.merge(target_id, offset, source_id, source.length)
 
     async def flush(self, segment_id: int, length: int | None = None) -> None:
-        """What the storage writer does with appends: cached bytes to Tier 2, then the storage length."""
+        """Do as the storage writer does with appends: cached bytes to Tier 2, then the storage length."""
         segment = self.metadata.segments[segment_id]
         length = segment.length if length is None else length
         start = max(segment.storage_length, segment.start_offset)

@@ -1,4 +1,4 @@
-"""The Tier-1 log in memory: the fake of the Redis log for unit tests and the simulator.
+"""Keeps the Tier-1 log in memory: the fake of the Redis log.
 
 Frames live in an ``InMemoryLogStore`` that outlives its logs, so that several ``InMemoryDataLog`` of one container
 compete as processes would: the one with the highest epoch appends, every other is fenced. Faults are injected through
@@ -24,7 +24,7 @@ plog_bytes_max: Final = 16 * 1024 * 1024
 
 
 class AppendFault(enum.Enum):
-    """What an injected fault does to one append; every later append of that log fails too."""
+    """The effect of an injected fault on one append; every later append of that log fails too."""
 
     FAILED = "failed"
     """Not stored, ``Unavailable``."""
@@ -86,7 +86,7 @@ class _ContainerLog:
 
 
 class InMemoryLogStore:
-    """What the servers of a real log would hold: the logs of any number of containers."""
+    """The logs of any number of containers, as the servers of a real log hold them."""
 
     def __init__(self, bytes_per_plog: int = plog_bytes_max) -> None:
         self.faults = LogFaults()

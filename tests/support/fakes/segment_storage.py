@@ -22,7 +22,7 @@ class FakeSegmentStorage:
         self.failure: Exception | None = None
 
     async def start(self, epoch: int, barrier: Barrier) -> None:
-        """Nothing to open."""
+        """Do nothing."""
 
     async def state(self, segment_id: int) -> StorageState | None:
         data = self.segments.get(segment_id)
@@ -62,7 +62,7 @@ class FakeSegmentStorage:
         return bytes(data[offset : offset + length])
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
-        """Nothing works in the background."""
+        """Do nothing: nothing works in the background."""
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""

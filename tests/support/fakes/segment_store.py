@@ -1,4 +1,4 @@
-"""The segment store in memory: the twin of a container, for tests of everything that stands in front of one.
+"""Keeps segments in memory: the fake of a container, for tests of everything that stands in front of one.
 
 It keeps the contract of ``SegmentStore`` to the letter, durability apart: an operation is queued when it is called and
 applied, whole, when its turn to "become durable" comes. ``hold`` stops that clock and ``release`` starts it again, so

@@ -1,4 +1,4 @@
-"""Tables in memory: the twin of the table store, for tests of everything that stands in front of one."""
+"""Keeps tables in memory: the fake of the table store, for tests of everything that stands in front of one."""
 
 from __future__ import annotations
 

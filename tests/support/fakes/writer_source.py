@@ -64,7 +64,7 @@ class State:
 
 
 class CommittedLog:
-    """What is durable, whoever owns the container: operations, all bytes, and where Tier 1 was truncated."""
+    """The durable state under every owner: operations, all bytes, and where Tier 1 was truncated."""
 
     def __init__(self) -> None:
         self.epoch = 0

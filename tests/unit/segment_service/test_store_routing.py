@@ -1,4 +1,4 @@
-"""Which container a request goes to, and the number of containers of a cluster."""
+"""The container that a request goes to, and the number of containers of a cluster."""
 
 from __future__ import annotations
 

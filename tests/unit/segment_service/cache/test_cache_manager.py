@@ -1,4 +1,4 @@
-"""Who leaves the cache, and who never does."""
+"""Blocks that leave the cache, and those that never do."""
 
 from __future__ import annotations
 

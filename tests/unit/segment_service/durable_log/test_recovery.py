@@ -83,7 +83,7 @@ async def test_an_empty_log_is_a_new_container() -> None:
 
 
 async def test_everything_before_the_first_checkpoint_is_in_tier2() -> None:
-    """Whatever the checkpoint itself knew: the log was truncated there later, when Tier 2 had it all."""
+    """The log was truncated there when Tier 2 had it all, which the checkpoint itself could not know."""
     first = checkpoint(
         10,
         SegmentMetadata(1, "s", length=50, storage_length=20),

@@ -1,4 +1,4 @@
-"""What one peer can make the server hold, and what happens at each limit."""
+"""The limits of what one peer can make the server hold, and the effect of each."""
 
 from __future__ import annotations
 

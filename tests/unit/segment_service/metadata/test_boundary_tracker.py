@@ -1,4 +1,4 @@
-"""Which boundaries are chosen, and what an append has to do for it."""
+"""The choice of boundaries, and its cost for an append."""
 
 from __future__ import annotations
 

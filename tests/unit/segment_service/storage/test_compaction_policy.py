@@ -1,4 +1,4 @@
-"""Which chunks are joined."""
+"""The choice of chunks to join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests: the same bytes for ever, and no damaged byte goes unseen."""
+"""Manifests: their bytes never change, and no damaged byte goes unseen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an owner that was fenced without knowing it tries to do to Tier 2, step by step."""
+"""An owner that was fenced without knowing it writes to Tier 2, step by step."""
 
 from __future__ import annotations
 

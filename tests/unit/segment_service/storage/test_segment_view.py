@@ -1,4 +1,4 @@
-"""The view in memory, and what its manifests say to whoever opens the segment later, against a plain list."""
+"""The view in memory, and what its manifests say to a later owner, against a plain list."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ModelSegment:
 
 @dataclass
 class Log:
-    """What was committed, and who owns the container."""
+    """The committed state, and the owner of the container."""
 
     epoch: int = 0
     operations: list[Operation] = field(default_factory=list)

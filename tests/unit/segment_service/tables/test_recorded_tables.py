@@ -1,4 +1,4 @@
-"""What a real Pravega 0.13.0 answered to every recorded table request, and what ours answers to the same.
+"""Our answers to every recorded table request, against those of a real Pravega 0.13.0.
 
 Left out: what the wire reference calls arbitrary (order of a hash table, continuation tokens, texts of errors, pages
 of a fixed-key table that overshoot, its entry count), and delta pages that end early: ours never contain a value that

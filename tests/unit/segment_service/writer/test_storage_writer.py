@@ -1,4 +1,4 @@
-"""Whatever is committed, and whatever fails on the way: in the end Tier 2 holds exactly the committed bytes."""
+"""In the end Tier 2 holds exactly the committed bytes, for all operations and all failures on the way."""
 
 from __future__ import annotations
 
