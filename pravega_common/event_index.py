@@ -72,7 +72,7 @@ class RecordPage:
         return IndexRecord(*self._columns[number - self.first].tolist())
 
     def first_at_least(self, column: int, value: int) -> int:
-        """The number of the first record of the page whose column is at least ``value``; ``end`` if there is no such record."""
+        """The number of the first record of the page whose column is at least ``value``; ``end`` if all are below."""
         return self.first + int(np.searchsorted(self._columns[:, column], value, side="left"))
 
 
@@ -80,8 +80,8 @@ class RecordSearch:
     """Finds the first record in ``[low, high)`` whose column is at least ``value``; without I/O.
 
     While ``wanted`` is not None, ``feed`` the page of that number, with at least those of its records that lie in
-    ``[low, high)``. Then ``found`` is the record's number, ``high`` if there is no such record. Asks for a number of pages that
-    grows with the logarithm of the length.
+    ``[low, high)``. Then ``found`` is the record's number, ``high`` if there is no such record. Asks for a number of
+    pages that grows with the logarithm of the length.
     """
 
     def __init__(self, low: int, high: int, column: int, value: int) -> None:

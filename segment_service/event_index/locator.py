@@ -41,7 +41,7 @@ class BoundaryLocator:
         self._pages: OrderedDict[tuple[int, int], RecordPage] = OrderedDict()
 
     async def locate(self, segment: SegmentMetadata, offset: int) -> int:
-        """The smallest known event boundary at or after ``offset``; the segment's length if no boundary is known there."""
+        """The smallest known event boundary at or after ``offset``; the segment's length if none is known."""
         target = max(offset, segment.start_offset)
         for _ in range(attempts_max):
             try:

@@ -22,7 +22,7 @@ class WriterConfig:
     """Factor by which an index segment waits longer: it grows by a few bytes a second."""
 
     behind_bytes_max: int = 64 << 20
-    """Bytes logged after a waiting operation from which on it is flushed at once: it keeps Tier 1 from being truncated."""
+    """Bytes logged behind a waiting operation that let it be flushed at once: it keeps Tier 1 from being truncated."""
 
     flushes_at_once_max: int = 8
     """Segments flushed at the same time."""

@@ -37,8 +37,8 @@ BEFORE_ACKNOWLEDGE = register("writer.before_acknowledge")
 class StorageWriter(Service):
     """Reads committed operations in order, gathers them by segment, flushes segments, acknowledges.
 
-    A failing Tier 2 is never an error here: it is tried until it answers, and back-pressure stops the appends. ``Fenced``
-    and ``DataCorruption`` end the service, and with it the container.
+    A failing Tier 2 is never an error here: it is tried until it answers, and back-pressure stops the appends.
+    ``Fenced`` and ``DataCorruption`` end the service, and with it the container.
     """
 
     def __init__(

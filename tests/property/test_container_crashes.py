@@ -1,4 +1,4 @@
-"""Every acknowledged call is there once and in order, the rest whole or absent, for all calls and deaths of the owner."""
+"""Every acknowledged call is there once and in order, the rest whole or absent, whenever the owner dies."""
 
 from __future__ import annotations
 
