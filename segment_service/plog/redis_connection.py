@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import hiredis
 
@@ -47,25 +47,42 @@ def encode_command(*args: Buffer | str | int) -> bytes:
     return b"".join(parts)
 
 
+class Timer(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """The time of a connection: an event loop, or a fake that a test moves."""
+
+    def time(self) -> float: ...
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> Timer: ...
+
+
 class RedisConnection(asyncio.Protocol):
     """Open with ``RedisConnection.open``; single use: once broken or aborted it stays so."""
 
-    def __init__(self, address: str, reply_timeout_s: float) -> None:
+    def __init__(self, address: str, reply_timeout_s: float, timers: Timers | None = None) -> None:
         self.address = address
         self._reply_timeout_s = reply_timeout_s
         self._reader = hiredis.Reader(replyError=ReplyError)
         self._waiting: deque[OnReply] = deque()
         self._transport: asyncio.WriteTransport | None = None
         self._loop = asyncio.get_running_loop()
+        self._timers = timers or self._loop
         self._progress_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._closed = False
 
     @classmethod
-    async def open(cls, address: str, *, connect_timeout_s: float, reply_timeout_s: float) -> RedisConnection:
+    async def open(
+        cls, address: str, *, connect_timeout_s: float, reply_timeout_s: float, timers: Timers | None = None
+    ) -> RedisConnection:
         """Connect to ``host:port`` or ``unix:/path``; ``Unavailable`` if that fails in time."""
         loop = asyncio.get_running_loop()
-        connection = cls(address, reply_timeout_s)
+        connection = cls(address, reply_timeout_s, timers)
         try:
             async with asyncio.timeout(connect_timeout_s):
                 if address.startswith("unix:"):
@@ -91,9 +108,9 @@ class RedisConnection(asyncio.Protocol):
             return
         check(len(self._waiting) < requests_in_flight_max, "too many requests in flight", address=self.address)
         if not self._waiting:
-            self._progress_s = self._loop.time()
+            self._progress_s = self._timers.time()
             if self._timer is None:
-                self._timer = self._loop.call_later(self._reply_timeout_s, self._check_timeout)
+                self._timer = self._timers.call_later(self._reply_timeout_s, self._check_timeout)
         self._waiting.append(on_reply)
         self._transport.writelines(request)
 
@@ -131,7 +148,7 @@ class RedisConnection(asyncio.Protocol):
         self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's does not derive from it
 
     def data_received(self, data: bytes) -> None:
-        self._progress_s = self._loop.time()
+        self._progress_s = self._timers.time()
         try:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not False:
@@ -150,12 +167,12 @@ class RedisConnection(asyncio.Protocol):
         self._timer = None
         if not self._waiting or self._closed:
             return
-        left_s = self._progress_s + self._reply_timeout_s - self._loop.time()
+        left_s = self._progress_s + self._reply_timeout_s - self._timers.time()
         if left_s <= 0:
             self._lose(f"Redis at {self.address} gave no answer for {self._reply_timeout_s} s")
             self.abort()
         else:
-            self._timer = self._loop.call_later(left_s, self._check_timeout)
+            self._timer = self._timers.call_later(left_s, self._check_timeout)
 
     def _lose(self, reason: str) -> None:
         self._closed = True

@@ -17,6 +17,7 @@ class FakeSegmentStorage:
         self.segments: dict[int, bytearray] = {}
         self.starts: dict[int, int] = {}
         self.reads: list[tuple[int, int, int]] = []
+        self.reading = asyncio.Condition()
         self.gate = asyncio.Event()
         self.gate.set()
         self.failure: Exception | None = None
@@ -46,7 +47,9 @@ class FakeSegmentStorage:
         self.segments.pop(segment_id, None)
 
     async def read(self, segment_id: int, offset: int, length: int) -> bytes:
-        self.reads.append((segment_id, offset, length))
+        async with self.reading:
+            self.reads.append((segment_id, offset, length))
+            self.reading.notify_all()
         await self.gate.wait()
         await asyncio.sleep(0)
         if self.failure is not None:
@@ -60,6 +63,11 @@ class FakeSegmentStorage:
         if offset + length > len(data):
             raise BadOffset(f"#{segment_id}", len(data), offset + length)
         return bytes(data[offset : offset + length])
+
+    async def wait_reads(self, count: int) -> None:
+        """Wait until ``count`` reads have begun."""
+        async with self.reading:
+            await self.reading.wait_for(lambda: len(self.reads) >= count)
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Do nothing: nothing works in the background."""

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from pravega_common.errors import ContainerNotHosted, Unavailable
-from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
 from segment_service.container.manager import ContainerManager, ManagerConfig
 from segment_service.container.registry import ContainerRegistry
@@ -22,9 +21,9 @@ class Cluster:
     """A CPO, and stores that share logs and Tier 2."""
 
     def __init__(self) -> None:
-        self.clock = SystemClock()
+        self.clock = ManualClock()
         self.cpo = InMemoryCPO(self.clock)
-        self.kit = ContainerKit()
+        self.kit = ContainerKit(clock=self.clock)
         self.stores: dict[str, tuple[ContainerManager, ContainerRegistry]] = {}
 
     async def start(self, store_id: str) -> ContainerRegistry:
@@ -54,8 +53,10 @@ def hosted(registry: ContainerRegistry) -> set[int]:
     return {container.container_id for container in registry}
 
 
-async def member(cluster: Cluster, store_id: str) -> Member:
-    return Member.from_payload((await cluster.cpo.members(SEGMENT_STORE_KIND))[store_id])
+async def reports(cluster: Cluster, store_id: str, failed: tuple[tuple[int, int], ...]) -> bool:
+    """Whether the store's lease names exactly these failed containers, with the versions of their assignments."""
+    payload = (await cluster.cpo.members(SEGMENT_STORE_KIND))[store_id]
+    return Member.from_payload(payload).failed_containers == failed
 
 
 async def test_containers_follow_the_assignment(cluster: Cluster) -> None:
@@ -78,32 +79,20 @@ async def test_a_failed_container_is_reported_and_waits_for_the_next_assignment(
     await eventually(lambda: hosted(registry) == {0, 1}, "assigned containers run")
     registry.get(0).fail(RuntimeError("broken"))
     await eventually(lambda: hosted(registry) == {1}, "a failed container is gone")
-    reported: list[Member] = []
-    for _ in range(100):
-        reported.append(await member(cluster, "one"))
-        if reported[-1].failed_containers:
-            break
-        await asyncio.sleep(0.01)
-    assert reported[-1].failed_containers == ((0, 1),)
+    await eventually(lambda: reports(cluster, "one", ((0, 1),)), "the failure is reported")
+    await pass_time(cluster.clock, 10)
     assert hosted(registry) == {1}, "it is not started again by itself"
     await cluster.assign({0: "one", 1: "one"})
     await eventually(lambda: hosted(registry) == {0, 1}, "assigned again, it starts")
-    for _ in range(200):
-        if not (await member(cluster, "one")).failed_containers:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("a container that runs again is still reported as failed")
+    await pass_time(cluster.clock, 1)
+    assert await reports(cluster, "one", ()), "a container that runs again is reported no more"
 
 
 async def test_a_container_that_cannot_start_is_reported(cluster: Cluster) -> None:
     registry = await cluster.start("one")
     cluster.kit.logs.faults.initialize_error = Unavailable("injected")
     await cluster.assign({0: "one"})
-    for _ in range(100):
-        if (await member(cluster, "one")).failed_containers:
-            break
-        await asyncio.sleep(0.01)
-    assert (await member(cluster, "one")).failed_containers == ((0, 1),)
+    await eventually(lambda: reports(cluster, "one", ((0, 1),)), "the failure is reported")
     await cluster.assign({0: "one"})
     await eventually(lambda: hosted(registry) == {0}, "assigned again, it starts")
 
@@ -113,7 +102,7 @@ async def test_losing_the_cpo_stops_nothing(cluster: Cluster) -> None:
     await cluster.assign({0: "one"})
     await eventually(lambda: hosted(registry) == {0}, "assigned containers run")
     cluster.cpo.unavailable = True
-    await asyncio.sleep(0.6)
+    await pass_time(cluster.clock, 10)
     assert hosted(registry) == {0}
     await registry.get(0).create_segment("s")
     cluster.cpo.unavailable = False
@@ -151,7 +140,7 @@ async def test_a_store_is_stale_long_after_its_lease_ran_out() -> None:
 
 
 async def pass_time(clock: ManualClock, seconds: int) -> None:
-    """In small steps, so that whoever wakes can go to sleep again in time."""
+    """In small steps, so that a task that wakes can go to sleep again in time."""
     for _ in range(seconds * 10):
         await asyncio.sleep(0)
         await clock.advance(0.1)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from pravega_common.errors import Unavailable
 from pravega_common.services.cluster.redis_script import Script
 from segment_service.plog.redis_connection import ConnectionLost, RedisConnection, Reply, ReplyError, encode_command
+
+reply_timeout_s = 0.3
 
 
 class Player:
@@ -37,12 +39,55 @@ class Player:
         self.writer.write(data)
 
 
+class ManualTimer:
+    """A call that is due at ``at_s``, once."""
+
+    def __init__(self, at_s: float, callback: Callable[[], None]) -> None:
+        self.at_s = at_s
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class ManualTimers:
+    """The time of a connection, which stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+        self._timers: list[ManualTimer] = []
+
+    def time(self) -> float:
+        return self._now_s
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> ManualTimer:
+        timer = ManualTimer(self._now_s + delay, callback)
+        self._timers.append(timer)
+        return timer
+
+    def advance(self, delta_s: float) -> None:
+        self._now_s += delta_s
+        due = [timer for timer in self._timers if timer.at_s <= self._now_s]
+        self._timers = [timer for timer in self._timers if timer not in due]
+        for timer in due:
+            if not timer.cancelled:
+                timer.callback()
+
+
 @pytest.fixture
-async def player() -> AsyncIterator[tuple[Player, RedisConnection]]:
+def timers() -> ManualTimers:
+    return ManualTimers()
+
+
+@pytest.fixture
+async def player(timers: ManualTimers) -> AsyncIterator[tuple[Player, RedisConnection]]:
     player = Player()
     server = await asyncio.start_server(player.serve, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    connection = await RedisConnection.open(address, connect_timeout_s=2.0, reply_timeout_s=0.3)
+    connection = await RedisConnection.open(
+        address, connect_timeout_s=2.0, reply_timeout_s=reply_timeout_s, timers=timers
+    )
     yield player, connection
     connection.abort()
     server.close()
@@ -81,18 +126,24 @@ async def test_a_break_leaves_everything_unanswered_unknown(player: tuple[Player
     assert not connection.is_open
 
 
-async def test_silence_is_a_break(player: tuple[Player, RedisConnection]) -> None:
-    _, connection = player
+async def test_silence_is_a_break(player: tuple[Player, RedisConnection], timers: ManualTimers) -> None:
+    server, connection = player
+    call = asyncio.ensure_future(connection.call("PING"))
+    await server.until(1)
+    timers.advance(reply_timeout_s / 2)
+    assert connection.is_open
+    timers.advance(reply_timeout_s / 2)
     with pytest.raises(ConnectionLost, match=r"no answer for 0\.3 s"):
-        await connection.call("PING")
+        await call
     assert not connection.is_open
 
 
-async def test_progress_is_not_silence(player: tuple[Player, RedisConnection]) -> None:
+async def test_progress_is_not_silence(player: tuple[Player, RedisConnection], timers: ManualTimers) -> None:
     server, connection = player
     calls = [asyncio.ensure_future(connection.call("N", number)) for number in range(4)]
+    await server.until(4 * len(encode_command("N", 0)))
     for call in calls:
-        await asyncio.sleep(0.15)
+        timers.advance(reply_timeout_s * 0.75)
         server.answer(b"+OK\r\n")
         assert await call == b"OK"
 

@@ -10,6 +10,7 @@ from pravega_common.errors import SegmentMerged, Unavailable
 from pravega_common.invariants import InvariantViolation
 from segment_service.contracts.segment_store import read_bytes_max
 from segment_service.read_index.storage_fetch import fetch_bytes_max
+from tests.support.eventually import eventually
 from tests.support.fakes.container_without_log import FakeContainer, container, joined
 
 MIB = 1024 * 1024
@@ -17,6 +18,20 @@ MIB = 1024 * 1024
 
 def pattern(length: int) -> bytes:
     return b"".join(number.to_bytes(8, "big") for number in range(length // 8 + 1))[:length]
+
+
+def is_cached(c: FakeContainer, segment_id: int, offset: int, length: int) -> bool:
+    try:
+        c.index.read_cached(segment_id, offset, length)
+    except InvariantViolation:
+        return False
+    return True
+
+
+async def turns(count: int = 10) -> None:
+    """Let tasks that can run get on."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def cold(c: FakeContainer, data: bytes) -> int:
@@ -57,7 +72,7 @@ async def test_concurrent_readers_share_a_fetch_and_survive_a_cancelled_one() ->
         s = await cold(c, data)
         c.storage.gate.clear()
         readers = [asyncio.create_task(c.index.read(s, offset, 1000)) for offset in (70_000, 70_100, 80_000)]
-        await asyncio.sleep(0.01)
+        await c.storage.wait_reads(1)
         readers[0].cancel()
         await asyncio.sleep(0)
         c.storage.gate.set()
@@ -72,7 +87,7 @@ async def test_a_big_read_fetches_its_pieces_at_once() -> None:
         s = await cold(c, data)
         c.storage.gate.clear()
         reader = asyncio.create_task(c.index.read(s, 0, read_bytes_max))
-        await asyncio.sleep(0.01)
+        await c.storage.wait_reads(2)
         assert [read[1:] for read in c.storage.reads] == [(0, fetch_bytes_max), (fetch_bytes_max, fetch_bytes_max)]
         c.storage.gate.set()
         assert joined((await reader).data) == data[:read_bytes_max]
@@ -89,7 +104,7 @@ async def test_a_sequential_reader_is_read_ahead_of_and_a_random_one_is_not() ->
         c.storage.reads.clear()
         await c.index.read(s, 0, MIB)
         await c.index.read(s, MIB, MIB)
-        await asyncio.sleep(0.05)
+        await eventually(lambda: is_cached(c, s, 2 * MIB, 3 * MIB), "the next bytes are read ahead")
         c.storage.reads.clear()
         result = await c.index.read(s, 2 * MIB, MIB)
         assert joined(result.data) == data[2 * MIB : 3 * MIB]
@@ -167,10 +182,10 @@ async def test_a_merge_completes_while_a_fetch_of_the_source_is_on_its_way() -> 
         c.evict()
         on_source = asyncio.create_task(c.index.read(source, 0, 10))
         c.storage.gate.clear()
-        await asyncio.sleep(0.01)
+        await c.storage.wait_reads(1)
         c.merge(target, source)
         on_target = asyncio.create_task(c.index.read(target, 0, 100))
-        await asyncio.sleep(0.01)
+        await turns()
         await c.storage.concat(target, 0, source)
         c.metadata.segments[target].set_storage_length(100)
         c.index.merge_completed(target, source)
@@ -185,7 +200,7 @@ async def test_truncation_while_a_fetch_is_on_its_way() -> None:
         s = await cold(c, pattern(1000))
         c.storage.gate.clear()
         reader = asyncio.create_task(c.index.read(s, 0, 100))
-        await asyncio.sleep(0.01)
+        await c.storage.wait_reads(1)
         c.truncate(s, 500)
         await c.storage.truncate(s, 500)
         c.storage.gate.set()
