@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tenacity import wait_fixed
+
 from pravega_common.errors import (
     ContainerOffline,
-    FailedError,
-    Fenced,
     InvalidArgument,
     NoSuchSegment,
     PravegaError,
     Throttled,
-    UnknownOutcome,
 )
 from pravega_common.names import index_segment_name, is_user_stream_segment
 from pravega_common.runtime.clock import Clock
@@ -46,8 +45,8 @@ from segment_service.durable_log.requests import (
     AppendRequest,
     CreateRequest,
     DeleteRequest,
+    LogRequest,
     MergeRequest,
-    Request,
     SealRequest,
     TruncateRequest,
     UpdateAttributesRequest,
@@ -57,6 +56,7 @@ from segment_service.event_index.locator import BoundaryLocator
 from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
+from segment_service.retrying import retrying
 
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn], ReadIndex]
 WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
@@ -142,15 +142,12 @@ class SegmentContainer(Service):
 
     async def _open_storage(self) -> None:
         """Open Tier 2 as soon as it answers, then start writing to it."""
-        while True:
-            try:
-                await self._storage.start(self.epoch, self.source.barrier)
-                break
-            except Fenced:
-                raise
-            except (FailedError, UnknownOutcome) as error:
-                self.log.warning("Tier 2 does not answer, trying again", error=repr(error))
-                await self._clock.sleep(self._config.storage_retry_s)
+        attempts = retrying(
+            self._clock,
+            wait=wait_fixed(self._config.storage_retry_s),
+            on_error=lambda error: self.log.warning("Tier 2 does not answer, trying again", error=repr(error)),
+        )
+        await attempts(self._storage.start, self.epoch, self.source.barrier)
         writer = self._writer_factory(self.source, self._storage)
         self._writer = writer
         self.own(writer)
@@ -252,7 +249,7 @@ class SegmentContainer(Service):
         self._delete_index(source)
         return merged
 
-    def _submit(self, request: Request[Any, AnswerT]) -> asyncio.Future[AnswerT]:
+    def _submit(self, request: LogRequest[Any, AnswerT]) -> asyncio.Future[AnswerT]:
         future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
         refusal = self._refusal(0)
         if refusal is not None:

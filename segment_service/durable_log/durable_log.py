@@ -19,8 +19,8 @@ from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
 from segment_service.durable_log.operation_processor import OperationProcessor
 from segment_service.durable_log.recovery import Recovered, recover
-from segment_service.durable_log.request_queue import RequestQueue
-from segment_service.durable_log.requests import AnyRequest, BarrierRequest, CheckpointRequest, Request
+from segment_service.durable_log.request_queue import LogRequestQueue
+from segment_service.durable_log.requests import AnyRequest, BarrierRequest, CheckpointRequest, LogRequest
 
 AFTER_FENCE: Final = register("durable_log.fenced_before_recovery")
 AFTER_RECOVERY: Final = register("durable_log.recovered_before_checkpoint")
@@ -43,7 +43,7 @@ class DurableLog(Service):
         self._state = state
         self._clock = clock
         self._policy = policy
-        self.queue = RequestQueue()
+        self.queue = LogRequestQueue()
         self._updater = OperationMetadataUpdater(state.metadata)
         self._processor: OperationProcessor | None = None
         self._truncation_points: deque[tuple[int, LogAddress]] = deque()
@@ -166,7 +166,7 @@ class DurableLog(Service):
     def processor_failed(self, error: BaseException) -> None:
         self.fail(error)
 
-    def _enqueue(self, request: Request[Any, None]) -> asyncio.Future[None]:
+    def _enqueue(self, request: LogRequest[Any, None]) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         request.future = future
         self.add(request)

@@ -29,7 +29,7 @@ from segment_service.contracts.operations import Checkpoint, Operation
 from segment_service.durable_log.data_frame_builder import BuiltFrame, DataFrameBuilder
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
-from segment_service.durable_log.request_queue import RequestQueue
+from segment_service.durable_log.request_queue import LogRequestQueue
 from segment_service.durable_log.requests import AnyRequest, AppendRequest, MergeRequest, SealRequest
 from segment_service.durable_log.serializer import serialize
 
@@ -66,7 +66,7 @@ class OperationProcessor:
     def __init__(
         self,
         log: DurableDataLog,
-        queue: RequestQueue,
+        queue: LogRequestQueue,
         updater: OperationMetadataUpdater,
         state: MemoryState,
         clock: Clock,

@@ -14,7 +14,7 @@ request_queue_bytes_max: Final = 64 * 1024 * 1024
 """Bytes of appends that may wait to be packed into a frame; one append may exceed it."""
 
 
-class RequestQueue:
+class LogRequestQueue:
     """First in, first out. One consumer."""
 
     def __init__(self, count_max: int = request_queue_count_max, bytes_max: int = request_queue_bytes_max) -> None:

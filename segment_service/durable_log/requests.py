@@ -34,7 +34,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Request(Generic[LoggedT, AnswerT]):
+class LogRequest(Generic[LoggedT, AnswerT]):
     """A request on its way through the log, with the caller who waits for the answer.
 
     Validation sets one of ``operation`` and ``rejection``.
@@ -69,11 +69,11 @@ class Request(Generic[LoggedT, AnswerT]):
             self.future.exception()  # marks it retrieved: a caller may have gone away
 
 
-AnyRequest = Request[Any, Any]
+AnyRequest = LogRequest[Any, Any]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class AppendRequest(Request[Append, int]):
+class AppendRequest(LogRequest[Append, int]):
     """Add the joined buffers, ``length`` bytes, to a segment; answers the segment's length after them."""
 
     segment: str
@@ -87,7 +87,7 @@ class AppendRequest(Request[Append, int]):
 
 
 @dataclass(slots=True, eq=False)
-class _DoneRequest(Request[LoggedT, None]):
+class _DoneRequest(LogRequest[LoggedT, None]):
     """A request whose answer says only that it is done."""
 
     def answer_of(self, operation: LoggedT) -> None:
@@ -111,7 +111,7 @@ class UpdateAttributesRequest(_DoneRequest[UpdateAttributes]):
 
 
 @dataclass(slots=True, eq=False)
-class SealRequest(Request[Seal, int]):
+class SealRequest(LogRequest[Seal, int]):
     """Refuse further appends to a segment; answers its final length."""
 
     segment: str
@@ -136,7 +136,7 @@ class DeleteRequest(_DoneRequest[Delete]):
 
 
 @dataclass(slots=True, eq=False)
-class MergeRequest(Request[Merge, MergeResult]):
+class MergeRequest(LogRequest[Merge, MergeResult]):
     """Append all of ``source`` to ``target``, and let the source disappear."""
 
     target: str

@@ -17,7 +17,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pravega_common.errors import FailedError, Fenced, InvalidArgument, PravegaError, Unavailable, UnknownOutcome
+from tenacity import wait_exponential
+
+from pravega_common.errors import FailedError, InvalidArgument, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.deadline import Deadline
@@ -33,6 +35,7 @@ from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import AppendRefused, OpenPlog, PlogMissing
 from segment_service.plog.redis_connection import ReplyError
+from segment_service.retrying import retrying
 
 frames_pending_max: Final = 1024
 """Frames not yet acknowledged; callers keep to ``frames_in_flight_max``, this only bounds a mistake."""
@@ -258,19 +261,17 @@ class LogStream(Service):
     async def _patiently(self, action: Callable[[], Awaitable[None]], *, unless_broken: bool = False) -> None:
         """Repeat an action until it succeeds, for as long as the log may take to heal."""
         deadline = Deadline.after(self._clock, self._client.settings.heal_time_max_s)
-        delay_s = retry_delay_first_s
-        while not (unless_broken and self._broken):
-            try:
-                await self._explained(action)
-                return
-            except Fenced:
-                raise
-            except (FailedError, UnknownOutcome) as error:
-                if deadline.expired or self._error is not None:
-                    raise
-                self.log.warning("healing the log", error=str(error), left_s=deadline.remaining_s)
-            await self._clock.sleep(min(delay_s, deadline.remaining_s))
-            delay_s = min(delay_s * 2, retry_delay_max_s)
+        back_off = wait_exponential(multiplier=retry_delay_first_s, max=retry_delay_max_s)
+        attempts = retrying(
+            self._clock,
+            wait=lambda state: min(back_off(state), deadline.remaining_s),
+            stop=lambda: deadline.expired or self._error is not None,
+            on_error=lambda error: self.log.warning("healing the log", error=str(error), left_s=deadline.remaining_s),
+        )
+        async for attempt in attempts:
+            with attempt:
+                if not (unless_broken and self._broken):
+                    await self._explained(action)
 
     async def _explained(self, action: Callable[[], Awaitable[None]]) -> None:
         """Do it; a plog that is gone means that a later owner freed it, or that data was lost."""

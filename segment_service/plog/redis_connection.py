@@ -53,7 +53,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Timers(Protocol):
+class ConnectionTimers(Protocol):
     """The time of a connection: an event loop, or a fake that a test moves."""
 
     def time(self) -> float: ...
@@ -64,7 +64,7 @@ class Timers(Protocol):
 class RedisConnection(asyncio.Protocol):
     """Open with ``RedisConnection.open``; single use: once broken or aborted it stays so."""
 
-    def __init__(self, address: str, reply_timeout_s: float, timers: Timers | None = None) -> None:
+    def __init__(self, address: str, reply_timeout_s: float, timers: ConnectionTimers | None = None) -> None:
         self.address = address
         self._reply_timeout_s = reply_timeout_s
         self._reader = hiredis.Reader(replyError=ReplyError)
@@ -78,7 +78,7 @@ class RedisConnection(asyncio.Protocol):
 
     @classmethod
     async def open(
-        cls, address: str, *, connect_timeout_s: float, reply_timeout_s: float, timers: Timers | None = None
+        cls, address: str, *, connect_timeout_s: float, reply_timeout_s: float, timers: ConnectionTimers | None = None
     ) -> RedisConnection:
         """Connect to ``host:port`` or ``unix:/path``; ``Unavailable`` if that fails in time."""
         loop = asyncio.get_running_loop()

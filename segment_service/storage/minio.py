@@ -14,6 +14,7 @@ import urllib3
 from minio import Minio
 from minio.commonconfig import ComposeSource
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from pravega_common.errors import (
@@ -92,14 +93,14 @@ class MinioChunkStorage:
 
     async def start(self) -> None:
         deadline = Deadline.after(self._clock, self._start_time_max_s)
-        while True:
-            try:
-                await self._calls.run(self._start)
-                return
-            except Unavailable:
-                if deadline.expired:
-                    raise
-            await self._clock.sleep(start_retry_delay_s)
+        attempts = AsyncRetrying(
+            sleep=self._clock.sleep,
+            wait=wait_fixed(start_retry_delay_s),
+            stop=lambda _: deadline.expired,
+            retry=retry_if_exception_type(Unavailable),
+            reraise=True,
+        )
+        await attempts(self._calls.run, self._start)
 
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
         body = b"".join(data)

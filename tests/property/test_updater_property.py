@@ -170,6 +170,7 @@ def test_staging_decides_as_if_everything_took_effect_at_once(seed: int) -> None
         log.append(_commit(updater, staged.popleft()))
     metadata = updater.metadata
     assert_same(model, {name: metadata.segments[segment_id] for name, segment_id in metadata.ids.items()})
+    # Private: what stays behind is visible only as memory that grows.
     assert not updater._staged and not updater._staged_ids, "nothing stays behind"
     check_replay(log, metadata)
 

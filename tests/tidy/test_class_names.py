@@ -10,23 +10,14 @@ WIRE_NAME = "a command or value of Pravega's wire protocol keeps Pravega's name"
 SETTLED_SOON = "being settled"
 DEFINED_TWICE = {
     "AlreadyExists": SETTLED_SOON,
-    "Append": SETTLED_SOON,
-    "AttributeUpdate": SETTLED_SOON,
-    "ChunkInfo": SETTLED_SOON,
     "ClusterSection": SETTLED_SOON,
     "CommitMarks": SETTLED_SOON,
-    "FrameHeader": SETTLED_SOON,
-    "NoSuchSegment": SETTLED_SOON,
+    "NoSuchSegment": WIRE_NAME,
     "NotFound": SETTLED_SOON,
-    "PersistenceGroup": SETTLED_SOON,
-    "Record": SETTLED_SOON,
     "ScopeNotEmpty": SETTLED_SOON,
     "SegmentSealed": WIRE_NAME,
     "SegmentTruncated": WIRE_NAME,
     "StreamNotSealed": SETTLED_SOON,
-    "TableEntry": SETTLED_SOON,
-    "TableKey": SETTLED_SOON,
-    "Truncate": SETTLED_SOON,
 }
 """Names that two classes share, each with the reason."""
 

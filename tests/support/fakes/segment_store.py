@@ -132,6 +132,14 @@ class InMemorySegmentStore:
         """Without index segments."""
         return sorted(name for name in self._segments if not is_index_segment(name))
 
+    def waiting_reads(self, segment: str) -> Sequence[asyncio.Future[None]]:
+        """The reads that wait at the end of a segment now; the list changes with them."""
+        return self._segments[segment].waiters
+
+    def boundaries(self, segment: str) -> set[int]:
+        """The ends of all appends to a segment and merges into it."""
+        return {record.length for record in self._segments[segment].boundaries}
+
     # ---- SegmentStore ------------------------------------------------------------------------------------------------
 
     async def create_segment(self, segment: str, attributes: Sequence[AttributeUpdate] = ()) -> None:

@@ -85,7 +85,7 @@ async def test_nothing_survives_a_restart(tmp_path: Path) -> None:
 async def test_a_database_that_fails_only_forgets(level: RocksDBSecondLevel) -> None:
     level.offer(KEY, 0, memoryview(bytes(20_000)))
     await level.drained()
-    level._database.close()
+    level._database.close()  # private: the only way to make the database fail
     assert await level.read(KEY, 0, 10) is None
     level.offer(OTHER, 0, memoryview(bytes(20_000)))
     await level.drained()

@@ -35,7 +35,7 @@ def broken() -> None:
 
 
 def storage_of(container: SegmentContainer) -> RollingStorage:
-    storage = container._storage
+    storage = container._storage  # private: the services of Tier 2 are reached through it
     assert isinstance(storage, RollingStorage)
     return storage
 
@@ -62,7 +62,8 @@ async def test_a_garbage_collector_that_dies_stops_its_container(container: Segm
     await container.append("s", [b"data"])
     storage = storage_of(container)
     await eventually(lambda: storage.garbage.is_running, "Tier 2 is open")
-    storage.garbage.discard([storage.layout.chunk(storage._manifests.new_chunk_id(1))])
+    unused = storage._manifests.new_chunk_id(1)  # private: a name that nothing uses
+    storage.garbage.discard([storage.layout.chunk(unused)])
     await assert_stops(container)
 
 

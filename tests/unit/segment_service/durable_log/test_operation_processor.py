@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import (
+    DurableDataLog,
     LogAddress,
     frame_bytes_max,
     frames_in_flight_bytes_max,
     frames_in_flight_max,
 )
-from tests.support import containers
 from tests.support.containers import ContainerKit
 from tests.support.fakes.data_log import InMemoryDataLog
 
@@ -38,10 +38,19 @@ class WatchedLog(InMemoryDataLog):
         self.in_flight -= 1
 
 
+class WatchedKit(ContainerKit):
+    """Makes containers on one watched log."""
+
+    log: WatchedLog
+
+    def make_log(self, container_id: int) -> DurableDataLog:
+        self.log = WatchedLog(container_id, self.logs)
+        return self.log
+
+
 @pytest.fixture
-async def kit(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ContainerKit]:
-    monkeypatch.setattr(containers, "InMemoryDataLog", WatchedLog)
-    yield ContainerKit()
+def kit() -> WatchedKit:
+    return WatchedKit()
 
 
 async def turns(count: int = 20) -> None:
@@ -49,10 +58,9 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def test_never_more_than_the_window_is_in_flight(kit: ContainerKit) -> None:
+async def test_never_more_than_the_window_is_in_flight(kit: WatchedKit) -> None:
     container = await kit.open()
-    log = container.durable_log._log
-    assert isinstance(log, WatchedLog)
+    log = kit.log
     await container.create_segment("s")
     kit.logs.faults.hold()
     appends = [container.append("s", [bytes(900_000)]) for _ in range(12)]
@@ -67,11 +75,10 @@ async def test_never_more_than_the_window_is_in_flight(kit: ContainerKit) -> Non
 
 
 async def test_below_the_window_everything_is_sent_at_once_and_at_it_what_waits_forms_one_frame(
-    kit: ContainerKit,
+    kit: WatchedKit,
 ) -> None:
     container = await kit.open()
-    log = container.durable_log._log
-    assert isinstance(log, WatchedLog)
+    log = kit.log
     await container.create_segment("s")
     before = len(log.frames)
     kit.logs.faults.hold()
@@ -86,10 +93,9 @@ async def test_below_the_window_everything_is_sent_at_once_and_at_it_what_waits_
     await container.stop()
 
 
-async def test_what_is_queued_together_shares_a_frame(kit: ContainerKit) -> None:
+async def test_what_is_queued_together_shares_a_frame(kit: WatchedKit) -> None:
     container = await kit.open()
-    log = container.durable_log._log
-    assert isinstance(log, WatchedLog)
+    log = kit.log
     await container.create_segment("s")
     before = len(log.frames)
     await asyncio.gather(*(container.append("s", [b"x" * 100]) for _ in range(1_000)))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from segment_service.contracts.operations import Seal
-from segment_service.durable_log.request_queue import RequestQueue
+from segment_service.durable_log.request_queue import LogRequestQueue
 from segment_service.durable_log.requests import AnyRequest, AppendRequest, SealRequest
 
 
@@ -12,7 +12,7 @@ def append(length: int) -> AppendRequest:
 
 
 async def test_first_in_first_out_with_bytes_counted() -> None:
-    queue = RequestQueue()
+    queue = LogRequestQueue()
     items: list[AnyRequest] = [append(3), SealRequest("s"), append(4)]
     for item in items:
         queue.put(item)
@@ -22,7 +22,7 @@ async def test_first_in_first_out_with_bytes_counted() -> None:
 
 
 async def test_it_is_full_by_count_and_by_bytes() -> None:
-    queue = RequestQueue(count_max=2, bytes_max=10)
+    queue = LogRequestQueue(count_max=2, bytes_max=10)
     queue.put(append(10))
     assert queue.is_full
     queue.pop()
@@ -33,7 +33,7 @@ async def test_it_is_full_by_count_and_by_bytes() -> None:
 
 
 async def test_the_consumer_is_woken() -> None:
-    queue = RequestQueue()
+    queue = LogRequestQueue()
     waiting = asyncio.ensure_future(queue.wait_not_empty())
     await asyncio.sleep(0)
     assert not waiting.done()

@@ -124,7 +124,7 @@ async def work_honestly(port: int, stop: asyncio.Event) -> int:
 
 async def test_mutated_frames(server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     handled = 0
-    handle = Connection._handle
+    handle = Connection._handle  # private: frames are counted where they are handled, and closes where they are noted
 
     def counting(connection: Connection, type_code: int, payload: memoryview) -> None:
         nonlocal handled

@@ -37,6 +37,7 @@ WRITER = b"w" * 16
 
 
 def only_connection(server: WireServer) -> Connection:
+    """Its private fields are read below: nothing else shows what a connection holds and whether it reads."""
     (connection,) = server._connections
     return connection
 
@@ -125,7 +126,7 @@ async def test_too_many_waiting_reads_close_the_connection(
     client.send(*(ReadSegment(SEGMENT, 0, 10, "", number) for number in range(limits.reads_in_flight_max + 1)))
     await client.closed_by_server()
     assert "reads are waiting" in server.recent_closes[-1][1]
-    assert not store._segments[SEGMENT].waiters or all(w.cancelled() for w in store._segments[SEGMENT].waiters)
+    assert all(waiter.cancelled() for waiter in store.waiting_reads(SEGMENT))
 
 
 async def test_a_peer_that_does_not_read_its_replies_costs_little(

@@ -209,7 +209,7 @@ async def test_a_closed_connection_gives_up_its_reads(server: WireServer, store:
     client = await WireClient.connect(server.port)
     client.send(*(ReadSegment(SEGMENT, 0, 100, "", rid) for rid in range(10)), KeepAlive())
     await client.expect(KeepAlive)
-    waiters = store._segments[SEGMENT].waiters
+    waiters = store.waiting_reads(SEGMENT)
     assert len(waiters) == 10
     await client.close()
     await eventually(lambda: all(waiter.cancelled() for waiter in waiters))

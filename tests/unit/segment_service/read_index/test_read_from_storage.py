@@ -147,7 +147,7 @@ async def test_parts_in_storage_only_are_read_from_the_source_until_the_merge_is
         c.storage.reads.clear()
         assert joined((await c.index.read(target, 90, 1000)).data) == b"t" * 10 + b"x" * 100 + b"y" * 50
         assert {segment for segment, _, _ in c.storage.reads} == {target}
-        assert list(c.index._indices) == [target]
+        assert list(c.index._indices) == [target]  # private: a ghost that stays is visible only as memory
 
 
 async def test_a_merge_of_a_merge() -> None:

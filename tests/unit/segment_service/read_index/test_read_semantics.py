@@ -148,11 +148,12 @@ async def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
         await asyncio.sleep(0)
         waiting[1].cancel()
         await asyncio.sleep(0)
-        assert len(c.index._indices[s].waiters) == 2
+        waiters = c.index._indices[s].waiters  # private: a waiter that stays is visible only as memory
+        assert len(waiters) == 2
         c.append(s, b"x")
         assert joined((await waiting[0]).data) == b"x"
         assert joined((await waiting[2]).data) == b"x"
-        assert len(c.index._indices[s].waiters) == 0
+        assert len(waiters) == 0
 
 
 async def test_merge_boundaries_are_invisible_and_wake_readers() -> None:

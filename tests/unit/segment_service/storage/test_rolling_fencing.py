@@ -106,7 +106,7 @@ async def test_a_merge_that_stopped_half_way_leaves_its_chunks_alone(owners: Own
     owner = await owners.open()
     await owner.write(7, 0, [b"target"])
     await write_small(owner, 8, 20)
-    passes = owner._barrier
+    passes = owner._barrier  # private: the barrier fails between two steps of an owner that has started
 
     async def fails() -> None:
         raise Unavailable("the log does not answer")

@@ -216,7 +216,7 @@ async def verify_nothing_left(chunks: InMemoryChunkStorage, storage: RollingStor
     reachable: set[str] = set()
     for segment_id in log.segments:
         await storage.state(segment_id)
-        view = storage._manifests.cached(segment_id)
+        view = storage._manifests.cached(segment_id)  # private: names of chunks are shown by nothing else
         if view is not None:
             reachable.update(storage.layout.chunk(chunk.id) for chunk in view.chunks)
     found = {name for name in chunks.objects if name.startswith(storage.layout.chunks)}

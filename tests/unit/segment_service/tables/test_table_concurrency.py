@@ -169,7 +169,7 @@ async def test_a_table_that_was_made_anew_elsewhere_is_read_anew() -> None:
     await other.create_table(T)
     await other.put(T, [TableEntry(b"b", b"new")])
     assert [entry.value for entry in await one.get(T, [b"a", b"b"])] == [b"", b"new"]
-    assert one._budget.bytes_used == other._budget.bytes_used
+    assert one._budget.bytes_used == other._budget.bytes_used  # private: memory is shown by nothing else
 
 
 async def test_a_table_that_was_deleted_elsewhere_gives_its_memory_back() -> None:
@@ -180,7 +180,7 @@ async def test_a_table_that_was_deleted_elsewhere_gives_its_memory_back() -> Non
     await other.delete_table(T, must_be_empty=False)
     with pytest.raises(NoSuchSegment):
         await one.get(T, [b"a"])
-    assert (one._budget.bytes_used, one._tables) == (0, {})
+    assert (one._budget.bytes_used, one._tables) == (0, {})  # private: memory is shown by nothing else
 
 
 async def test_big_values_are_read_from_the_segment_and_the_log_in_pieces() -> None:
@@ -190,7 +190,7 @@ async def test_big_values_are_read_from_the_segment_and_the_log_in_pieces() -> N
     values = {b"%d" % number: bytes([number]) * (700_000 + number) for number in range(8)}
     for key, value in values.items():
         await tables.put(T, [TableEntry(key, value)])
-    assert tables._budget.bytes_used == 0
+    assert tables._budget.bytes_used == 0  # private: memory is shown by nothing else
     again = TableExtension(store)
     assert [entry.value for entry in await again.get(T, list(values))] == list(values.values())
     page = await again.iterate(T, 100)
