@@ -43,7 +43,7 @@ async def check_tier1_memory(config: SegmentStoreConfig) -> None:
 
 
 async def _maxmemory(address: str) -> int:
-    """In bytes; 0 is no limit, and also what stands for an answer that did not come."""
+    """The server's limit in bytes; 0 for no limit, and also if the server gives no answer."""
     url = address if address.startswith("unix:") else f"redis://{address}"
     client = Redis.from_url(
         url.replace("unix:", "unix://", 1), socket_timeout=_call_timeout_s, socket_connect_timeout=_call_timeout_s

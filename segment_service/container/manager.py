@@ -30,6 +30,8 @@ renewals_per_lease: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class ManagerConfig:
+    """A store's identity and its lease."""
+
     store_id: str
     host: str
     port: int

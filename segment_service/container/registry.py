@@ -10,6 +10,8 @@ from segment_service.container.segment_container import SegmentContainer
 
 
 class ContainerRegistry:
+    """Containers by id."""
+
     def __init__(self) -> None:
         self._containers: dict[int, SegmentContainer] = {}
 

@@ -19,6 +19,7 @@ from pravega_common.errors import (
 from pravega_common.names import index_segment_name, is_user_stream_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
+from pravega_common.services.retrying import retrying
 from segment_service.container.writer_source import ContainerDataSource
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate
 from segment_service.contracts.buffer import Buffer
@@ -56,7 +57,6 @@ from segment_service.event_index.locator import BoundaryLocator
 from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
-from segment_service.retrying import retrying
 
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn], ReadIndex]
 WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
@@ -64,6 +64,8 @@ WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
+    """The settings of a container."""
+
     checkpoints: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     storage_retry_s: float = 1.0
     """Pause between attempts to open Tier 2 while it does not answer."""

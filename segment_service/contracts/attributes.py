@@ -61,6 +61,8 @@ class AttributeUpdateType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttributeUpdate:
+    """One change of one attribute."""
+
     attribute_id: AttributeId
     update_type: AttributeUpdateType
     value: int

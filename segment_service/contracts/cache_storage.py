@@ -24,7 +24,7 @@ class CacheStorage(Protocol):
     A block is filled from its start and never changed where it is filled: a view that ``get`` handed out stays valid
     and keeps its bytes for as long as somebody holds it, also after ``delete``. Nothing is reused or moved in place;
     memory goes back when the last view is gone. The budget counts capacity, filled or not, and is the caller's to
-    keep (see ``manager.py``): no insert is ever refused, since what is not in Tier 2 yet must be kept.
+    keep (see ``cache/manager.py``): no insert is ever refused, since what is not in Tier 2 yet must be kept.
     """
 
     @property

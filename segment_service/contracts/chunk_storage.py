@@ -11,6 +11,8 @@ from segment_service.contracts.buffer import Buffer
 
 @dataclass(frozen=True, slots=True)
 class ChunkInfo:
+    """An object by its name."""
+
     name: str
     length: int
 

@@ -50,6 +50,8 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
+    """The lengths after a merge."""
+
     target_length: int
     """Length of the target after this merge."""
     merged_length: int

@@ -31,12 +31,16 @@ class TableEntry:
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
+    """A key with the version that it is expected to have."""
+
     key: bytes
     version: int = NO_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
+    """One table as it is now."""
+
     name: str
     start_offset: int
     length: int
@@ -47,6 +51,8 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class EntriesPage:
+    """A part of an iteration."""
+
     entries: tuple[TableEntry, ...]
     continuation: bytes
     """Opaque, not empty whenever entries were returned from a hash table; pass it on to get the next page."""

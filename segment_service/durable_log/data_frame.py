@@ -42,6 +42,8 @@ entry_bytes_min: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class FrameHeader:
+    """The header of a data frame."""
+
     epoch: int
     begins_with_checkpoint: bool
     first_record: int

@@ -318,7 +318,7 @@ class OperationMetadataUpdater:
         return operation
 
     def _open(self, name: str) -> _Staged:
-        """A segment that is not sealed."""
+        """A live segment that is not sealed; raises ``SegmentSealed`` for one that is."""
         entry = self._live(name)
         if entry.is_sealed:
             raise SegmentSealed(name, offset=entry.length)

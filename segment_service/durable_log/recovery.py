@@ -27,6 +27,8 @@ number of an operation that was lost is never used again."""
 
 @dataclass(slots=True)
 class Recovered:
+    """The result of a recovery."""
+
     operations: int = 0
     appended_bytes: int = 0
     frames: int = 0

@@ -25,6 +25,7 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.deadline import Deadline
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
+from pravega_common.services.retrying import retrying
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import LogAddress, frame_bytes_max
 from segment_service.plog.chain import Chain, find_end, offset_max
@@ -35,7 +36,6 @@ from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import AppendRefused, OpenPlog, PlogMissing
 from segment_service.plog.redis_connection import ReplyError
-from segment_service.retrying import retrying
 
 frames_pending_max: Final = 1024
 """Frames not yet acknowledged; callers keep to ``frames_in_flight_max``, this only bounds a mistake."""

@@ -55,6 +55,8 @@ class FenceToken:
 
 @dataclass(frozen=True, slots=True)
 class PlogStatus:
+    """The name and the state of a plog."""
+
     token: FenceToken
     sealed: int | None
     """Length in bytes at which the plog was sealed; ``None`` while it is open."""

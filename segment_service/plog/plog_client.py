@@ -50,6 +50,8 @@ IdentityOf = Callable[[str | None], Awaitable[str | None]]
 
 @dataclass(frozen=True, slots=True)
 class PlogSettings:
+    """The settings of a plog client."""
+
     block_bytes: int = plog_block_bytes_service
     """Size at which a plog is full."""
     prefix: str = "pravega:plog:"
@@ -239,7 +241,7 @@ class PlogClient:
         return bool(await self._entry_at(plog_id, f"{offset}-0"))
 
     async def _entry_at(self, plog_id: PlogId, entry_id: str) -> Reply:
-        """A range of one entry or none; none only if the plog was not renamed meanwhile."""
+        """Read one entry; an empty answer comes only from a plog that was not renamed meanwhile."""
         status = await self._existing(plog_id)
         for _ in range(move_attempts_max):
             stream = self._keys(plog_id).stream(status.token)

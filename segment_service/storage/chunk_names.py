@@ -26,7 +26,7 @@ class ManifestId(NamedTuple):
 
 
 class ManifestKind(enum.Enum):
-    """The last part of a manifest's name tells what a sweep needs to know without reading it."""
+    """The last part of a manifest's name, from which a sweep decides without reading it."""
 
     BASE = "b"
     BASE_FOREIGN = "bf"

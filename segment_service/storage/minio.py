@@ -173,7 +173,7 @@ class MinioChunkStorage:
                 raise
 
     def _put(self, name: str, body: bytes) -> None:
-        """One request, however long: the client would make several of more than 5 MiB unless told the part size."""
+        """Put in one request, however long: without a part size the client makes several of more than 5 MiB."""
         self._client.put_object(
             self._bucket, name, io.BytesIO(body), len(body), part_size=max(len(body), part_bytes_min)
         )

@@ -11,6 +11,8 @@ from segment_service.tables.key_index import KeyIndex, Slot
 
 @dataclass(frozen=True, slots=True)
 class DeltaSelection:
+    """The entries of a delta read."""
+
     entries: list[tuple[bytes, Slot]]
     should_clear: bool
     reached_end: bool

@@ -10,6 +10,8 @@ from segment_service.tables.key_index import KeyIndex, Slot
 
 
 class TableLayout(Protocol):
+    """One kind of table."""
+
     @property
     def key_length(self) -> int:
         """0 if keys may have any length."""
@@ -22,7 +24,7 @@ class TableLayout(Protocol):
     def supports_delete_if_empty(self) -> bool: ...
 
     def order_key(self, key: bytes) -> bytes:
-        """By what keys are sorted for iteration."""
+        """The value by which keys are sorted for iteration."""
         ...
 
     def check_key(self, segment: str, key: bytes) -> None:

@@ -21,7 +21,7 @@ def serialize(updates: Sequence[Update]) -> bytes:
 
 
 def append_batch(store: SegmentStore, table: TableSegment, updates: Sequence[Update]) -> Batch:
-    """Give the batch its place and append it, at once and without awaiting; ``batch.done`` tells how it ended.
+    """Give the batch its place and append it, at once and without awaiting; ``batch.done`` holds the result.
 
     The end is noted when the append ends, also if its caller has gone away by then.
     """

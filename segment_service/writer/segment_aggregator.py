@@ -86,7 +86,7 @@ class Reconcile:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Bytes up to ``offset`` were truncated before they were written: tell Tier 2 that they never come."""
+    """Bytes up to ``offset`` were truncated before they were written: Tier 2 skips them."""
 
     offset: int
 

@@ -95,7 +95,7 @@ class SegmentFlusher:
     async def _advance(self, aggregator: SegmentAggregator) -> bool:
         """One step; whether there was one."""
         aggregator.settle()
-        await self._tell_ended(aggregator)
+        await self._notify_ended(aggregator)
         if self.is_held_back(aggregator):
             return False
         metadata = self._source.segment(aggregator.segment_id)
@@ -104,7 +104,7 @@ class SegmentFlusher:
             return False
         await self._do(aggregator, step)
         aggregator.settle()
-        await self._tell_ended(aggregator)
+        await self._notify_ended(aggregator)
         return True
 
     async def _do(self, aggregator: SegmentAggregator, step: Step) -> None:
@@ -116,7 +116,7 @@ class SegmentFlusher:
         elif isinstance(step, Skip):
             await self._storage.truncate(segment_id, step.offset)
             aggregator.skipped(step.offset)
-            self._tell_length(aggregator)
+            self._notify_length(aggregator)
         elif isinstance(step, Sealing):
             if aggregator.stored is not None:
                 await self._storage.seal(segment_id)
@@ -134,10 +134,10 @@ class SegmentFlusher:
         else:
             unreachable("unknown step", step=step)
 
-    async def _reconcile(self, aggregator: SegmentAggregator, *, tell: bool = True) -> None:
+    async def _reconcile(self, aggregator: SegmentAggregator, *, notify: bool = True) -> None:
         """Learn what Tier 2 really has. ``DataCorruption`` if it is less than it had, or more than was committed.
 
-        Without ``tell`` the container goes on keeping the bytes in the cache.
+        Without ``notify`` the container keeps the bytes in the cache.
         """
         state = await self._storage.state(aggregator.segment_id)
         metadata = self._source.segment(aggregator.segment_id)
@@ -150,8 +150,8 @@ class SegmentFlusher:
                     f"{metadata.storage_length} and at most {metadata.length}"
                 )
         aggregator.reconciled(state)
-        if tell:
-            self._tell_length(aggregator)
+        if notify:
+            self._notify_length(aggregator)
 
     async def _write(self, aggregator: SegmentAggregator, start: int, end: int) -> None:
         data = self._cached(aggregator.segment_id, start, end)
@@ -160,7 +160,7 @@ class SegmentFlusher:
         self.flushed_bytes += end - start
         self.writes += 1
         aggregator.written(end)
-        self._tell_length(aggregator)
+        self._notify_length(aggregator)
 
     def _cached(self, segment_id: int, start: int, end: int) -> list[memoryview]:
         """The bytes, with zeros for those that were truncated meanwhile: nobody can read them any more."""
@@ -189,8 +189,8 @@ class SegmentFlusher:
         if is_moved:
             failpoint(MERGED)
             target.finished(merging)
-            self._tell_merged(Source(target.segment_id, merging.source_id, in_storage=False), target.stored_length)
-            self._tell_length(target)
+            self._notify_merged(Source(target.segment_id, merging.source_id, in_storage=False), target.stored_length)
+            self._notify_length(target)
 
     async def _let_go(self, target_id: int, offset: int, source: SegmentAggregator) -> None:
         """The target has all bytes of a merged segment, and so those of the segments merged into that one."""
@@ -199,13 +199,13 @@ class SegmentFlusher:
             if aggregator is not None:
                 await self._let_go(target_id, offset, aggregator)
             await self._storage.concat(target_id, offset, inner.source_id)
-            self._tell_merged(inner, 0)
+            self._notify_merged(inner, 0)
 
     async def _move(self, target: SegmentAggregator, merging: Merging, source: SegmentAggregator) -> bool:
         """Bring the source's bytes into the target in Tier 2; false if they come as bytes of the target instead, or
         nobody needs them any more."""
         if not source.is_known:
-            await self._reconcile(source, tell=False)
+            await self._reconcile(source, notify=False)
         if target.stored_length >= merging.offset + merging.length:
             if source.stored is not None:
                 await self._storage.concat(target.segment_id, merging.offset, merging.source_id)
@@ -216,7 +216,7 @@ class SegmentFlusher:
             target.join(merging, source)
             self._aggregators.pop(merging.source_id, None)
             return False
-        self._tell_length(source)
+        self._notify_length(source)
         if not await self._complete(source, merging.length):
             return False
         await self._storage.concat(target.segment_id, merging.offset, merging.source_id)
@@ -234,7 +234,7 @@ class SegmentFlusher:
             source = self._source_of(merging)
             async with source.lock:
                 if not source.is_known:
-                    await self._reconcile(source, tell=False)
+                    await self._reconcile(source, notify=False)
                 await self._join_cached_mergings(source)
                 if source.stored is None and not source.merging_count:
                     aggregator.join(merging, source)
@@ -244,7 +244,7 @@ class SegmentFlusher:
         """Bring all of a merged segment to Tier 2 under its own id; false if its target is gone meanwhile."""
         while True:
             source.settle()
-            await self._tell_ended(source)
+            await self._notify_ended(source)
             if source.stored_length >= length:
                 return True
             if self._target_is_gone(source.segment_id):
@@ -288,26 +288,26 @@ class SegmentFlusher:
                 for inner in source.merged_sources():
                     await self._drop_merged(inner)
                 await self._storage.delete(merged.source_id)
-        self._tell_merged(merged, 0)
+        self._notify_merged(merged, 0)
 
-    async def _tell_ended(self, aggregator: SegmentAggregator) -> None:
+    async def _notify_ended(self, aggregator: SegmentAggregator) -> None:
         while aggregator.ended:
             _, merged = aggregator.ended[0]
             if merged.in_storage:
                 await self._storage.delete(merged.source_id)
                 failpoint(SOURCE_DELETED)
             length = aggregator.stored_length if merged.target_id == aggregator.segment_id else 0
-            self._tell_merged(merged, length)
+            self._notify_merged(merged, length)
             aggregator.ended.popleft()
 
-    def _tell_merged(self, merged: Source, target_length: int) -> None:
+    def _notify_merged(self, merged: Source, target_length: int) -> None:
         target = self._source.segment(merged.target_id)
         known = min(target_length, target.length) if target is not None else 0
         self._merged_at.pop(merged.source_id, None)
         self._aggregators.pop(merged.source_id, None)
         self._source.merged_in_storage(merged.target_id, merged.source_id, known)
 
-    def _tell_length(self, aggregator: SegmentAggregator) -> None:
+    def _notify_length(self, aggregator: SegmentAggregator) -> None:
         metadata: SegmentMetadata | None = self._source.segment(aggregator.segment_id)
         if metadata is not None and not metadata.is_deleted and aggregator.stored_length > metadata.storage_length:
             self._source.storage_length_changed(aggregator.segment_id, aggregator.stored_length)

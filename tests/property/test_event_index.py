@@ -21,6 +21,7 @@ from tests.property.crash_model import CrashTest
 from tests.property.test_store_against_fake import SEGMENTS, outcome, random_call
 from tests.support.containers import ContainerKit
 from tests.support.event_index import Truth, records_of, settled
+from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
 
 SEEDS = 40
@@ -107,8 +108,10 @@ async def test_names_that_are_used_again_begin_with_an_empty_index(seed: int, mo
         await outcome(container, ("delete", (segment,), {}))
     await container.stop()
     container = await kit.open()
-    await asyncio.sleep(0.02)  # the first round of the indexer, which deletes what is left over
-    assert not [name for name in container.metadata.ids if name.endswith("#index")]
+    await eventually(
+        lambda: not [name for name in container.metadata.ids if name.endswith("#index")],
+        "the first round of the indexer deletes the indexes without a segment",
+    )
     await container.stop()
 
 

@@ -145,7 +145,7 @@ class Stage:
 
 
 class Driver:
-    """What Spark and the sink do together, over ``PlainSets``: tasks, commit, abort, the checkpoint."""
+    """The work of Spark and the sink together, over ``PlainSets``: tasks, commit, abort, the checkpoint."""
 
     def __init__(self, stage: Stage, run: str) -> None:
         self.stage = stage

@@ -1,4 +1,4 @@
-"""A wrapper that makes any chunk storage fail as real ones do, for tests, the simulator and drills."""
+"""Makes any chunk storage fail as real ones do, for tests and drills."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class FaultyChunkStorage:
         if self.rates.delay_max_s:
             await self._clock.sleep(self._rng.random() * self.rates.delay_max_s)
         if self._stopped or self._rng.random() < self.rates.unavailable:
-            raise Unavailable("chunk storage is stopped" if self._stopped else "chunk storage failed, as told")
+            raise Unavailable("chunk storage is stopped" if self._stopped else "chunk storage failed, as injected")
 
     def _unknown(self) -> str:
         drawn = self._rng.random()

@@ -153,7 +153,9 @@ async def test_acks_leave_in_order_also_when_results_do_not_arrive_in_order(
     await client.close()
 
 
-async def test_every_append_to_a_sealed_segment_is_told_so(writer: WireClient, store: InMemorySegmentStore) -> None:
+async def test_every_append_to_a_sealed_segment_is_refused_as_sealed(
+    writer: WireClient, store: InMemorySegmentStore
+) -> None:
     await writer.call(block(1), DataAppended)
     await store.seal(SEGMENT)
     writer.send(block(2), block(3))

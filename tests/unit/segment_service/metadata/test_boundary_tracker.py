@@ -209,7 +209,7 @@ def test_an_index_of_an_earlier_segment_of_the_name_does_not_count() -> None:
     assert world.records() == [(10, 1, 5)]
 
 
-def test_a_segment_that_was_given_up_begins_anew() -> None:
+def test_a_segment_that_was_given_up_begins_again() -> None:
     world = World()
     world.append(70 * KIB)
     world.tracker.given_up(world.segment)

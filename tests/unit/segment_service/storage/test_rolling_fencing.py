@@ -124,7 +124,7 @@ async def test_a_merge_that_stopped_half_way_leaves_its_chunks_alone(owners: Own
     assert await owner.read(7, 0, 26) == b"target01234567890123456789"
 
 
-async def test_it_is_told_when_it_looks(owners: Owners) -> None:
+async def test_it_learns_of_the_fence_when_it_looks(owners: Owners) -> None:
     zombie = await owners.open()
     await zombie.write(7, 0, [b"old"])
     owner = await owners.open()

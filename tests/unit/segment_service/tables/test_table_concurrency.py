@@ -160,7 +160,7 @@ async def test_a_put_that_meets_a_delete_is_never_lost_silently() -> None:
         await tables.get(T, [b"a"])
 
 
-async def test_a_table_that_was_made_anew_elsewhere_is_read_anew() -> None:
+async def test_a_table_that_was_recreated_elsewhere_is_read_again() -> None:
     store = InMemorySegmentStore()
     one, other = TableExtension(store), TableExtension(store)
     await one.create_table(T)

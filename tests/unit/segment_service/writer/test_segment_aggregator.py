@@ -27,7 +27,7 @@ def state(length: int, start: int = 0, *, is_sealed: bool = False) -> StorageSta
 
 
 def aggregator(*appends: tuple[int, int, int], stored: StorageState | None = None) -> SegmentAggregator:
-    """With appends (sequence, offset, length); ``stored`` as Tier 2 told it."""
+    """With appends (sequence, offset, length); ``stored`` as Tier 2 answered."""
     made = SegmentAggregator(7, is_new=False)
     made.reconciled(stored)
     for sequence, offset, length in appends:
@@ -131,7 +131,7 @@ def test_a_source_that_is_only_cached_becomes_bytes_of_the_target() -> None:
     target.written(16)
     target.settle()
     assert list(target.ended) == [(2, Source(7, 8, in_storage=False))]
-    assert target.first_sequence == 2, "until the container was told"
+    assert target.first_sequence == 2, "until the container was notified"
 
 
 @pytest.mark.parametrize("reason", ["unknown", "stored", "busy"])

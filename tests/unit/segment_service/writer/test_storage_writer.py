@@ -86,8 +86,8 @@ async def verify(owner: Owner, log: CommittedLog, chunks: InMemoryChunkStorage) 
     assert owner.container.acknowledged == log.sequence
     assert owner.container.state.segments.keys() == {one.segment_id for one in log.live()}
     for segment in log.live():
-        told = owner.container.state.segments[segment.segment_id]
-        assert told.storage_length == segment.length
+        notified = owner.container.state.segments[segment.segment_id]
+        assert notified.storage_length == segment.length
         state = await retried(lambda segment=segment: owner.storage.state(segment.segment_id))
         if state is None:
             assert segment.length == 0
