@@ -20,7 +20,7 @@ from pravega_spark.backfill.definition import (
     parse_options,
 )
 from pravega_spark.backfill.load import Chunks
-from pravega_spark.commands.durations import parse_bytes
+from pravega_spark.commands.quantities import parse_bytes
 
 CONTROLLER_DEFAULT = "tcp://localhost:9090"
 

@@ -19,7 +19,7 @@ from pravega_spark.backfill.definition import ExportJob, LoadJob, checked_stream
 from pravega_spark.backfill.export import RECORD_FOLDER, resolver, run_export
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.load import Chunks, run_load
-from pravega_spark.commands.reachability import check_listens
+from pravega_spark.commands.connection import check_listens
 from pravega_spark.standalone.options import default_data_dir
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Final
 from pravega_common.errors import PravegaError, UnsupportedOperation
 from pravega_common.names import segment_name
 from pravega_common.wire import commands as wire
-from pravega_spark.commands.reachability import check_listens
+from pravega_spark.commands.connection import check_listens
 from pravega_spark.commands.transaction import remedy
 from pravega_spark.standalone.binaries import find_minio, find_redis
 from pravega_streams.batch.events import read_events

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from pravega_spark.commands.common import CONTROLLER_DEFAULT, ControllerOption, JsonOption, console, print_json
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
 from pravega_spark.commands.diagnosis import Finding, installed, is_well, services
+from pravega_spark.commands.output import console, print_json
 
 
 def add_to(application: typer.Typer) -> None:

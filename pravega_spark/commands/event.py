@@ -10,18 +10,12 @@ from typing import Annotated
 import typer
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.commands.common import (
-    CONTROLLER_DEFAULT,
-    ControllerOption,
-    StreamArgument,
-    connected,
-    existing_stream,
-    print_json,
-    say,
-)
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, StreamArgument
+from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.cuts import resolve_cut
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
 from pravega_spark.commands.event_pipe import EventReader, write_pipe
+from pravega_spark.commands.output import print_json, say
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.rows.columns import sink_columns
 from pravega_spark.sink.direct_writer import DirectWriter

@@ -13,7 +13,7 @@ from pravega_common.model.segments import SegmentInfo
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_epoch, segment_name, segment_number
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.commands.durations import ms_per_hour
+from pravega_spark.commands.quantities import ms_per_hour
 from pravega_spark.commands.transaction import commits_json, commits_of, commits_text
 from pravega_streams.client import StreamClient
 

@@ -15,19 +15,12 @@ from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType
 from pravega_common.names import segment_epoch, segment_number
 from pravega_common.stream_cut import StreamCut
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
 from pravega_spark.commands.checkpoint import committed_position
-from pravega_spark.commands.common import (
-    CONTROLLER_DEFAULT,
-    ControllerOption,
-    JsonOption,
-    connected,
-    existing_stream,
-    print_json,
-    print_table,
-    text_of_bytes,
-)
+from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut
-from pravega_spark.commands.durations import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
+from pravega_spark.commands.output import print_json, print_table
+from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_bytes, text_of_time
 from pravega_spark.commands.stream_facts import retention_text, retention_type
 from pravega_spark.commands.trimming import Trimmer
 from pravega_spark.gateway.service import ServiceGateway

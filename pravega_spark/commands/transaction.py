@@ -11,18 +11,10 @@ import typer
 from pravega_common.errors import InvalidArgument, UnsupportedOperation
 from pravega_common.model.commits import Commits, Obstacle, ObstacleKind
 from pravega_common.model.transactions import TransactionState
-from pravega_spark.commands.common import (
-    CONTROLLER_DEFAULT,
-    ControllerOption,
-    JsonOption,
-    StreamArgument,
-    connected,
-    existing_stream,
-    print_json,
-    print_table,
-    say,
-)
-from pravega_spark.commands.durations import text_of_time
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, StreamArgument
+from pravega_spark.commands.connection import connected, existing_stream
+from pravega_spark.commands.output import print_json, print_table, say
+from pravega_spark.commands.quantities import text_of_time
 from pravega_streams.client import StreamClient
 
 listed_max = 1_000

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.commands.common import text_of_bytes
-from pravega_spark.commands.durations import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
+from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_bytes, text_of_time
 
 NOW_MS = 1_700_000_000_000
 

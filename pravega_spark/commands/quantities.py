@@ -1,4 +1,8 @@
-"""Sizes, durations and times as people write them on a command line."""
+"""Parses and prints sizes, ages and times as people write them on a command line.
+
+The parser of sizes is our own because units are powers of 1024 here, as in Spark and Redis: ``512k`` is 524288. The
+libraries that are well kept (pydantic's ``ByteSize``) read it as 512000, and none of them reads an age such as ``12h``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
+
+from rich.filesize import pick_unit_and_suffix
 
 from pravega_common.errors import InvalidArgument
 
@@ -21,7 +27,7 @@ hours_max: Final = 1_000_000
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """``1000``, ``512k``, ``1.5GiB``: units are powers of 1024; at least one byte."""
+    """Parses ``1000``, ``512k``, ``1.5GiB``: units are powers of 1024; at least one byte."""
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None:
         raise InvalidArgument(f"{option} '{text}' is no size; write for example 1000000, 512k or 10GiB")
@@ -32,14 +38,14 @@ def parse_bytes(text: str, option: str) -> int:
 
 
 def ms_of_hours(hours: float, option: str) -> int:
-    """At least a millisecond."""
+    """Converts hours to milliseconds, at least one."""
     if not 1 <= hours * ms_per_hour <= hours_max * ms_per_hour:
         raise InvalidArgument(f"{option} {hours:g} must be at least a millisecond and at most {hours_max} hours")
     return int(hours * ms_per_hour)
 
 
 def parse_time_ms(text: str, option: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of an ISO time (UTC unless it says otherwise), or of ``12h``: so long ago."""
+    """Parses an ISO time (UTC unless it says otherwise) or an age such as ``12h`` to milliseconds since 1970."""
     ago = _DURATION.fullmatch(text.strip().lower())
     time_ms = now_ms - int(Decimal(ago[1]) * _TIME_UNITS[ago[2]]) if ago else _iso_time_ms(text, option)
     if time_ms < 0:
@@ -61,3 +67,9 @@ def _iso_time_ms(text: str, option: str) -> int:
 
 def text_of_time(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def text_of_bytes(count: int) -> str:
+    """Formats a size as ``1.5 GiB``; the exact number below a KiB."""
+    unit, suffix = pick_unit_and_suffix(count, ["B", "KiB", "MiB", "GiB", "TiB"], 1024)
+    return f"{count} B" if unit == 1 else f"{count / unit:.1f} {suffix}"

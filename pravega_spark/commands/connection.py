@@ -1,0 +1,48 @@
+"""Connects a command to a cluster, and fails at once where nobody listens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pravega_common.errors import Unavailable
+from pravega_spark.commands.arguments import parse_stream
+from pravega_streams.client import StreamClient
+from pravega_streams.controller.transport import parse_controller_uri
+from pravega_streams.errors import StreamNotFound
+
+connect_time_max_s: Final = 3.0
+"""How long a command looks for a controller before it says that none is there."""
+
+
+@contextmanager
+def connected(controller: str) -> Iterator[StreamClient]:
+    """Opens the clients of a cluster; ``Unavailable`` at once if nobody listens at any of the addresses."""
+    check_listens(controller)
+    with StreamClient(controller) as client:
+        yield client
+
+
+def check_listens(controller: str) -> None:
+    """Raises ``Unavailable`` for a wrong address, which the clients would retry for half a minute."""
+    failure: OSError | None = None
+    for endpoint in parse_controller_uri(controller):
+        try:
+            socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s).close()
+            return
+        except OSError as error:
+            failure = error
+    raise Unavailable(
+        f"no controller answers at {controller} ({failure}); start one with: pravega-spark standalone, or name the "
+        "right address with --controller or PRAVEGA_CONTROLLER"
+    ) from failure
+
+
+def existing_stream(client: StreamClient, text: str) -> tuple[str, str]:
+    """Parses the name of a stream that must be there: ``StreamNotFound`` says how to make it."""
+    scope, stream = parse_stream(text)
+    if not client.controller.stream_exists(scope, stream):
+        raise StreamNotFound(f"stream '{text}' does not exist; create it with: pravega-spark stream create {text}")
+    return scope, stream
