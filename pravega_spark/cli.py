@@ -1,19 +1,15 @@
-"""The command line: ``pravega-spark``."""
+"""Runs the command line ``pravega-spark``."""
 
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
+
+from pravega_spark.commands.requirements import exit_without
 
 
 def main() -> None:
-    """Entry point; needs the extra ``services`` (Spark executors install the package without it)."""
-    missing = [name for name in ("typer", "rich", "structlog") if find_spec(name) is None]
-    if missing:
-        sys.exit(
-            f"pravega-spark: the command line needs {', '.join(missing)};"
-            " install them with: pip install 'pravega-spark[services]'"
-        )
+    """Runs the sub-command that the arguments name; an error is one sentence and exit status 1."""
+    exit_without("pravega-spark", "typer", "rich", "structlog")
     from pravega_common.errors import PravegaError
     from pravega_spark.application import application
 

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from pravega_common.errors import ConfigurationError, InvalidArgument
-from pravega_common.names import split_scoped_name, validate_scope_name, validate_stream_name
 
 FILE_FORMATS: Final = ("parquet", "csv", "json", "text", "orc", "avro", "xml", "binaryFile")
 """What Spark can stream from a folder of files."""
@@ -79,11 +78,6 @@ def checked_job_id(text: str) -> str:
             "a letter or a digit: it names a folder"
         )
     return text
-
-
-def checked_stream(text: str) -> tuple[str, str]:
-    scope, stream = split_scoped_name(text)
-    return validate_scope_name(scope), validate_stream_name(stream)
 
 
 def format_of(path: str) -> str:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pravega_common.errors import UnknownOutcome
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.backfill.definition import ExportJob, checked_stream, compare_with_record, job_json
+from pravega_spark.backfill.definition import ExportJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.load import state_of_stages
 from pravega_spark.backfill.progress import Display
+from pravega_spark.commands.cuts import resolve_cut
+from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
 from pravega_streams.errors import StreamNotFound
 
@@ -77,9 +79,7 @@ def resolver(controller: str, stream: str) -> Callable[[str], dict[int, int]]:
     """``earliest``, ``latest`` or the text of a stream cut, as it is when asked."""
 
     def resolve(text: str) -> dict[int, int]:
-        from pravega_spark.commands.cuts import resolve_cut
-
-        scope, name = checked_stream(stream)
+        scope, name = parse_stream(stream)
         with StreamClient(controller) as client:
             if not client.controller.stream_exists(scope, name):
                 raise StreamNotFound(f"stream '{stream}' does not exist at {controller}, so nothing can be exported")
@@ -89,7 +89,7 @@ def resolver(controller: str, stream: str) -> Callable[[str], dict[int, int]]:
 
 
 def _range(job: ExportJob, resolve: Callable[[str], dict[int, int]]) -> dict[str, Any]:
-    scope, stream = checked_stream(job.stream)
+    scope, stream = parse_stream(job.stream)
     start, end = (StreamCut(scope, stream, resolve(text)).as_text() for text in (job.start, job.end))
     return {"range": {"start_stream_cut": start, "end_stream_cut": end}}
 

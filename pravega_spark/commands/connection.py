@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from pravega_common.errors import Unavailable
-from pravega_spark.commands.arguments import parse_stream
+from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.transport import parse_controller_uri
 from pravega_streams.errors import StreamNotFound

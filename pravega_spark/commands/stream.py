@@ -23,18 +23,13 @@ from pravega_common.names import (
 )
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands import stream_retention, transaction
-from pravega_spark.commands.arguments import (
-    CONTROLLER_DEFAULT,
-    ControllerOption,
-    JsonOption,
-    StreamArgument,
-    parse_stream,
-)
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, StreamArgument
 from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.output import print_facts, print_json, print_table, say
 from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, text_of_bytes
 from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments, plan_split
 from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
+from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
 from pravega_streams.errors import AlreadyExists, ScopeNotFound, StreamSealed
 

@@ -1,14 +1,12 @@
-"""What a backfill job may be, and that a job id stands for one job."""
+"""Tests what a backfill job may be, and that a job id stands for one job."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import pytest
 
 from pravega_common.errors import PravegaError
-from pravega_spark.backfill.arguments import chunks_of, export_job, load_job, parser
 from pravega_spark.backfill.definition import (
     ExportJob,
     JobDiffers,
@@ -18,18 +16,7 @@ from pravega_spark.backfill.definition import (
     format_of,
     job_json,
 )
-from pravega_spark.backfill.main import main, sentence_of
-
-
-def load(*more: str) -> LoadJob:
-    return load_job(parser("backfill").parse_args(["load", "data/", "s/t", "--job-id", "j", *more]))
-
-
-def test_arguments_of_load() -> None:
-    job = load("--format", "csv", "--option", "header=true", "--option", "sep==", "--key", "id", "--schema", "id int")
-    assert job == LoadJob("data/", "csv", "s/t", {"header": "true", "sep": "="}, "id int", "", "id")
-    assert job.is_of_files
-    assert not load("--format", "jdbc").is_of_files
+from pravega_spark.backfill.spark_errors import sentence_of
 
 
 @pytest.mark.parametrize(
@@ -61,50 +48,6 @@ def test_the_format_by_the_ending(path: str, found: str) -> None:
     assert format_of(path) == found
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["load", "data/", "s/t", "--job-id", "j"], "'data/' does not say of what format it is; give --format parquet"),
-        (["load", "a.csv", "t", "--job-id", "j"], "'t' is not of the form scope/stream"),
-        (["load", "a.csv", "s/t", "--job-id", "../j"], "--job-id '../j' must be 1 to 100 letters"),
-        (["load", "a.csv", "s/t", "--job-id", "x" * 101], "must be 1 to 100 letters"),
-        (["load", "a.csv", "s/t", "--job-id", "j", "--option", "header"], "--option 'header' is not of the form"),
-        (["load", "a.csv", "s/t", "--job-id", "j", "--chunk-bytes", "many"], "--chunk-bytes 'many' is no size"),
-        (["load", "a.csv", "s/t", "--job-id", "j", "--chunk-bytes", "0"], "--chunk-bytes 0 must be at least 1"),
-        (["load", "a.csv", "s/t", "--job-id", "j", "--chunk-files", "0"], "--chunk-files 0 must be at least 1"),
-        (["load", "a.csv", "s/t", "--job-id", "j", "--segments", "0"], "--segments 0 must be at least 1 and at most"),
-        (
-            ["load", "a.csv", "s/t", "--job-id", "j", "--segments", "10001"],
-            "10001 must be at least 1 and at most 10000",
-        ),
-        (
-            ["load", "a.csv", "s/t", "--job-id", "j", "--chunk-files", "2", "--chunk-bytes", "1k"],
-            "--chunk-bytes 1k and --chunk-files 2 exclude each other",
-        ),
-        (["load", "a.csv", "s/t", "--job-id", "j", "--controller", "http://x"], "scheme 'http' is not served"),
-        (["export", "s", "out", "--job-id", "j"], "'s' is not of the form scope/stream"),
-        (["export", "s/t", "out", "--job-id", "j", "--controller", "localhost:1"], "no controller answers"),
-    ],
-)
-def test_bad_input_is_one_sentence_before_spark_starts(
-    arguments: Sequence[str], complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert complaint in line
-
-
-def test_wrong_usage_is_status_2() -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["load", "data/"])
-    assert stopped.value.code == 2
-
-
-def test_chunks() -> None:
-    assert chunks_of(parser("b").parse_args(["load", "a", "s/t", "--job-id", "j"])).size_bytes == 256 * 1024 * 1024
-    assert chunks_of(parser("b").parse_args(["load", "a", "s/t", "--job-id", "j", "--chunk-files", "3"])).files == 3
-
-
 def test_a_job_is_what_it_was() -> None:
     job = LoadJob("data", "csv", "s/t", {"header": "true"}, "id int")
     recorded = json.loads(json.dumps(job_json(job)))
@@ -133,11 +76,6 @@ def test_another_job_under_the_same_id_is_refused(changed: LoadJob, complaint: s
 
 def test_job_ids() -> None:
     assert checked_job_id("history-2026.01_a") == "history-2026.01_a"
-
-
-def test_an_export_ends_where_it_is_told() -> None:
-    given = parser("b").parse_args(["export", "s/t", "out", "--job-id", "j", "--select", "event", "--end", "X"])
-    assert export_job(given) == ExportJob("s/t", "out", "earliest", "X", ("event",))
 
 
 def test_what_a_person_needs_of_sparks_errors() -> None:
