@@ -1,30 +1,38 @@
-"""How far a job is: rows, rate and remaining time, on a line that is rewritten on a terminal."""
+"""Shows the progress of a job: rows, rate and remaining time."""
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, TextIO
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 
 tick_s: Final = 0.5
 plain_line_every_s: Final = 10.0
-"""How often a line is written where it cannot be rewritten (a log)."""
+"""Time between two lines where no bar can be drawn (a log)."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """``fraction``: of all work, in this and former runs; None while it is not known. ``rows``: of this run."""
+    """The state of a job. ``fraction``: of all work, in this and former runs; None while it is not known. ``rows``: of
+    this run.
+    """
 
     rows: int | None = None
     fraction: float | None = None
 
 
 class Meter:
-    """Rate and remaining time from a row of states. The rate of this run says how long the rest takes."""
+    """Computes rate and remaining time from the states of a run.
+
+    Rich's own estimate forgets what is older than half a minute, but the share of the input that is written moves only
+    when a chunk of files is committed.
+    """
 
     def __init__(self, start_s: float) -> None:
         self._start_s = start_s
@@ -52,17 +60,33 @@ class Meter:
 
 
 class Display:
-    """Asks for the state twice a second while it is open, and shows it. Its thread ends with it."""
+    """Shows the state of a job while it is open: a bar on a terminal, else a line every few seconds.
 
-    def __init__(self, ask: Callable[[], State], output: TextIO = sys.stderr) -> None:
+    Asks for the state from a thread of its own, which ends with it.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], State],
+        console: Console | None = None,
+        tick_s: float = tick_s,
+        plain_line_every_s: float = plain_line_every_s,
+    ) -> None:
         self._ask = ask
-        self._output = output
+        self._console = console or Console(stderr=True)
+        self._tick_s = tick_s
+        self._plain_line_every_s = plain_line_every_s
         self._meter = Meter(time.monotonic())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="backfill-progress", daemon=True)
-        self._rewrites = output.isatty()
+        # An error's text may have brackets, which are Rich's markup.
+        columns = BarColumn(), TextColumn("{task.description}", markup=False)
+        self._progress = Progress(*columns, console=self._console, auto_refresh=False)
+        self._task = self._progress.add_task("", total=None)
 
     def __enter__(self) -> Display:
+        if self._console.is_terminal:
+            self._progress.start()
         self._thread.start()
         return self
 
@@ -71,26 +95,33 @@ class Display:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        if self._rewrites:
-            self._output.write("\n")
+        if self._console.is_terminal:
+            self._progress.stop()
 
     def _run(self) -> None:
         shown_s = time.monotonic()
-        while not self._stop.wait(tick_s):
+        while not self._stop.wait(self._tick_s):
             now_s = time.monotonic()
-            if not self._rewrites and now_s - shown_s < plain_line_every_s:
-                continue
-            try:
-                line = self._meter.line(self._ask(), now_s)
-            except Exception as error:  # Whatever it is: a job does not fail because it cannot be watched.
-                line = f"progress is not known: {error}"
-            self._output.write(f"\r\x1b[K{line}" if self._rewrites else f"{line}\n")
-            self._output.flush()
-            shown_s = now_s
+            if self._console.is_terminal or now_s - shown_s >= self._plain_line_every_s:
+                self._show(now_s)
+                shown_s = now_s
+
+    def _show(self, now_s: float) -> None:
+        fraction = None
+        try:
+            state = self._ask()
+            fraction, line = state.fraction, self._meter.line(state, now_s)
+        except Exception as error:  # Any error: a job does not fail because it cannot be watched.
+            line = f"progress is not known: {error}"
+        if self._console.is_terminal:
+            total = None if fraction is None else 1
+            self._progress.update(self._task, description=line, completed=fraction, total=total, refresh=True)
+        else:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def duration_text(seconds: float) -> str:
-    """``45 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """Formats a duration as ``45 s``, ``3 min 20 s`` or ``2 h 05 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,11 +1,16 @@
-"""Rate and remaining time, and which input files are written."""
+"""Tests rate and remaining time, their display, and the list of input files that are written."""
 
 from __future__ import annotations
 
+import io
 import json
+import threading
+from collections.abc import Callable
+
+from rich.console import Console
 
 from pravega_spark.backfill.load import WrittenFiles
-from pravega_spark.backfill.progress import Meter, State, duration_text
+from pravega_spark.backfill.progress import Display, Meter, State, duration_text
 
 
 def test_rate_and_remaining_time() -> None:
@@ -25,6 +30,45 @@ def test_durations() -> None:
         "3 min 20 s",
         "2 h 05 min",
     ]
+
+
+def shown(ask: Callable[[], State], *, is_terminal: bool, plain_line_every_s: float) -> str:
+    """Output of a display that is open until it has asked for the state four times."""
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=is_terminal, width=160, color_system=None)
+    asked = threading.Semaphore(0)
+
+    def counted() -> State:
+        asked.release()
+        return ask()
+
+    with Display(counted, console, tick_s=0.001, plain_line_every_s=plain_line_every_s):
+        for _ in range(4):
+            assert asked.acquire(timeout=20)
+    return output.getvalue()
+
+
+def test_a_terminal_shows_a_bar_and_the_line() -> None:
+    text = shown(lambda: State(3_000, 0.5), is_terminal=True, plain_line_every_s=60)
+    assert "━" in text
+    assert " 50.0 %, 3,000 rows" in text
+
+
+def test_a_log_gets_plain_lines() -> None:
+    text = shown(lambda: State(3_000, 0.5), is_terminal=False, plain_line_every_s=0)
+    assert len(text.splitlines()) >= 3
+    for line in text.splitlines():
+        assert line.startswith(" 50.0 %, 3,000 rows, ")
+        assert line.isprintable()
+
+
+def test_a_state_that_cannot_be_had_fails_nothing() -> None:
+    def fail() -> State:
+        raise RuntimeError("no [stage] is known")
+
+    for is_terminal in (True, False):
+        text = shown(fail, is_terminal=is_terminal, plain_line_every_s=0)
+        assert "progress is not known: no [stage] is known" in text
 
 
 class LogFolder:
