@@ -1,31 +1,41 @@
-"""The figures of a run as tables for people, on stderr; the JSON document has all of them."""
+"""Lays out the figures of a run as tables for people, on stderr; the JSON document has all of them."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from tests.bench.figures import Result, commit_aim_ms, commit_aim_tasks, latency_aim
 
 Row = Sequence[Any]
+line_chars_max: Final = 1_000
+"""Wider than any table: nothing is wrapped or cut off."""
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Row]) -> str:
-    """Columns as wide as they need to be, numbers to the right, words to the left. Empty without rows."""
-    lines = [list(head), *([str(cell) for cell in row] for row in rows)]
-    if len(lines) == 1:
+    """Lays out columns, numbers to the right and words to the left. Empty without rows."""
+    lines = [[str(cell) for cell in row] for row in rows]
+    if not lines:
         return ""
-    columns = [_aligned(column) for column in zip(*lines, strict=True)]
-    laid = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
-    return "\n".join(["", title, *laid, ""])
+    laid = Table(box=None, pad_edge=False, padding=(0, 1))
+    for name, column in zip(head, zip(*lines, strict=True), strict=True):
+        laid.add_column(name, justify="right" if _are_numbers(column) else "left", no_wrap=True)
+    for line in lines:
+        laid.add_row(*map(escape, line))
+    output = io.StringIO()
+    Console(file=output, width=line_chars_max).print(laid)
+    return "\n".join(["", title, *(line.rstrip() for line in output.getvalue().splitlines()), ""])
 
 
-def _aligned(column: Sequence[str]) -> list[str]:
-    width = max(map(len, column))
-    of_numbers = all(
-        cell[-1:].isdecimal() and cell.replace(",", "").replace(".", "").isdecimal() for cell in column[1:] if cell
+def _are_numbers(column: Sequence[str]) -> bool:
+    return all(
+        cell[-1:].isdecimal() and cell.replace(",", "").replace(".", "").isdecimal() for cell in column if cell
     )
-    return [cell.rjust(width) if of_numbers else cell.ljust(width) for cell in column]
 
 
 def spark_tables(document: Result) -> str:
