@@ -1,4 +1,4 @@
-"""A standalone as a child process, for the demo, benchmarks and tests."""
+"""Runs a standalone as a child process, for the demo, benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
+
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from pravega_common.errors import Unavailable
 from pravega_common.services.ports import free_ports
@@ -23,7 +25,7 @@ log_tail_chars: Final = 3_000
 
 
 class StandaloneProcess:
-    """Start, look at, hurt and stop a standalone. Ports are free ones unless given in ``options``.
+    """A standalone in a process of its own, whose children can be killed. Ports are free ones unless in ``options``.
 
     ``options`` are command line options by name, ``{"containers": 2, "tier2": "minio"}``. Usable as a context manager.
     """
@@ -52,16 +54,16 @@ class StandaloneProcess:
         return f"tcp://{self.ready()['controller']}"
 
     def ready(self) -> dict[str, Any]:
-        """What the ready file says now."""
+        """Reads the ready file."""
         content: dict[str, Any] = json.loads(self.ready_file.read_text())
         return content
 
     def pid(self, name: str) -> int:
-        """Process id of ``redis``, ``minio``, ``controller`` or ``segment-store-0``…"""
+        """Returns the process id of ``redis``, ``minio``, ``controller`` or ``segment-store-0``…"""
         return int(self.ready()["pids"][name])
 
     def start(self, environment: dict[str, str] | None = None) -> None:
-        """Returns when everything serves."""
+        """Starts the standalone and returns when everything serves."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ready_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "pravega_spark", "standalone"]
@@ -72,34 +74,30 @@ class StandaloneProcess:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
             )
-        deadline_s = time.monotonic() + start_time_max_s
-        while not self.ready_file.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline_s:
-                self.stop()
-                raise Unavailable(f"the standalone did not start:\n{self.log_tail()}")
-            time.sleep(poll_s)
+        process = self._process
+        _poll(lambda: self.ready_file.exists() or process.poll() is not None, start_time_max_s)
+        if not self.ready_file.exists():
+            self.stop()
+            raise Unavailable(f"the standalone did not start:\n{self.log_tail()}")
 
     def kill(self, name: str) -> int:
-        """SIGKILL one child and return the process id it had; the standalone starts it again."""
+        """Kills one child with SIGKILL and returns the process id it had; the standalone starts it again."""
         pid = self.pid(name)
         os.kill(pid, signal.SIGKILL)
         return pid
 
     def wait_restarted(self, name: str, old_pid: int, timeout_s: float = 60.0) -> None:
-        """Until the ready file names another process for the child."""
-        deadline_s = time.monotonic() + timeout_s
-        while self.pid(name) == old_pid:
-            if time.monotonic() > deadline_s:
-                raise Unavailable(f"{name} was not started again within {timeout_s} s:\n{self.log_tail()}")
-            time.sleep(poll_s)
+        """Waits until the ready file names another process for the child."""
+        if not _poll(lambda: self.pid(name) != old_pid, timeout_s):
+            raise Unavailable(f"{name} was not started again within {timeout_s} s:\n{self.log_tail()}")
 
     def wait(self) -> None:
-        """Until somebody ends the standalone."""
+        """Waits until the standalone ends."""
         if self._process is not None:
             self._process.wait()
 
     def stop(self) -> int:
-        """SIGTERM and wait; returns the exit status."""
+        """Ends the standalone with SIGTERM, after a while with SIGKILL, and returns its exit status."""
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -111,8 +109,19 @@ class StandaloneProcess:
             return process.wait()
 
     def log_tail(self) -> str:
-        """The last lines of the standalone and of each child."""
+        """Returns the last lines that the standalone and each child logged."""
         logs = [self.log_file, *sorted((self.folder / "data" / "logs").glob("*.log"))]
         return "\n".join(
             f"--- {log.name}\n{log.read_text(errors='replace')[-log_tail_chars:]}" for log in logs if log.exists()
         )
+
+
+def _poll(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Waits until the condition holds; False if it does not in time."""
+    polling = Retrying(
+        wait=wait_fixed(poll_s),
+        stop=stop_after_delay(timeout_s),
+        retry=retry_if_result(lambda holds: not holds),
+        retry_error_callback=lambda _: False,
+    )
+    return polling(condition)
