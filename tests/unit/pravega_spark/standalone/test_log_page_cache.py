@@ -1,4 +1,4 @@
-"""Which bytes of Redis's files are given back, and that the system takes the advice."""
+"""Tests which bytes of Redis's files are given back, and that the system takes the advice."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from pravega_common.services.base import ServiceState
-from pravega_spark.standalone.log_page_cache import LogPageCache, give_back, given_back_bytes_min
+from pravega_spark.standalone.log_page_cache import LogPageCache, give_back, given_back_bytes_min, round_s
 from tests.support.fakes.clock import ManualClock
 
 MIB = given_back_bytes_min
@@ -22,14 +23,19 @@ def calls() -> Calls:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, calls: Calls) -> LogPageCache:
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, calls: Calls, clock: ManualClock) -> LogPageCache:
     (tmp_path / "appendonlydir").mkdir()
 
     def recorded(file: Path, start: int, end: int) -> None:
         give_back(file, start, end)
         calls.append((file.name, start, end))
 
-    return LogPageCache(tmp_path, ManualClock(), recorded)
+    return LogPageCache(tmp_path, clock, recorded)
 
 
 def grow(file: Path, size_bytes: int) -> None:
@@ -92,31 +98,36 @@ def test_other_files_are_left_alone(cache: LogPageCache, tmp_path: Path, calls: 
     assert calls == []
 
 
+async def pass_rounds(clock: ManualClock, condition: Callable[[], object]) -> None:
+    """Moves the clock on, round by round (each in a thread), until the condition holds."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await clock.advance(round_s)
+            await asyncio.sleep(0.001)
+
+
 @pytest.mark.parametrize("change", [lambda folder: None, lambda folder: (folder / "appendonlydir").rmdir()])
-async def test_it_runs_until_it_is_stopped(cache: LogPageCache, tmp_path: Path, change: Callable[[Path], None]) -> None:
+async def test_it_runs_until_it_is_stopped(
+    cache: LogPageCache, clock: ManualClock, tmp_path: Path, calls: Calls, change: Callable[[Path], None]
+) -> None:
     change(tmp_path)
     await cache.start()
-    await asyncio.sleep(0.05)
+    for number in range(1, 4):
+        grow(tmp_path / "appendonly.aof", MIB)
+        await pass_rounds(clock, lambda: len(calls) == number)  # noqa: B023 - called before the next number
     assert cache.state is ServiceState.RUNNING
     await cache.stop()
 
 
 async def test_a_refusal_costs_speed_only(tmp_path: Path) -> None:
-    refused = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
     def refuse(file: Path, start: int, end: int) -> None:
-        loop.call_soon_threadsafe(refused.set)
         raise PermissionError(f"{file} is not yours")
 
     grow(tmp_path / "appendonly.aof", MIB)
     clock = ManualClock()
-    cache = LogPageCache(tmp_path, clock, refuse)
-    await cache.start()
-    async with asyncio.timeout(10):
-        while not refused.is_set():
-            await clock.advance(1.0)
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)
+    with capture_logs() as entries:
+        cache = LogPageCache(tmp_path, clock, refuse)
+        await cache.start()
+        await pass_rounds(clock, lambda: entries and "not given back" in entries[-1]["event"])
     assert cache.state is ServiceState.RUNNING
     await cache.stop()
