@@ -27,7 +27,7 @@ from pravega_spark.commands.output import print_json, say
 from pravega_spark.commands.quantities import parse_bytes
 from pravega_spark.commands.stream_names import parse_stream
 
-HELP: Final = "Files into a stream, and a stream into files: exactly once by job id."
+HELP: Final = "Load files into a stream, and export a stream into files: exactly once by job id."
 interrupted_status: Final = 130
 
 JobIdOption = Annotated[str, typer.Option(metavar="ID", help="Run it again with the same id to go on.")]
@@ -80,10 +80,11 @@ class BackfillCommands:
             list[str] | None, typer.Option(metavar="NAME=VALUE", help="For Spark's reader (repeat).")
         ] = None,
         schema: Annotated[
-            str, typer.Option(metavar="DDL", help="Of the source; default: read from it at the first run.")
+            str, typer.Option(metavar="DDL", help="Schema of the source; default: read from it at the first run.")
         ] = "",
         event: Annotated[
-            str, typer.Option(metavar="EXPR", help="SQL; default: JSON of all columns; of text its lines.")
+            str,
+            typer.Option(metavar="EXPR", help="SQL for the event; default: JSON of all columns, or the lines of text."),
         ] = "",
         key: Annotated[str, typer.Option(metavar="EXPR", help="SQL for the routing key; default: none.")] = "",
         segments: Annotated[int, typer.Option(metavar="N", help="Segments of a stream that is created.")] = 1,

@@ -1,4 +1,4 @@
-"""What a backfill job is: checked before Spark starts, written down at the first run, compared at every other."""
+"""Defines backfill jobs: checked before Spark starts, recorded at the first run, compared at every later one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from pravega_common.errors import ConfigurationError, InvalidArgument
 
 FILE_FORMATS: Final = ("parquet", "csv", "json", "text", "orc", "avro", "xml", "binaryFile")
-"""What Spark can stream from a folder of files."""
+"""Formats that Spark can stream from a folder of files."""
 _BY_ENDING: Final = {
     "parquet": "parquet",
     "csv": "csv",
@@ -26,21 +26,22 @@ _BY_ENDING: Final = {
 }
 _COMPRESSIONS: Final = ("gz", "bz2", "zst", "snappy", "lz4")
 _OWN_EVENT: Final = {"text": "value", "binaryfile": "content"}
-"""By the format in lower case, the column that is the event by default where one holds all there is."""
+"""The column that is the event by default, by the format in lower case, where one column holds everything."""
 job_id_chars_max: Final = 100
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 chunk_bytes_default: Final = 256 * 1024 * 1024
 
 
 class JobDiffers(ConfigurationError):
-    """A job id that was used for another job."""
+    """A job id was used for another job."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """``event`` and ``key``: SQL expressions over the source's columns; no ``event`` is JSON of all of them.
+    """A job that loads a source into a stream.
 
-    ``schema``: DDL or Spark's JSON; none is read from the source at the first run and kept.
+    ``event`` and ``key`` are SQL expressions over the source's columns; an empty ``event`` is JSON of all columns.
+    ``schema`` is DDL or Spark's JSON; an empty one is read from the source at the first run and kept.
     """
 
     source: str
@@ -62,7 +63,10 @@ class LoadJob:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """``start``: earliest or a stream cut; ``end``: latest or a stream cut; ``select``: SQL, none for all."""
+    """A job that exports a range of a stream.
+
+    ``start`` is earliest or a stream cut, ``end`` is latest or a stream cut; an empty ``select`` takes all columns.
+    """
 
     stream: str
     target: str
@@ -81,7 +85,7 @@ def checked_job_id(text: str) -> str:
 
 
 def format_of(path: str) -> str:
-    """From the ending of a path or pattern, ``data/*.csv.gz``; ``InvalidArgument`` where it says nothing."""
+    """Returns the format that the ending of a path or pattern (``data/*.csv.gz``) names, else ``InvalidArgument``."""
     parts = path.rstrip("/").rsplit("/", 1)[-1].lower().split(".")
     if parts[-1] in _COMPRESSIONS:
         parts.pop()
@@ -92,7 +96,7 @@ def format_of(path: str) -> str:
 
 
 def parse_options(texts: list[str]) -> dict[str, str]:
-    """``name=value`` each, for Spark's reader."""
+    """Parses options for Spark's reader, ``name=value`` each."""
     options = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -108,10 +112,10 @@ def job_json(job: LoadJob | ExportJob) -> dict[str, Any]:
 
 
 def compare_with_record(job_id: str, job: LoadJob | ExportJob, recorded: Mapping[str, Any]) -> None:
-    """``JobDiffers`` names the first thing that is not as it was at the first run."""
+    """Raises ``JobDiffers`` for the first property that is not as it was at the first run."""
     for name, value in job_json(job).items():
         before = recorded.get(name)
-        # The schema of a job that gave none was read from its source and written down.
+        # The schema of a job without one was read from its source and recorded.
         if name == "schema" and not value:
             continue
         if value != before:

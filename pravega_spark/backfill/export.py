@@ -1,4 +1,4 @@
-"""A range of a stream into Parquet files."""
+"""Exports a range of a stream into Parquet files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.backfill.definition import ExportJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
-from pravega_spark.backfill.load import state_of_stages
-from pravega_spark.backfill.progress import Display
+from pravega_spark.backfill.load import progress_of_stages
+from pravega_spark.backfill.progress import ProgressDisplay
 from pravega_spark.commands.cuts import resolve_cut
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORD_FOLDER: Final = "_pravega-spark"
-"""In the target; readers of Parquet skip what begins with an underscore."""
+"""The folder of records in the target; readers of Parquet skip names that begin with an underscore."""
 PLAN, FILES, DONE = "plan.json", "files.json", "done.json"
 AFTER_PLAN: Final = register("spark.export.after_plan")
 BEFORE_FILES: Final = register("spark.export.before_files")
@@ -33,7 +33,7 @@ BEFORE_DONE: Final = register("spark.export.before_done")
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """``is_repeated``: a former run had finished, and this one did nothing. Counts are of the whole job."""
+    """The counts of a whole job. ``is_repeated``: a former run had finished, and this one did nothing."""
 
     rows: int
     files: int
@@ -49,11 +49,11 @@ def run_export(
     source: dict[str, str],
     resolve: Callable[[str], dict[int, int]],
 ) -> ExportResult:
-    """``folder``: the job's, in the target. ``resolve``: the position that a text names now, asked at the first run."""
+    """Exports the range once. ``folder`` is the job's, in the target; ``resolve`` is called at the first run alone."""
     plan = folder.read(PLAN)
     if plan is None:
         plan = {**job_json(job), **_range(job, resolve)}
-        # What cannot work is found before it is written down as the job, so that a slip costs no job id.
+        # A source or expression that cannot work fails before the job is recorded, so that a slip costs no job id.
         _rows(spark, job, source)
         folder.create(PLAN, plan)
     else:
@@ -76,7 +76,7 @@ def run_export(
 
 
 def resolver(controller: str, stream: str) -> Callable[[str], dict[int, int]]:
-    """``earliest``, ``latest`` or the text of a stream cut, as it is when asked."""
+    """Returns the function that resolves ``earliest``, ``latest`` or the text of a stream cut to a position."""
 
     def resolve(text: str) -> dict[int, int]:
         scope, name = parse_stream(stream)
@@ -97,7 +97,7 @@ def _range(job: ExportJob, resolve: Callable[[str], dict[int, int]]) -> dict[str
 def _write(
     spark: SparkSession, job_id: str, job: ExportJob, folder: JobFolder, source: dict[str, str]
 ) -> dict[str, Any]:
-    """All rows into a folder of this attempt; what a former attempt left is of no use to anybody."""
+    """Writes all rows into a folder of this attempt, and removes the folders of former ones."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -105,7 +105,7 @@ def _write(
     attempt = f"{folder.path}/attempt-{uuid.uuid4().hex}"
     observed = Observation("backfill")
     counted = _rows(spark, job, source).observe(observed, F.count(F.lit(1)).alias("rows"))
-    with Display(lambda: state_of_stages(spark)):
+    with ProgressDisplay(lambda: progress_of_stages(spark)):
         counted.write.parquet(attempt)
     rows = observed.get.get("rows")
     if rows is None:
@@ -127,12 +127,12 @@ def _rows(spark: SparkSession, job: ExportJob, source: dict[str, str]) -> DataFr
 
 
 def _ending(name: str) -> str:
-    """``.snappy.parquet``."""
+    """Returns all endings of a name, such as ``.snappy.parquet``."""
     return name[name.index(".") :] if "." in name else ""
 
 
 def _publish(job: ExportJob, folder: JobFolder, written: dict[str, Any]) -> None:
-    """Into the target, under names that depend on the job alone."""
+    """Moves the files into the target, under names that depend on the job alone."""
     for index, item in enumerate(written["files"]):
         folder.move(f"{written['attempt']}/{item['from']}", f"{job.target.rstrip('/')}/{item['to']}")
         if index == 0:

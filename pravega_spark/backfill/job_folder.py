@@ -1,4 +1,4 @@
-"""A job's record: small JSON files that are made once, wherever Spark can write."""
+"""Keeps a job's record: small JSON files that are made once, on any file system that Spark can write."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class JobFolder:
-    """A folder on any of Hadoop's file systems, through the driver's JVM."""
+    """The folder of a job on any of Hadoop's file systems, through the driver's JVM."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        """Makes the folder. ``ConfigurationError`` if that does not work."""
+        """Makes the folder. ``ConfigurationError`` if it cannot be made."""
         context: Any = spark.sparkContext
         self._jvm: Any = context._jvm
         self.path = folder.rstrip("/")
@@ -33,7 +33,7 @@ class JobFolder:
             raise ConfigurationError(f"the folder '{folder}' cannot be made; is the one above it writable?")
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """None while it is not there."""
+        """Reads a file; None while it does not exist."""
         text = self.read_text(name)
         if text is None:
             return None
@@ -44,7 +44,7 @@ class JobFolder:
         return made
 
     def read_text(self, name: str) -> str | None:
-        """None while it is not there."""
+        """Reads a file as text; None while it does not exist."""
         path = self._path(f"{self.path}/{name}")
         if not self._files.exists(path):
             return None
@@ -55,7 +55,7 @@ class JobFolder:
             stream.close()
 
     def create(self, name: str, content: dict[str, Any]) -> None:
-        """Whole or not at all: written under another name and renamed."""
+        """Creates a file whole or not at all: it is written under another name and renamed."""
         temporary = self._path(f"{self.path}/.{name}.{uuid.uuid4().hex}")
         stream = self._files.create(temporary, True)
         try:
@@ -66,11 +66,11 @@ class JobFolder:
         self._rename(temporary, self._path(f"{self.path}/{name}"))
 
     def exists(self, path: str) -> bool:
-        """``path`` is absolute, as are the ones below."""
+        """Tells whether a path exists; it is absolute, as in the methods below."""
         return bool(self._files.exists(self._path(path)))
 
     def is_file(self, path: str) -> bool:
-        """On whatever file system that path is; a pattern is none."""
+        """Tells whether the path names a file, on any file system; False for a pattern."""
         try:
             found = self._path(path)
             files = found.getFileSystem(self._configuration)
@@ -79,7 +79,7 @@ class JobFolder:
             raise ConfigurationError(f"'{path}' cannot be looked at: {_first_line(error)}") from error
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Names and sizes of the files of a folder that do not begin with a dot or an underscore, sorted."""
+        """Lists names and sizes of the files of a folder that do not begin with a dot or an underscore, sorted."""
         found = [
             (item.getPath().getName(), int(item.getLen()))
             for item in self._files.listStatus(self._path(path))
@@ -88,13 +88,13 @@ class JobFolder:
         return sorted((name, size) for name, size in found if not name.startswith((".", "_")))
 
     def folders(self, path: str) -> list[str]:
-        """Names of the folders in a folder."""
+        """Lists the names of the folders in a folder."""
         return sorted(
             item.getPath().getName() for item in self._files.listStatus(self._path(path)) if item.isDirectory()
         )
 
     def move(self, source: str, target: str) -> None:
-        """Again and again with the same result: a file that was moved before stays where it is."""
+        """Moves a file; a file that an earlier call moved stays where it is."""
         if not self.exists(source):
             if not self.exists(target):
                 raise DataCorruption(f"neither {source} nor {target} is there, though one was written; who deleted it?")

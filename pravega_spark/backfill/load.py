@@ -1,4 +1,4 @@
-"""Files, or what any Spark format reads, into a stream."""
+"""Loads files, or the rows of any other Spark format, into a stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pravega_common.errors import UnknownOutcome
 from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
-from pravega_spark.backfill.progress import Display, State
+from pravega_spark.backfill.progress import JobProgress, ProgressDisplay
 from pravega_spark.rows.columns import sink_columns
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 RECORD: Final = "job.json"
 poll_s: Final = 1
 _ALL_AGES: Final = "36500d"
-"""Spark forgets files that are a week older than the newest one it has seen: not what a backfill wants."""
+"""Age that no file reaches: by default Spark skips files a week older than the newest one it has seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """How much one commit set takes: bytes, or files where that is not None."""
+    """The size of one transaction set: bytes, or files where their number is given."""
 
     size_bytes: int
     files: int | None = None
@@ -34,16 +34,16 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """Of this run; ``rows`` is None for a format that is no files and was written by a former run."""
+    """The counts of one run."""
 
-    rows: int | None
+    rows: int
     batches: int
 
 
 def run_load(
     spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder, sink: dict[str, str], chunks: Chunks
 ) -> LoadResult:
-    """Write what is not written yet. ``sink``: options of the sink (controller, scope, stream, …)."""
+    """Writes the rows that are not written yet. ``sink``: options of the sink (controller, scope, stream, …)."""
     recorded = _recorded(spark, job_id, job, folder)
     if recorded.is_of_files:
         return _load_files(spark, recorded, folder, sink, chunks)
@@ -51,7 +51,7 @@ def run_load(
 
 
 def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder) -> LoadJob:
-    """The job with the schema of its first run, written down at that."""
+    """Returns the job with the schema of its first run, which records it."""
     record = folder.read(RECORD)
     if record is not None:
         compare_with_record(job_id, job, record)
@@ -59,7 +59,7 @@ def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder)
     known = job
     if job.is_of_files and not job.schema:
         known = replace(job, schema=_reader(spark, job).load(job.source).schema.json())
-    # What cannot work is found before it is written down as the job, so that a slip costs no job id.
+    # A source or expression that cannot work fails before the job is recorded, so that a slip costs no job id.
     schema = _events(_rows(spark, known), known).schema
     sink_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
     folder.create(RECORD, job_json(known))
@@ -72,7 +72,7 @@ def _reader(spark: SparkSession, job: LoadJob) -> Any:
 
 
 def _rows(spark: SparkSession, job: LoadJob) -> DataFrame:
-    """Of a batch read."""
+    """Reads the source as a batch."""
     reader = _reader(spark, job)
     rows: DataFrame = reader.load(job.source) if job.source not in ("", "-") else reader.load()
     return rows
@@ -114,7 +114,7 @@ def _load_files(
     )
     watch = _QueryWatch(spark, query, job, WrittenFiles(folder, "checkpoint/sources/0"))
     try:
-        with Display(watch.state):
+        with ProgressDisplay(watch.progress):
             while not query.awaitTermination(poll_s):
                 watch.note()
     finally:
@@ -124,12 +124,12 @@ def _load_files(
 
 
 def _streamed_path(folder: JobFolder, source: str) -> str:
-    """Spark streams from folders and from patterns; a pattern that only a single file fits stands for that file."""
+    """Returns the path to stream from: Spark takes folders and patterns, so a file becomes a pattern of its own."""
     return f"{source[:-1]}[{source[-1]}]" if folder.is_file(source) else source
 
 
 class _QueryWatch:
-    """Rows and share of the input that a query has written. The share counts the bytes of finished files."""
+    """The rows and the share of the input that a query has written. The share counts the bytes of finished files."""
 
     def __init__(self, spark: SparkSession, query: StreamingQuery, job: LoadJob, written: WrittenFiles) -> None:
         self._spark = spark
@@ -151,17 +151,17 @@ class _QueryWatch:
         return sum(1 for rows in self._rows.values() if rows)
 
     def note(self) -> None:
-        """Spark keeps the last hundred batches' progress, so this is to be called now and then."""
+        """Notes the progress of new batches; call it often, for Spark keeps only the last hundred."""
         for item in self._query.recentProgress:
             self._rows[item.batchId] = item.numInputRows
             offset = json.loads(item.sources[0].endOffset or "{}")
             self._log_offset = max(self._log_offset, int(offset.get("logOffset", -1)))
 
-    def state(self) -> State:
+    def progress(self) -> JobProgress:
         if self._log_offset > self._fraction_of:
             self._fraction_of = self._log_offset
             self._fraction = self._share_of(self._written.up_to(self._log_offset))
-        return State(self.rows, self._fraction)
+        return JobProgress(self.rows, self._fraction)
 
     def _share_of(self, paths: Iterable[str]) -> float | None:
         if self._sizes is None:
@@ -170,7 +170,7 @@ class _QueryWatch:
         return sum(self._sizes.get(path, 0) for path in paths) / total if total else None
 
     def _input_sizes(self) -> dict[str, int]:
-        """The lengths of all input files. Without the column of their content Spark does not open them."""
+        """Returns the lengths of all input files. Without the column of their content Spark does not open them."""
         reader = self._spark.read.format("binaryFile")
         for name in ("pathGlobFilter", "recursiveFileLookup"):
             if name in self._job.options:
@@ -182,7 +182,7 @@ class _QueryWatch:
 class WrittenFiles:
     """The input files of finished batches, from the log of Spark's file source.
 
-    It has a file for every planned batch, with a line ``{"path": …, "timestamp": …, "batchId": …}`` for each input
+    The log has a file for every planned batch, with a line ``{"path": …, "timestamp": …, "batchId": …}`` for each input
     file; every tenth or so is called ``N.compact`` and repeats all before it, which are then deleted.
     """
 
@@ -193,7 +193,7 @@ class WrittenFiles:
         self._paths: set[str] = set()
 
     def up_to(self, log_offset: int) -> set[str]:
-        """Paths of all batches up to this one; only what came since the last call is read."""
+        """Returns the paths of all batches up to this one; reads only the log's files since the last call."""
         number = log_offset
         while number > self._up_to:
             text = self._folder.read_text(f"{self._log}/{number}")
@@ -211,7 +211,7 @@ class WrittenFiles:
 
 
 def _plain_path(path: str) -> str:
-    """The same for ``file:///a%20b`` and ``file:/a b``."""
+    """Normalises a path: ``file:///a%20b`` and ``file:/a b`` are the same."""
     scheme, colon, rest = path.partition(":")
     if not colon:
         return path
@@ -223,13 +223,13 @@ def _plain_path(path: str) -> str:
 
 
 def _load_at_once(spark: SparkSession, job_id: str, job: LoadJob, sink: dict[str, str]) -> LoadResult:
-    """One commit set under the job's id: a retry writes nothing where the first run came through."""
+    """Writes one transaction set under the job's id: a retry writes nothing if the first run committed it."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     observed = Observation("backfill")
     counted = _events(_rows(spark, job), job).observe(observed, F.count(F.lit(1)).alias("rows"))
-    with Display(lambda: state_of_stages(spark)):
+    with ProgressDisplay(lambda: progress_of_stages(spark)):
         counted.write.format("pravega").mode("append").options(**sink).option("job_id", job_id).save()
     rows = observed.get.get("rows")
     if rows is None:
@@ -237,15 +237,13 @@ def _load_at_once(spark: SparkSession, job_id: str, job: LoadJob, sink: dict[str
     return LoadResult(int(rows), 1)
 
 
-def state_of_stages(spark: SparkSession) -> State:
-    """Of the stages that run now: the rows they have read, as Spark was told last, and the share of their tasks that
-    are through.
-    """
+def progress_of_stages(spark: SparkSession) -> JobProgress:
+    """Returns the rows that the running stages have read, by Spark's last reports, and the share of finished tasks."""
     context: Any = spark.sparkContext
     active = context._jsc.sc().statusStore().activeStages()
     stages = [active.apply(index) for index in range(active.size())]
     tasks = sum(stage.numTasks() for stage in stages)
     if not tasks:
-        return State()
+        return JobProgress()
     rows = sum(stage.inputRecords() for stage in stages)
-    return State(rows, sum(stage.numCompleteTasks() for stage in stages) / tasks)
+    return JobProgress(rows, sum(stage.numCompleteTasks() for stage in stages) / tasks)

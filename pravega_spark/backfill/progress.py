@@ -18,9 +18,11 @@ plain_line_every_s: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """The state of a job. ``fraction``: of all work, in this and former runs; None while it is not known. ``rows``: of
-    this run.
+class JobProgress:
+    """The progress of a job.
+
+    ``rows`` counts this run. ``fraction`` is the share of all work that this and former runs have done; None while it
+    is not known.
     """
 
     rows: int | None = None
@@ -28,7 +30,7 @@ class State:
 
 
 class Meter:
-    """Computes rate and remaining time from the states of a run.
+    """Computes rate and remaining time from the progress of a run.
 
     Rich's own estimate forgets what is older than half a minute, but the share of the input that is written moves only
     when a chunk of files is committed.
@@ -38,14 +40,14 @@ class Meter:
         self._start_s = start_s
         self._first_fraction: float | None = None
 
-    def line(self, state: State, now_s: float) -> str:
+    def line(self, progress: JobProgress, now_s: float) -> str:
         elapsed_s = max(now_s - self._start_s, 1e-9)
         parts = []
-        if state.fraction is not None:
-            parts.append(f"{100 * state.fraction:5.1f} %")
-        if state.rows is not None:
-            parts.append(f"{state.rows:,} rows, {state.rows / elapsed_s:,.0f} rows/s")
-        remaining_s = self._remaining_s(state.fraction, elapsed_s)
+        if progress.fraction is not None:
+            parts.append(f"{100 * progress.fraction:5.1f} %")
+        if progress.rows is not None:
+            parts.append(f"{progress.rows:,} rows, {progress.rows / elapsed_s:,.0f} rows/s")
+        remaining_s = self._remaining_s(progress.fraction, elapsed_s)
         if remaining_s is not None:
             parts.append(f"about {duration_text(remaining_s)} left")
         return ", ".join([*parts, f"{duration_text(elapsed_s)} so far"])
@@ -59,15 +61,15 @@ class Meter:
         return None if gained <= 0 else elapsed_s * max(0.0, 1 - fraction) / gained
 
 
-class Display:
-    """Shows the state of a job while it is open: a bar on a terminal, else a line every few seconds.
+class ProgressDisplay:
+    """Shows the progress of a job while it is open: a bar on a terminal, else a line every few seconds.
 
-    Asks for the state from a thread of its own, which ends with it.
+    Asks for the progress from a thread of its own, which ends with it.
     """
 
     def __init__(
         self,
-        ask: Callable[[], State],
+        ask: Callable[[], JobProgress],
         console: Console | None = None,
         tick_s: float = tick_s,
         plain_line_every_s: float = plain_line_every_s,
@@ -84,7 +86,7 @@ class Display:
         self._progress = Progress(*columns, console=self._console, auto_refresh=False)
         self._task = self._progress.add_task("", total=None)
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> ProgressDisplay:
         if self._console.is_terminal:
             self._progress.start()
         self._thread.start()
@@ -109,8 +111,8 @@ class Display:
     def _show(self, now_s: float) -> None:
         fraction = None
         try:
-            state = self._ask()
-            fraction, line = state.fraction, self._meter.line(state, now_s)
+            progress = self._ask()
+            fraction, line = progress.fraction, self._meter.line(progress, now_s)
         except Exception as error:  # Any error: a job does not fail because it cannot be watched.
             line = f"progress is not known: {error}"
         if self._console.is_terminal:

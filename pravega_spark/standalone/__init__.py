@@ -1,1 +1,1 @@
-"""Everything on one machine. See the README of this folder."""
+"""Runs all services on one machine. See the README of this folder."""

@@ -1,4 +1,4 @@
-"""Where the servers are that the standalone starts."""
+"""Finds the programs redis-server and minio, which the standalone starts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ redis_version_min: Final = (6, 2)
 
 
 def cache_bin_folder() -> Path:
-    """Where ``scripts/setup`` puts programs that the machine lacks."""
+    """Returns the folder in which ``scripts/setup`` puts programs that the machine lacks."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "pravega-spark" / "bin"
 
 
 def find_redis() -> Path:
-    """A redis-server or valkey-server that is new enough."""
+    """Finds a redis-server or valkey-server that is new enough."""
     seen: list[str] = []
     for name in ("redis-server", "valkey-server", str(cache_bin_folder() / "redis-server")):
         program = shutil.which(name)

@@ -1,4 +1,4 @@
-"""The data folder of a standalone: its format, its lock, its layout."""
+"""Opens the data folder of a standalone: checks its format version, locks it and lays it out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FORMAT_VERSION: Final = 1
 
 @dataclass
 class DataFolder:
-    """``root`` holds ``format.json``, ``lock``, and a folder for each part: redis, tier2 or minio, conf, logs."""
+    """The data folder. ``root`` holds ``format.json``, ``lock`` and a folder for each part (redis, conf, …)."""
 
     root: Path
     _lock: IO[str] | None = None
 
     def open(self, layout: dict[str, Any]) -> None:
-        """Create or check the folder and lock it. ``layout`` is what must be the same at every start."""
+        """Makes or checks the folder and locks it. ``layout`` must be the same at every start."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             self._lock = (self.root / "lock").open("a+")

@@ -1,8 +1,8 @@
 """Gives back the memory that the system keeps for Redis's append-only file.
 
-Redis writes that file and reads it only when it starts. Every page of it that stays cached is taken from memory that
-somebody else could use, and the next page is a fresh one: where memory is virtual, that costs several times as much as
-copying the bytes into it. Pages given back are the next ones taken.
+Redis writes that file and reads it only when it starts. Every page of it that stays cached is memory that
+other processes could use, and the next page is a fresh one: where memory is virtual, that costs several times as much
+as copying the bytes into it. Pages that were given back are reused for the next bytes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pravega_common.services.base import Service
 
 round_s: Final = 0.1
 given_back_bytes_min: Final = 1024 * 1024
-"""What a file must have grown by; an idle Redis costs nothing but a look at its folder."""
+"""Growth of a file before any of it is given back; for an idle Redis only its folder is listed."""
 
 GiveBack = Callable[[Path, int, int], None]
-"""``(file, start, end)``: nobody needs these bytes in memory. Raises ``OSError``, also when the file is gone."""
+"""Gives back the memory of ``(file, start, end)``. Raises ``OSError``, also when the file is gone."""
 
 
 def give_back(file: Path, start: int, end: int) -> None:
-    """Bytes that are not synced stay in memory. Does nothing on a system that takes no advice."""
+    """Advises the kernel to drop cached pages. Bytes that are not synced stay; some systems take no advice."""
     if hasattr(os, "posix_fadvise"):
         descriptor = os.open(file, os.O_RDONLY)
         try:
@@ -35,7 +35,7 @@ def give_back(file: Path, start: int, end: int) -> None:
 
 
 class LogPageCache(Service):
-    """Looks after the append-only files in a Redis's folder, whether of one file (6.2) or several (7)."""
+    """A service that gives back the pages of a Redis's append-only files: one file (6.2) or several (7)."""
 
     def __init__(self, folder: Path, clock: Clock | None = None, give_back: GiveBack = give_back) -> None:
         super().__init__("log-page-cache")
@@ -43,7 +43,7 @@ class LogPageCache(Service):
         self._clock = clock or SystemClock()
         self._give_back = give_back
         self._seen_bytes: dict[Path, int] = {}
-        """Sizes of the round before: with ``appendfsync always`` that much is synced by now."""
+        """Sizes at the last round: with ``appendfsync always`` all of it is synced by now."""
         self._done_bytes: dict[Path, int] = {}
 
     async def on_start(self) -> None:
@@ -55,15 +55,15 @@ class LogPageCache(Service):
                 await asyncio.to_thread(self.run_round)
                 await self._clock.sleep(round_s)
         except OSError as error:
-            # It costs speed, nothing else.
+            # Only speed is lost.
             self.log.warning("the memory of Redis's files is not given back any more", error=repr(error))
 
     def run_round(self) -> None:
-        """Give back what was in the files one round ago."""
+        """Gives back the bytes that were in the files one round ago."""
         sizes = self._sizes()
         for file, size in sizes.items():
             start, end = self._done_bytes.get(file, 0), min(self._seen_bytes.get(file, 0), size)
-            if end < start:  # A file of the same name began anew.
+            if end < start:  # A new file has the name of an old one.
                 start = 0
             if end - start >= given_back_bytes_min:
                 try:
@@ -76,7 +76,7 @@ class LogPageCache(Service):
         self._done_bytes = {file: done for file, done in self._done_bytes.items() if file in sizes}
 
     def _sizes(self) -> dict[Path, int]:
-        """Temporary files of a rewrite are left alone: Redis gives them back itself."""
+        """Lists the files with their sizes, without a rewrite's temporary ones: Redis gives those back itself."""
         sizes = {}
         for file in (*self._folder.glob("appendonly*"), *self._folder.glob("appendonlydir/appendonly*")):
             try:

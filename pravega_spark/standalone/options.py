@@ -1,4 +1,4 @@
-"""What a standalone can be asked for, checked as a whole before anything starts."""
+"""Defines the options of a standalone, and checks them as a whole before anything starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def default_data_dir() -> Path:
 
 @dataclass(frozen=True)
 class StandaloneOptions:
-    """``tier2_url``: the bucket of ``--tier2 s3`` (``https://host:port/bucket``); the keys are in the environment."""
+    """The options. ``tier2_url``: the bucket of ``--tier2 s3`` (``https://host:port/bucket``), whose keys are in the
+    environment.
+    """
 
     data_dir: Path = field(default_factory=default_data_dir)
     host: str = "127.0.0.1"
@@ -44,7 +46,7 @@ class StandaloneOptions:
 
     @property
     def s3_keys(self) -> tuple[str, str]:
-        """Access and secret key of ``--tier2 s3``; empty if not set."""
+        """Returns access and secret key of ``--tier2 s3``; empty if not set."""
         access, secret = (os.environ.get(name, "") for name in S3_KEY_VARIABLES)
         return access, secret
 
@@ -54,11 +56,11 @@ class StandaloneOptions:
 
     @property
     def ports(self) -> list[int]:
-        """All that the options name."""
+        """Lists all ports that the options name."""
         return [self.controller_port, self.rest_port, *self.store_ports]
 
     def validate(self) -> None:
-        """``ConfigurationError`` naming the first option that cannot work, and what to do."""
+        """Raises ``ConfigurationError`` for the first option that cannot work, with the remedy."""
         _in_range("--segment-stores", self.segment_stores, 1, segment_stores_max)
         _in_range("--containers", self.containers, 1, containers_max)
         if self.tier2 is Tier2.S3 and not self.tier2_url:

@@ -1,4 +1,4 @@
-"""The file that tells scripts where a running standalone is."""
+"""Writes the file in which scripts find the addresses of a running standalone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def write_ready_file(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file in one step: a reader sees the old content or the new one, never half of it."""
+    """Replaces the file in one step: a reader sees the old content or the new one, never half of it."""
     temporary = path.with_name(path.name + ".new")
     temporary.write_text(json.dumps(content, indent=2) + "\n")
     os.replace(temporary, path)

@@ -1,4 +1,4 @@
-"""The standalone: checks, child processes, ready file, until a signal ends it."""
+"""Runs a standalone: checks, child processes, ready file, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
 from pravega_spark.standalone.options import StandaloneOptions, Tier2
 from pravega_spark.standalone.ready_file import write_ready_file
-from pravega_spark.standalone.servers import minio_bucket, minio_credentials, minio_spec, redis_spec
-from pravega_spark.standalone.services import controller_spec, segment_store_spec
+from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_spec
+from pravega_spark.standalone.service_children import controller_spec, segment_store_spec
 from pravega_spark.standalone.supervisor import ChildSpec, Supervisor
 
 
 async def run_standalone(options: StandaloneOptions) -> None:
-    """Run until SIGTERM or Ctrl-C. ``ConfigurationError`` before anything starts if it cannot work."""
+    """Runs until SIGTERM or Ctrl-C. ``ConfigurationError`` before anything starts if it cannot work."""
     options.validate()
     folder = DataFolder(options.data_dir)
     folder.open({"containers": options.containers, "tier2": str(options.tier2)})
@@ -64,7 +64,7 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
 
 
 def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[ChildSpec], dict[str, Any]]:
-    """The children in starting order, and the addresses of the servers brought along."""
+    """Returns the children in starting order, and the addresses of Redis and MinIO."""
     host, logs, conf = options.host, folder.folder("logs"), folder.folder("conf")
     redis_port, minio_port = free_ports(host, 2, besides=options.ports)
     redis_url = f"redis://{host}:{redis_port}/0"

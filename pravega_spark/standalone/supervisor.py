@@ -1,4 +1,4 @@
-"""Child processes: started in order, started again when they die, stopped in reverse order."""
+"""Supervises child processes: starts them in order, restarts those that die, stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pravega_spark.standalone.signals import unblock_signals
 restart_delay_min_s: Final = 0.2
 restart_delay_max_s: Final = 5.0
 stable_after_s: Final = 30.0
-"""A child that ran this long starts its next back-off from the beginning."""
+"""A child that ran this long starts its next back-off from the shortest delay."""
 start_time_max_s: Final = 60.0
 stop_time_max_s: Final = 20.0
 ready_poll_s: Final = 0.05
@@ -30,7 +30,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """How to start one child and how to see that it serves (``ready`` is asked until it says yes)."""
+    """Describes a child process: its command, its log, and the probe ``ready`` that is asked until it says yes."""
 
     name: str
     command: Sequence[str]
@@ -40,8 +40,8 @@ class ChildSpec:
     stop_signal: int = signal.SIGTERM
 
 
-class Child:
-    """One child and its present process."""
+class ChildProcess:
+    """A child of the standalone and its present process."""
 
     def __init__(self, spec: ChildSpec) -> None:
         self.spec = spec
@@ -83,11 +83,11 @@ class Child:
 
 
 class Supervisor(Service):
-    """Owns the children. ``changed`` is called whenever a child's process changed and serves again."""
+    """The service that owns the children. ``changed`` is called when a child was restarted and serves again."""
 
     def __init__(self, specs: Sequence[ChildSpec], changed: Callable[[], None], clock: Clock | None = None) -> None:
         super().__init__("supervisor")
-        self.children = [Child(spec) for spec in specs]
+        self.children = [ChildProcess(spec) for spec in specs]
         self._changed = changed
         self._clock = clock or SystemClock()
 
@@ -104,8 +104,8 @@ class Supervisor(Service):
         for child in reversed(self.children):
             await child.stop()
 
-    async def _until_ready(self, child: Child) -> None:
-        """Wait until the child serves; a first start that fails ends the standalone with the child's last words."""
+    async def _until_ready(self, child: ChildProcess) -> None:
+        """Waits until the child serves; ``ConfigurationError`` with the end of its log if it does not."""
         deadline_s = self._clock.monotonic_s() + start_time_max_s
         while not await child.spec.ready():
             process = child.process
@@ -119,7 +119,7 @@ class Supervisor(Service):
                 )
             await self._clock.sleep(ready_poll_s)
 
-    async def _watch(self, child: Child) -> None:
+    async def _watch(self, child: ChildProcess) -> None:
         delay_s = restart_delay_min_s
         while True:
             started_s = self._clock.monotonic_s()
@@ -138,7 +138,7 @@ class Supervisor(Service):
             await child.launch()
             self.spawn(self._announce(child), f"{child.spec.name}-ready")
 
-    async def _announce(self, child: Child) -> None:
+    async def _announce(self, child: ChildProcess) -> None:
         process = child.process
         while process is not None and process.returncode is None:
             if await child.spec.ready():
@@ -148,7 +148,7 @@ class Supervisor(Service):
 
 
 def _become_child() -> None:
-    """Take signals, and ask the kernel to end this process when its parent ends, so that a killed standalone leaves
+    """Unblocks signals, and asks the kernel to end this process when its parent ends: a killed standalone leaves
     nothing behind."""
     unblock_signals()
     if sys.platform == "linux":

@@ -33,9 +33,7 @@ def table(title: str, head: Sequence[str], rows: Iterable[Row]) -> str:
 
 
 def _are_numbers(column: Sequence[str]) -> bool:
-    return all(
-        cell[-1:].isdecimal() and cell.replace(",", "").replace(".", "").isdecimal() for cell in column if cell
-    )
+    return all(cell[-1:].isdecimal() and cell.replace(",", "").replace(".", "").isdecimal() for cell in column if cell)
 
 
 def spark_tables(document: Result) -> str:

@@ -29,8 +29,8 @@ from pravega_spark.backfill import export
 from pravega_spark.backfill.definition import ExportJob, JobDiffers, LoadJob
 from pravega_spark.backfill.export import ExportResult, resolver, run_export
 from pravega_spark.backfill.job_folder import JobFolder
-from pravega_spark.backfill.load import Chunks, run_load, state_of_stages
-from pravega_spark.backfill.progress import State
+from pravega_spark.backfill.load import Chunks, progress_of_stages, run_load
+from pravega_spark.backfill.progress import JobProgress
 from pravega_spark.commands.checkpoint import committed_position
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
@@ -78,7 +78,7 @@ def place(services: StandaloneProcess, tmp_path: Path) -> Place:
 # ---- files into a stream ---------------------------------------------------------------------------------------------
 
 
-class Job:
+class BackfillProcess:
     """``scripts/backfill.py`` as a process of its own."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
@@ -149,14 +149,14 @@ def test_a_load_that_is_killed_goes_on_where_it_was(place: Place) -> None:
     def is_in_the_middle() -> bool:
         return finished() >= 2 and planned() > finished()
 
-    first = Job(place.folder / "driver.log", *arguments)
+    first = BackfillProcess(place.folder / "driver.log", *arguments)
     try:
         first.wait_for("batch in the middle", is_in_the_middle)
     finally:
         first.kill()
     done = finished()
     assert 2 <= done < files, "the job was through before it was killed"
-    second = Job(place.folder / "driver.log", *arguments).finish()
+    second = BackfillProcess(place.folder / "driver.log", *arguments).finish()
     assert 1 <= second["commits"] <= files - done
     counts = Counter(event.decode() for event in place.events())
     assert counts == Counter(expected)
@@ -325,13 +325,13 @@ def test_rows_of_running_stages(spark: SparkSession, streams: Streams) -> None:
     rows = streams.read("t").select("event")
     with ThreadPoolExecutor(1) as pool:
         counted = pool.submit(lambda: rows.mapInArrow(slowly, "event binary").count())
-        seen: list[State] = []
+        seen: list[JobProgress] = []
         while not counted.done():
-            seen.append(state_of_stages(spark))
+            seen.append(progress_of_stages(spark))
             time.sleep(poll_s)
     assert counted.result() == 400
     assert any(0 < (state.rows or 0) < 400 and 0 < (state.fraction or 0) < 1 for state in seen)
-    assert state_of_stages(spark) == State()
+    assert progress_of_stages(spark) == JobProgress()
 
 
 def test_jobs_export_ranges_side_by_side(spark: SparkSession, place: Place) -> None:

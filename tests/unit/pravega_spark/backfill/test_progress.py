@@ -10,17 +10,17 @@ from collections.abc import Callable
 from rich.console import Console
 
 from pravega_spark.backfill.load import WrittenFiles
-from pravega_spark.backfill.progress import Display, Meter, State, duration_text
+from pravega_spark.backfill.progress import JobProgress, Meter, ProgressDisplay, duration_text
 
 
 def test_rate_and_remaining_time() -> None:
     meter = Meter(100.0)
-    assert meter.line(State(0), 101.0) == "0 rows, 0 rows/s, 1 s so far"
-    assert meter.line(State(0, 0.2), 102.0) == " 20.0 %, 0 rows, 0 rows/s, 2 s so far"
+    assert meter.line(JobProgress(0), 101.0) == "0 rows, 0 rows/s, 1 s so far"
+    assert meter.line(JobProgress(0, 0.2), 102.0) == " 20.0 %, 0 rows, 0 rows/s, 2 s so far"
     # Half of the input at the rate of this run: a fifth was written by a former one.
-    assert meter.line(State(3_000, 0.5), 130.0) == " 50.0 %, 3,000 rows, 100 rows/s, about 50 s left, 30 s so far"
-    assert meter.line(State(8_000, 1.0), 180.0).startswith("100.0 %, 8,000 rows, 100 rows/s, about 0 s left")
-    assert meter.line(State(), 100.0) == "0 s so far"
+    assert meter.line(JobProgress(3_000, 0.5), 130.0) == " 50.0 %, 3,000 rows, 100 rows/s, about 50 s left, 30 s so far"
+    assert meter.line(JobProgress(8_000, 1.0), 180.0).startswith("100.0 %, 8,000 rows, 100 rows/s, about 0 s left")
+    assert meter.line(JobProgress(), 100.0) == "0 s so far"
 
 
 def test_durations() -> None:
@@ -32,38 +32,38 @@ def test_durations() -> None:
     ]
 
 
-def shown(ask: Callable[[], State], *, is_terminal: bool, plain_line_every_s: float) -> str:
-    """Output of a display that is open until it has asked for the state four times."""
+def shown(ask: Callable[[], JobProgress], *, is_terminal: bool, plain_line_every_s: float) -> str:
+    """Returns the output of a display that is open until it has asked four times."""
     output = io.StringIO()
     console = Console(file=output, force_terminal=is_terminal, width=160, color_system=None)
     asked = threading.Semaphore(0)
 
-    def counted() -> State:
+    def counted() -> JobProgress:
         asked.release()
         return ask()
 
-    with Display(counted, console, tick_s=0.001, plain_line_every_s=plain_line_every_s):
+    with ProgressDisplay(counted, console, tick_s=0.001, plain_line_every_s=plain_line_every_s):
         for _ in range(4):
             assert asked.acquire(timeout=20)
     return output.getvalue()
 
 
 def test_a_terminal_shows_a_bar_and_the_line() -> None:
-    text = shown(lambda: State(3_000, 0.5), is_terminal=True, plain_line_every_s=60)
+    text = shown(lambda: JobProgress(3_000, 0.5), is_terminal=True, plain_line_every_s=60)
     assert "━" in text
     assert " 50.0 %, 3,000 rows" in text
 
 
 def test_a_log_gets_plain_lines() -> None:
-    text = shown(lambda: State(3_000, 0.5), is_terminal=False, plain_line_every_s=0)
+    text = shown(lambda: JobProgress(3_000, 0.5), is_terminal=False, plain_line_every_s=0)
     assert len(text.splitlines()) >= 3
     for line in text.splitlines():
         assert line.startswith(" 50.0 %, 3,000 rows, ")
         assert line.isprintable()
 
 
-def test_a_state_that_cannot_be_had_fails_nothing() -> None:
-    def fail() -> State:
+def test_unknown_progress_fails_nothing() -> None:
+    def fail() -> JobProgress:
         raise RuntimeError("no [stage] is known")
 
     for is_terminal in (True, False):

@@ -1,4 +1,4 @@
-"""What cannot work is refused in one sentence that names the value and the remedy, before anything starts."""
+"""Tests that bad options are refused in one sentence, with the value and the remedy, before anything starts."""
 
 from __future__ import annotations
 

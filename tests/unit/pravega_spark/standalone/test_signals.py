@@ -1,4 +1,4 @@
-"""Children can be ended in order, whatever signals the thread that starts them has blocked."""
+"""Tests that children can be ended in order, whatever signals the thread that starts them has blocked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from pravega_spark.standalone import process, supervisor
 from pravega_spark.standalone.process import StandaloneProcess
-from pravega_spark.standalone.supervisor import Child, ChildSpec
+from pravega_spark.standalone.supervisor import ChildProcess, ChildSpec
 
 STANDALONE_DOUBLE = """#!/bin/sh
 while [ $# -gt 0 ]; do
@@ -34,7 +34,9 @@ async def test_a_supervised_child_ends_by_sigterm(tmp_path: Path, monkeypatch: p
         return True
 
     monkeypatch.setattr(supervisor, "stop_time_max_s", 5.0)
-    child = Child(ChildSpec("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", ready))
+    child = ChildProcess(
+        ChildSpec("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", ready)
+    )
     await child.launch()
     await child.stop()
     assert child.process is not None

@@ -1,4 +1,4 @@
-"""How the standalone starts its own services: a settings file each, and the service's own module."""
+"""Describes the child processes of the controller and the segment stores, and writes their settings files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pravega_spark.standalone.options import StandaloneOptions
-from pravega_spark.standalone.servers import accepts_connections
+from pravega_spark.standalone.redis_and_minio import accepts_connections
 from pravega_spark.standalone.supervisor import ChildSpec
 
 Section = Mapping[str, str | int | bool | list[str]]
@@ -45,7 +45,7 @@ def controller_spec(options: StandaloneOptions, redis_url: str, conf: Path, logs
 
 
 def write_settings(file: Path, sections: Mapping[str, Section]) -> Path:
-    """TOML. The values used here are written as in JSON; the file may hold a secret, so only the owner reads it."""
+    """Writes TOML. The values used here look as in JSON; only the owner may read the file, which may hold a secret."""
     lines = [
         line
         for section, values in sections.items()

@@ -1,4 +1,4 @@
-"""The servers that the standalone brings along: Redis for Tier 1 and the CPO, MinIO for Tier 2."""
+"""Describes the child processes of Redis (Tier 1 and the CPO) and MinIO (Tier 2)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _redis_answers(host: str, port: int) -> bool:
 
 
 def minio_credentials(folder: Path) -> tuple[str, str]:
-    """Access and secret key, made once for a data folder."""
+    """Returns access and secret key, made once for a data folder."""
     file = folder / "credentials"
     if not file.exists():
         file.touch(mode=0o600)
@@ -81,7 +81,7 @@ async def _minio_answers(host: str, port: int) -> bool:
 
 
 async def exchange(host: str, port: int, request: bytes) -> bytes:
-    """Send bytes and return the first that come back; empty if nobody answers."""
+    """Sends bytes and returns the first that come back; empty if nobody answers."""
     writer = None
     try:
         async with asyncio.timeout(probe_time_max_s):
