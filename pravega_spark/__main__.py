@@ -1,4 +1,4 @@
-"""``python -m pravega_spark``: the command line."""
+"""Runs the command line as ``python -m pravega_spark``."""
 
 from pravega_spark.cli import main
 

@@ -1,4 +1,4 @@
-"""All sub-commands in one application."""
+"""Builds the application with all sub-commands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How far a streaming query got, read from Spark's checkpoint without Spark.
+"""Reads the position that a streaming query has committed from its checkpoint, without Spark.
 
 A checkpoint has a file ``offsets/N`` for every planned batch, written before it runs, and ``commits/N`` for every
-finished one. ``offsets/N`` says where batch N ends: a line with Spark's version, one with metadata, then the offset of
+finished one. ``offsets/N`` has the end of batch N: a line with Spark's version, one with metadata, then the offset of
 every source (version 2: preceded by a line with the source's name). Only the last batch with both files counts: what a
 later one planned is read again when the query goes on.
 """
@@ -23,14 +23,14 @@ KNOWN_VERSIONS: Final = ("v1", "v2")
 
 @dataclass(frozen=True, slots=True)
 class CommittedPosition:
-    """Where the last finished batch of a query ended, for every stream that it reads."""
+    """The position at which the last finished batch of a query ended, for every stream that it reads."""
 
     batch_id: int
     position: Position
 
 
 def committed_position(folder: str) -> CommittedPosition:
-    """Of a checkpoint folder: a path, or a URI that Arrow can read (file, s3, gs, hdfs).
+    """Reads a checkpoint folder: a path, or a URI that Arrow can read (file, s3, gs, hdfs).
 
     ``InvalidArgument`` when it is no checkpoint, no batch is finished, or no source of the query reads streams.
     """
@@ -84,7 +84,7 @@ def _read(files: Any, path: str, folder: str) -> str:
 
 
 def _offset_of(line: str) -> SourceOffset | None:
-    """None for the line of another kind of source, for a source's name, and for one that has no offset yet."""
+    """Parses a line; None for another kind of source, for a source's name, and for a source without an offset yet."""
     try:
         made = json.loads(line)
     except ValueError:
@@ -95,7 +95,7 @@ def _offset_of(line: str) -> SourceOffset | None:
 
 
 def _earliest(positions: list[Position], folder: str) -> Position:
-    """Of a query that reads a stream twice, the position that both have passed."""
+    """Merges the positions of a query's sources: of a stream that is read twice, the one that both have passed."""
     merged: Position = {}
     for position in positions:
         for stream, cut in position.items():

@@ -1,4 +1,4 @@
-"""Positions that a user names: ``head``, ``tail``, or the text of a stream cut."""
+"""Resolves the positions that a user names: ``head``, ``tail``, or the text of a stream cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TAIL = ("tail", "latest")
 
 
 def resolve_cut(client: StreamClient, scope: str, stream: str, text: str) -> dict[int, int]:
-    """Offset by segment id. ``InvalidArgument`` for a text that is none, or of another stream, or not valid there."""
+    """Returns the offset by segment id. ``InvalidArgument`` unless the text is a valid cut of this stream."""
     word = text.strip().lower()
     if word in _HEAD:
         return client.head_cut(scope, stream)
@@ -29,17 +29,19 @@ def resolve_cut(client: StreamClient, scope: str, stream: str, text: str) -> dic
 
 
 def check_valid(client: StreamClient, scope: str, stream: str, cut: dict[int, int], name: str) -> None:
-    """``InvalidArgument`` unless the cut's segments belong together and are the stream's; ``name`` is for the error."""
+    """Raises ``InvalidArgument`` unless the cut's segments cover the stream's keys; ``name`` begins the message."""
     try:
         is_valid, why = client.controller.is_cut_valid(scope, stream, cut), "its segments do not belong together"
     except InvalidArgument as error:
         is_valid, why = False, str(error)
     if not is_valid:
-        raise InvalidArgument(f"{name} is not valid in {scope}/{stream}: {why}; was the stream deleted and made anew?")
+        raise InvalidArgument(
+            f"{name} is not valid in {scope}/{stream}: {why}; was the stream deleted and created again?"
+        )
 
 
 def cut_json(scope: str, stream: str, cut: dict[int, int]) -> dict[str, object]:
-    """For ``--json``: the text form, and what it says."""
+    """Formats a cut for ``--json``: its text and its segments."""
     return {
         "stream": f"{scope}/{stream}",
         "text": StreamCut(scope, stream, cut).as_text(),

@@ -1,4 +1,4 @@
-"""The checks of ``doctor``, each of which finds one thing well or not, and then says what helps."""
+"""Runs the checks of ``doctor`` on this machine and its services; each one that fails names a remedy."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ java_version_min: Final = 17
 pyarrow_version_min: Final = (18,)
 pyspark_version: Final = (4, 3)
 probes: Final = 5
-"""Round trips that a latency is the median of."""
+"""Round trips of a measurement, which gives their median."""
 store_search_segments: Final = 64
-"""Names whose owner is asked for, to find the stores: each lies in a container of its own, about."""
+"""Segment names whose owners are asked for, to find the stores: nearly every one lies in a container of its own."""
 scratch_events: Final = 20
 program_time_max_s: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``is_ok`` is None for what could not be looked at or is not needed; ``remedy`` is for what is not well."""
+    """The result of a check. ``is_ok``: None if it was skipped or is optional; ``remedy`` helps when it failed."""
 
     name: str
     is_ok: bool | None
@@ -51,7 +51,7 @@ class Finding:
 
 
 def check(name: str, remedy: str, look: Callable[[], str]) -> Finding:
-    """``look`` says what it found, or raises what is wrong."""
+    """Runs a check: ``look`` returns what it found, or raises what is wrong."""
     try:
         return Finding(name, True, look())
     except (PravegaError, OSError, PackageNotFoundError, ValueError, subprocess.SubprocessError) as error:
@@ -62,7 +62,7 @@ def check(name: str, remedy: str, look: Callable[[], str]) -> Finding:
 
 
 def installed() -> list[Finding]:
-    """Versions of what the connector runs on, and the servers that a standalone would start."""
+    """Checks the versions of what the connector runs on, and the servers that a standalone would start."""
     return [
         check("python", "use Python 3.11 or newer", _python),
         check("pravega-spark", "install it with: pip install pravega-spark", lambda: version("pravega-spark")),
@@ -119,7 +119,7 @@ def _java() -> str:
 
 
 def services(controller: str) -> list[Finding]:
-    """Controller, every segment store that can be found, and a few events there and back."""
+    """Checks the controller, every segment store that can be found, and a few events written and read."""
     first = check("controller", "start one with: pravega-spark standalone", lambda: _controller(controller))
     if not first.is_ok:
         skipped = "not looked at without a controller"
@@ -140,7 +140,7 @@ def services(controller: str) -> list[Finding]:
 
 
 def _commits(client: StreamClient) -> Finding:
-    """Streams whose commits stand still for good."""
+    """Checks for streams whose commits are blocked."""
     try:
         blocked = client.operations.blocked_streams()
     except UnsupportedOperation:
@@ -161,7 +161,7 @@ def _controller(controller: str) -> str:
 
 
 def _stores(client: StreamClient) -> list[Endpoint]:
-    """The owner of a segment is told by its name alone; it need not exist."""
+    """Finds the stores as owners of segments, which follow from the names alone; no such segment need exist."""
     owners = {client.controller.endpoint("doctor", "probe", number) for number in range(store_search_segments)}
     return sorted(owners, key=str)
 
@@ -170,7 +170,7 @@ def _ping(endpoint: Endpoint) -> Callable[[], str]:
     def look() -> str:
         connection = WireSocket(endpoint)
         try:
-            # Any answer is good, also that this store does not own the segment.
+            # Any answer is good, even that this store does not own the segment.
             name = segment_name("doctor", "probe", 0)
             took_ms = _median_ms(lambda: connection.call(lambda rid: wire.GetStreamSegmentInfo(rid, name)))
         finally:
@@ -198,7 +198,7 @@ def _round_trip(client: StreamClient) -> Finding:
 
 
 def make_scratch(client: StreamClient, scope: str) -> list[bytes]:
-    """A stream ``probe`` with a few events; returns them."""
+    """Makes a stream ``probe`` with a few events; returns them."""
     events = [f"event {number}".encode() for number in range(scratch_events)]
     client.controller.create_scope(scope)
     client.controller.create_stream(scope, "probe")

@@ -1,4 +1,4 @@
-"""``doctor``: what is there, what answers, and what to do about the rest."""
+"""``doctor``: checks versions, services and executors, and names a remedy for each failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``event write|read``: from a pipe, to a pipe."""
+"""``event write|read``: writes events from a pipe, reads events into a pipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.rows.columns import sink_columns
 from pravega_spark.sink.direct_writer import DirectWriter
 
-FormatOption = Annotated[Format, typer.Option("--format", help="How events are told apart in the pipe.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="How events are separated in the pipe.")]
 
 
 def add_to(application: typer.Typer) -> None:
@@ -75,7 +75,7 @@ def write(
 
 
 class _Counter:
-    """A line on a terminal that says how many events are safe."""
+    """A line on a terminal that counts the durable events."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -123,7 +123,7 @@ def read(
                 reader.read(first, resolve_cut(client, scope, name, end))
             output.flush()
         except BrokenPipeError:
-            # Whoever reads has enough. Python would complain again when it closes standard output.
+            # The reader of the pipe has enough. Python would complain again when it closes standard output.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             with contextlib.suppress(BrokenPipeError):
@@ -134,6 +134,6 @@ def read(
 
 
 def _flushed(data: bytes | memoryview) -> None:
-    """Whoever follows a stream wants every event at once."""
+    """Writes and flushes: a follower wants every event at once."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

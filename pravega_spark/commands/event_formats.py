@@ -1,8 +1,8 @@
-"""Events in a pipe: lines, length-prefixed, or one JSON object a line. Whole chunks at a time, without I/O.
+"""Parses and prints events in a pipe: lines, length-prefixed, or one JSON object a line. No I/O.
 
 ====== =============================================================================================================
 lines  an event is a line without its newline (a carriage return stays)
-length an event is a 32-bit big-endian length and so many bytes
+length an event is a 32-bit big-endian length and that number of bytes
 json   a line is ``{"event": text or any JSON value}`` or ``{"event_base64": …}``, with an optional ``"key"``;
        reading gives ``segment`` and ``offset`` too
 ====== =============================================================================================================
@@ -43,8 +43,9 @@ class Format(enum.StrEnum):
 
 @dataclass(slots=True)
 class Parser:
-    """Bytes to record batches of ``SINK_SCHEMA``. ``key_field``: the member of a JSON event that is its routing key.
+    """A parser of chunks into record batches of ``SINK_SCHEMA``.
 
+    ``key_field`` is the member of a JSON event that is its routing key.
     ``InvalidArgument`` names the number of the event (from 1) that is wrong.
     """
 
@@ -55,7 +56,7 @@ class Parser:
     _held: bytes = b""
 
     def feed(self, chunk: bytes) -> pa.RecordBatch:
-        """The events that are whole by now, maybe none."""
+        """Returns the events that are complete by now, maybe none."""
         data = self._held + chunk
         if self.format is Format.LENGTH:
             events, used = _split_lengths(data, self.events_seen)
@@ -68,7 +69,7 @@ class Parser:
         return self._batch(events)
 
     def end(self) -> pa.RecordBatch:
-        """What was left: a last line without a newline is an event."""
+        """Returns the rest: a last line without a newline is an event."""
         rest, self._held = self._held, b""
         if rest and self.format is Format.LENGTH:
             raise InvalidArgument(f"the input ends in the middle of event {self.events_seen + 1}")
@@ -132,7 +133,7 @@ def _split_lengths(data: bytes, seen: int) -> tuple[list[bytes], int]:
 
 
 def _column_of(lines: list[bytes], name: str) -> pa.Array | None:
-    """A text member of every line, by Arrow's reader (ten times faster); None where that reads it otherwise."""
+    """Reads a text member of every line with Arrow (ten times faster); None where that would read it differently."""
     if not lines or "." in name:
         return None
     data = b"\n".join(lines)
@@ -193,7 +194,7 @@ def _with_lengths(events: pa.Array, offsets: Int64s, segment_id: int) -> bytes |
 
 
 def _joined(columns: Sequence[pa.Array]) -> memoryview:
-    """The columns' values one after the other, row by row."""
+    """Joins the columns' values, row by row."""
     joined = pc.binary_join_element_wise(*columns, pa.scalar(b"", pa.binary()))
     _, ends, data = joined.buffers()
     if data is None:

@@ -1,4 +1,4 @@
-"""Bytes between a pipe and a stream: what ``event write`` and ``event read`` do."""
+"""Copies events between a pipe and a stream, for ``event write`` and ``event read``."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from pravega_spark.rows.framing import EventWindow, Int64s
 from pravega_spark.source.stream_positions import StreamPositions
 
 chunk_bytes: Final = 4 * 1024 * 1024
-"""Read from a pipe at once."""
+"""Bytes read from a pipe at once."""
 burst_bytes_max: Final = 256 * 1024 * 1024
-"""Written at most before everything is made durable and counted."""
+"""Bytes written before everything is made durable and counted."""
 idle_time_s: Final = 0.05
-"""A pipe that gives nothing for so long is slow: what came is made durable at once."""
+"""A pipe that pauses this long is slow: its events so far are made durable at once."""
 poll_time_min_s: Final = 0.05
 poll_time_max_s: Final = 0.5
-"""How often ``--follow`` looks for new events while there are none."""
+"""``--follow`` looks for new events after this time at most; without any, the delay doubles up to it."""
 
 
 class Pipe:
-    """The input, in chunks; knows whether more is there without waiting."""
+    """The input of a command, in chunks; knows whether more can be read without waiting."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.is_at_end = False
 
     def burst(self) -> Iterator[bytes]:
-        """Waits for the first chunk; ends when the pipe falls idle, at its end, and after ``burst_bytes_max``."""
+        """Yields chunks from the first one until the pipe falls idle or ends, or until ``burst_bytes_max``."""
         total = 0
         while total < burst_bytes_max and (total == 0 or self._has_more()):
             chunk = os.read(self._descriptor, chunk_bytes)
@@ -53,7 +53,7 @@ class Pipe:
 
 
 def burst_batches(pipe: Pipe, parser: Parser, gather_bytes: int = chunk_bytes) -> Iterator[pa.RecordBatch]:
-    """The events of one burst; a pipe gives 64 KiB at a time, so several are parsed together."""
+    """Parses the events of one burst; a pipe gives 64 KiB at a time, so several chunks are parsed together."""
     gathered: list[bytes] = []
     size = 0
     for chunk in pipe.burst():
@@ -72,7 +72,7 @@ Writer = Callable[[Iterator[pa.RecordBatch]], object]
 
 
 def write_pipe(descriptor: int, parser: Parser, write: Writer, durable: Callable[[int], None]) -> int:
-    """Until the pipe ends; ``durable`` is told the number of events that are safe after each burst."""
+    """Writes until the pipe ends; calls ``durable`` with the number of durable events after each burst."""
     pipe = Pipe(descriptor)
     while not pipe.is_at_end:
         write(burst_batches(pipe, parser))
@@ -85,7 +85,7 @@ def write_pipe(descriptor: int, parser: Parser, write: Writer, durable: Callable
 
 @dataclass
 class EventReader:
-    """Prints the events of a stream, in order per routing key. ``events_max``: stop after so many (0: never)."""
+    """A printer of a stream's events, in order per routing key. ``events_max``: stop after this number (0: never)."""
 
     gateway: StreamGateway
     scope: str
@@ -97,14 +97,14 @@ class EventReader:
     position: dict[int, int] = field(default_factory=dict)
 
     def read(self, start: dict[int, int], end: dict[int, int]) -> None:
-        """Between two cuts. Ascending ids never put a segment before its predecessors."""
+        """Prints the events between two cuts. Ascending ids never put a segment before its predecessors."""
         for span in self._positions().spans(start, end):
             self._print(span.segment_id, span.start, span.end)
             if self._is_done():
                 return
 
     def follow(self, start: dict[int, int], sleep: Callable[[float], None] = time.sleep) -> None:
-        """From a cut on, until stopped or the stream is sealed and read to its end."""
+        """Prints the events from a cut on, until stopped or the stream is sealed and read to its end."""
         positions = self._positions()
         self.position, delay_s = dict(start), poll_time_min_s
         while not self._is_done():

@@ -1,4 +1,4 @@
-"""Which segments a scale operation seals and which key ranges it makes: pure rules over the open segments."""
+"""Plans scale operations: the segments to seal and the key ranges to create. Pure rules over the open segments."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pravega_common.names import segment_number, segments_per_stream_max
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """``sealed``: ids of open segments; ``ranges`` cover the same keys."""
+    """A planned scale. ``sealed``: ids of open segments; ``ranges`` cover the same keys."""
 
     sealed: tuple[int, ...]
     ranges: tuple[tuple[float, float], ...]
 
 
 def plan_split(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
-    """``SEGMENT`` or ``SEGMENT:N``: one segment, given by id or number, by ``N`` (2) of equal width."""
+    """Plans ``SEGMENT`` or ``SEGMENT:N``: replaces one segment, by id or number, by ``N`` (2) of equal width."""
     identifier, colon, count = text.partition(":")
     parts = _number(count, f"--split {text}", 2, segments_per_stream_max) if colon else 2
     segment = _find(segments, identifier, f"--split {text}")
@@ -28,7 +28,7 @@ def plan_split(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
 
 
 def plan_merge(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
-    """``A,B[,C…]``: neighbours by one."""
+    """Plans ``A,B[,C…]``: replaces neighbours by one segment."""
     chosen = [_find(segments, item, f"--merge {text}") for item in text.split(",")]
     if len({item.segment_id for item in chosen}) < max(2, len(chosen)):
         raise InvalidArgument(f"--merge {text} must name two or more different segments, as in --merge 0,1")
@@ -42,7 +42,7 @@ def plan_merge(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
 
 
 def plan_segments(segments: Sequence[SegmentRange], count: int) -> ScalePlan:
-    """All segments by ``count`` of equal width."""
+    """Plans to replace all segments by ``count`` of equal width."""
     if not 1 <= count <= segments_per_stream_max:
         raise InvalidArgument(f"--segments {count} is not in 1..{segments_per_stream_max}")
     return ScalePlan(tuple(item.segment_id for item in segments), _pairs(WHOLE_KEY_SPACE.split(count)))

@@ -1,4 +1,4 @@
-"""``standalone``, ``segment-store``, ``controller``."""
+"""``standalone|segment-store|controller``: start the services."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_to(application: typer.Typer) -> None:
 
 
 def standalone(
-    data_dir: Annotated[Path, typer.Option(help="Where everything is kept.")] = default_data_dir(),  # noqa: B008
+    data_dir: Annotated[Path, typer.Option(help="Folder of all data, settings and logs.")] = default_data_dir(),  # noqa: B008
     host: Annotated[str, typer.Option(help="Address to listen on and to tell clients.")] = "127.0.0.1",
     controller_port: Annotated[int, typer.Option(help="gRPC port of the controller.")] = 9090,
     rest_port: Annotated[int, typer.Option(help="REST, health and metrics of the controller.")] = 10080,
@@ -54,5 +54,5 @@ def controller(config: Configuration) -> None:
 
 
 def _become(package: str, config: Path) -> None:
-    """Replace this process by the service's own, which imports neither Spark nor this command line."""
+    """Replaces this process by the service's own, which imports neither Spark nor this command line."""
     os.execv(sys.executable, [sys.executable, "-m", package, "--config", str(config)])

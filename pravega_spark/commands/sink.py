@@ -1,4 +1,4 @@
-"""``sink list|show``: what the controller has on record about exactly-once writers."""
+"""``sink list|show``: show the controller's records of exactly-once writers."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def list_sinks(controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonO
 
 def show(
     query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="Its query or job as in sink list, or how that begins.")
+        str, typer.Argument(metavar="QUERY", help="Its query or job as in sink list, or the beginning of it.")
     ],
-    into: Annotated[str, typer.Option(metavar="SCOPE/STREAM", help="If it writes into several.")] = "",
-    batch: Annotated[int, typer.Option(min=-1, help="Which batch; the last one by default.")] = -1,
+    into: Annotated[str, typer.Option(metavar="SCOPE/STREAM", help="The target, if it writes into several.")] = "",
+    batch: Annotated[int, typer.Option(min=-1, help="The batch; the last one by default.")] = -1,
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The check of ``doctor --spark``: a task on every executor that imports the package and reads from a stream."""
+"""Checks the executors for ``doctor --spark``: a task on each imports the package and reads from a stream."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 tasks_per_core: Final = 2
 rounds_max: Final = 5
-"""How often tasks are sent out until every executor had one."""
+"""Rounds of tasks before some executor counts as missing."""
 settled_look_s: Final = 0.5
 settled_looks: Final = 6
-"""Looks in a row that must see the same number of executors before tasks are sent out."""
+"""Consecutive looks that must see the same number of executors before tasks are sent out."""
 task_time_s: Final = 0.2
-"""What a task takes at least, so that a free executor does not run all of them."""
+"""Duration of a task at least, so that a free executor does not run all of them."""
 
 
 _PYTHON_ERROR: Final = re.compile(r"[\w.]*(?:Error|Exception|NotFound|Unavailable): ")
 
 
 def executors(controller: str, master: str) -> list[Finding]:
-    """A finding for Spark itself and one for every executor."""
+    """Returns a finding for Spark itself and one for every executor."""
     started: list[Any] = []
     remedy = "is the master reachable, and is Java there? Try: spark-submit --version"
     first = check_any("spark", remedy, lambda: _start(master, started))
@@ -46,7 +46,7 @@ def executors(controller: str, master: str) -> list[Finding]:
 
 
 def check_any(name: str, remedy: str, look: Any) -> Finding:
-    """Like ``check``; Spark raises Java's errors through Py4J, which share no base class with others."""
+    """Runs a check that may fail with any error: Java's errors, through Py4J, share no base class with others."""
     try:
         return check(name, remedy, look)
     except Exception as error:
@@ -54,7 +54,7 @@ def check_any(name: str, remedy: str, look: Any) -> Finding:
 
 
 def _cause(error: Exception) -> str:
-    """The line that says what happened, of an error that carries the traces of Python and Java."""
+    """Finds the line that says what happened in an error that carries the traces of Python and Java."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python = [line for line in lines if _PYTHON_ERROR.match(line)]
     return (python or lines or [type(error).__name__])[0][:300]
@@ -64,7 +64,7 @@ def _start(master: str, started: list[Any]) -> str:
     from pyspark.sql import SparkSession
 
     if master.startswith("local"):
-        # Spark takes python3 of the path unless told otherwise, not the interpreter that runs this.
+        # By default Spark takes python3 of the path, not the interpreter that runs this.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("pravega-spark doctor").master(master)
     spark = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()
@@ -91,14 +91,14 @@ def _run_tasks(spark: SparkSession, controller: str) -> list[Finding]:
 
 
 def _executor_count(spark: SparkSession) -> int:
-    """The driver counts among them only where it is the one that runs tasks."""
+    """Counts the executors; the driver is one only where it runs the tasks."""
     context: Any = spark.sparkContext
     known = context._jsc.sc().getExecutorMemoryStatus().size()
     return 1 if re.fullmatch(r"local(\[.*\])?", str(context.master)) else int(known) - 1
 
 
 def _settled_count(spark: SparkSession) -> int:
-    """Executors come one by one: how many there are once no more came for a while."""
+    """Counts the executors once no more have come for a while: they start one by one."""
     count, looks = _executor_count(spark), 0
     while looks < settled_looks and not str(spark.sparkContext.master).startswith("local["):
         time.sleep(settled_look_s)
@@ -122,7 +122,7 @@ def _ask_all(spark: SparkSession, controller: str, scope: str, answers: dict[str
 
 
 class _Probe:
-    """Called in a task with the rows of its partition; answers with the executor's name and what it found.
+    """A function for tasks: takes the rows of a partition, yields the executor's name and what it found.
 
     Pickled by reference, so that a task fails where the package is missing.
     """

@@ -1,4 +1,4 @@
-"""``stream create|list|info|scale|seal|delete``; what cuts off old data is in ``stream_retention.py``."""
+"""``stream create|list|info|scale|seal|delete``; truncation and retention are in ``stream_retention.py``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RateOption = Annotated[int, typer.Option(min=0, max=scaling_number_max, help="Sc
 
 
 def add_to(application: typer.Typer) -> None:
-    group = typer.Typer(help="Make, look at, scale and trim streams.", no_args_is_help=True)
+    group = typer.Typer(help="Create, show, scale and truncate streams.", no_args_is_help=True)
     for command in (create, info, scale, seal, delete):
         group.command()(command)
     group.command("list")(list_streams)
@@ -54,7 +54,7 @@ def create(
     events_per_second: RateOption = 0,
     kilobytes_per_second: RateOption = 0,
     factor: Annotated[
-        int, typer.Option(min=2, max=scaling_number_max, help="Into how many a busy segment is split.")
+        int, typer.Option(min=2, max=scaling_number_max, help="Number of segments that a busy one is split into.")
     ] = 2,
     retain_bytes: Annotated[str, typer.Option(help="Keep at least this much, as in 10GiB.")] = "",
     retain_hours: Annotated[float, typer.Option(min=0, help="Keep at least this long.")] = 0,
@@ -63,7 +63,7 @@ def create(
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a stream, and its scope if that is missing."""
+    """Create a stream, and its scope if that is missing."""
     scope, name = stream.partition("/")[0], stream.partition("/")[2]
     parse_stream(stream)
     validate_user_scope_name(scope)
@@ -98,7 +98,7 @@ def _scaling(segments: int, events_per_second: int, kilobytes_per_second: int, f
 
 
 def retention_policy(keep_bytes: str, keep_hours: float) -> RetentionPolicy | None:
-    """The policy that the options ask for; None keeps everything."""
+    """Makes the policy that the options name; None keeps everything."""
     if keep_bytes and keep_hours:
         raise InvalidArgument(
             f"--retain-bytes {keep_bytes} and --retain-hours {keep_hours:g} exclude each other: a stream has one "

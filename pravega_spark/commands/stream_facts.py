@@ -1,4 +1,4 @@
-"""What ``stream info`` tells about a stream."""
+"""Collects what ``stream info`` shows about a stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pravega_streams.client import StreamClient
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """An open segment, or the last ones of a sealed stream; offsets in bytes, keys in [0, 1)."""
+    """An open segment, or a last one of a sealed stream; offsets in bytes, keys in [0, 1)."""
 
     segment_id: int
     key_low: float
@@ -30,7 +30,7 @@ class OpenSegment:
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """``size_bytes``: between head and tail, of all segments. ``segment_count``: those between head and tail."""
+    """The facts about a stream. ``size_bytes`` and ``segment_count`` are of all segments between head and tail."""
 
     scope: str
     stream: str
@@ -119,7 +119,7 @@ def stream_facts(client: StreamClient, scope: str, stream: str) -> StreamFacts:
 
 
 def segment_info(client: StreamClient, scope: str, stream: str, segment_id: int) -> SegmentInfo | None:
-    """None for a segment that was deleted since it was listed."""
+    """Asks for a segment; None if it was deleted since it was listed."""
     try:
         return client.segments.info(segment_name(scope, stream, segment_id))
     except NoSuchSegment:

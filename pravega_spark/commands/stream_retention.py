@@ -1,4 +1,4 @@
-"""``stream cut|truncate|retain``: positions, and what is cut off before them."""
+"""``stream cut|truncate|retain``: show positions, and cut off the data before them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ RequiredStream = Annotated[str, typer.Argument(metavar="SCOPE/STREAM", show_defa
 
 def cut(
     stream: OptionalStream = "",
-    where: Annotated[str, typer.Argument(metavar="[head|tail|CUT]", help="Which position; a CUT is checked.")] = "tail",
-    decode: Annotated[str, typer.Option(metavar="CUT", help="Only show what a stream cut says.")] = "",
+    where: Annotated[str, typer.Argument(metavar="[head|tail|CUT]", help="The position; a CUT is checked.")] = "tail",
+    decode: Annotated[
+        str, typer.Option(metavar="CUT", help="Only show the segments and offsets of a stream cut.")
+    ] = "",
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a position of a stream as the text of a stream cut, or what such a text says."""
+    """Print a position of a stream as the text of a stream cut, or decode such a text."""
     if bool(decode) == bool(stream):
         raise InvalidArgument("give either SCOPE/STREAM, or --decode CUT")
     if decode:
@@ -102,8 +104,8 @@ def truncate(
 
 def retain(
     stream: RequiredStream,
-    keep_bytes: Annotated[str, typer.Option("--bytes", metavar="N", help="Keep at least so much, as in 10GiB.")] = "",
-    hours: Annotated[float, typer.Option(min=0, metavar="N", help="Keep at least so long.")] = 0,
+    keep_bytes: Annotated[str, typer.Option("--bytes", metavar="N", help="Keep at least this much, as in 10GiB.")] = "",
+    hours: Annotated[float, typer.Option(min=0, metavar="N", help="Keep at least this long.")] = 0,
     keep_all: Annotated[bool, typer.Option("--all", help="Keep everything from now on.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Truncate now, and leave the configuration as it is.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --once: only show where.")] = False,
@@ -132,7 +134,7 @@ def retain(
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A stream that exists, and all that asks about it."""
+    """A stream that exists, with its clients."""
 
     client: StreamClient
     gateway: ServiceGateway
@@ -156,7 +158,7 @@ def _opened(controller: str, stream: str) -> Iterator[_Opened]:
 
 
 def _committed(opened: _Opened, checkpoint: str) -> tuple[dict[int, int], str]:
-    """The cut that a query has finished with. The query goes on there when it starts again."""
+    """Returns the cut that a query has committed; the query goes on there when it starts again."""
     committed = committed_position(checkpoint)
     name = f"{opened.scope}/{opened.stream}"
     found = committed.position.get(name)
@@ -183,7 +185,7 @@ def _truncate(opened: _Opened, wanted: dict[int, int], why: str, dry_run: bool, 
 
 
 def _bytes_before(opened: _Opened, wanted: dict[int, int]) -> int:
-    """From the head of the stream to a cut; ``InvalidArgument`` for one that lies before the head."""
+    """Counts the bytes from the head of the stream to a cut; ``InvalidArgument`` if it lies before the head."""
     positions = StreamPositions(opened.gateway, opened.scope, opened.stream, fail_on_data_loss=False)
     head = opened.client.head_cut(opened.scope, opened.stream)
     try:
@@ -195,7 +197,7 @@ def _bytes_before(opened: _Opened, wanted: dict[int, int]) -> int:
 
 
 def policy_of(size_bytes: int, age_ms: int) -> RetentionPolicy | None:
-    """The policy by size or by age; None keeps everything, when both are 0."""
+    """Makes the policy by size or by age; None keeps everything, when both are 0."""
     if size_bytes:
         return RetentionPolicy.by_size(size_bytes)
     return RetentionPolicy.by_time(age_ms) if age_ms else None

@@ -1,4 +1,4 @@
-"""``stream transaction list|abort|accept-loss``: what waits for its commit, and the way out when data was lost."""
+"""``stream transaction list|abort|accept-loss``: show open commits, and unblock those that lost data."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _confirm(yes: bool, question: str) -> None:
 
 
 def commits_of(client: StreamClient, scope: str, stream: str) -> Commits | None:
-    """None on a plain Pravega, which does not tell."""
+    """Asks for the commits of a stream; None on a plain Pravega, which does not report them."""
     try:
         return client.operations.describe(scope, stream)
     except UnsupportedOperation:
@@ -130,7 +130,7 @@ def commits_of(client: StreamClient, scope: str, stream: str) -> Commits | None:
 
 
 def remedy(stream: str, obstacle: Obstacle) -> str:
-    """What an operator can do about it, as the README's section on operating has it."""
+    """Returns the remedy for an operator, as the README's section on operating has it."""
     if obstacle.kind is ObstacleKind.SHORT_MERGE:
         return f"restore the bytes, or: pravega-spark stream transaction accept-loss {stream}"
     if obstacle.transaction is not None:

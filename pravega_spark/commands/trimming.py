@@ -1,4 +1,4 @@
-"""Where to truncate a stream so that a number of bytes, or all since a time, is kept: cuts on event boundaries."""
+"""Finds where to truncate a stream to keep a number of bytes, or all since a time: cuts on event boundaries."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
 
 located_slack_bytes: Final = (1 << 20, 1 << 24, 1 << 28)
-"""How far before the wanted offset a store is asked for a boundary it knows, before the events are walked."""
+"""Distances before the wanted offset at which a store is asked for a boundary, before the events are walked."""
 
 
 class Trimmer:
-    """Finds truncation points of one stream. Asks the cluster anew in every call."""
+    """Finds truncation points of one stream. Asks the cluster again in every call."""
 
     def __init__(self, client: StreamClient, gateway: StreamGateway, scope: str, stream: str) -> None:
         self._client = client
@@ -31,7 +31,7 @@ class Trimmer:
         self._positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=False)
 
     def keep_bytes(self, wanted_bytes: int) -> dict[int, int]:
-        """The latest cut found after which at least so many bytes are left (all, if there are not more)."""
+        """Returns the latest cut found after which at least this number of bytes is left (all, if there are fewer)."""
         total = sum(span.length for span in self._positions.spans(self._head(), self._tail()))
         remaining = max(0, total - wanted_bytes)
 
@@ -51,10 +51,10 @@ class Trimmer:
         return self._walk(take)
 
     def since(self, time_ms: int) -> dict[int, int]:
-        """The latest cut found before which everything was written no later than the time, by the stores' clocks.
+        """Returns the latest cut found before which everything was written by that time, by the stores' clocks.
 
-        Known are the time of the last change of every segment, and on stores that keep an index segment also times
-        within it; elsewhere a segment is kept whole until all of it is old enough.
+        A store knows the last change of every segment, and with an index segment also times within it; without one a
+        segment is kept whole until all of it is old enough.
         """
 
         def take(cut: dict[int, int], infos: dict[int, SegmentInfo]) -> dict[int, int]:
@@ -63,7 +63,7 @@ class Trimmer:
         return self._walk(take)
 
     def _walk(self, take: Callable[[dict[int, int], dict[int, SegmentInfo]], dict[int, int]]) -> dict[int, int]:
-        """From the head on, as far as ``take`` goes, over scale events."""
+        """Advances a cut from the head as far as ``take`` goes, over scale events."""
         cut, infos = self._positions.advanced(self._head())
         while True:
             moved, known = self._positions.advanced(take(cut, infos), infos)
@@ -82,7 +82,7 @@ class Trimmer:
     # Boundaries
 
     def _boundary(self, segment_id: int, start: int, target: int) -> int:
-        """The last known event boundary at or before ``target``; ``start`` is one."""
+        """Returns the last known event boundary at or before ``target``; ``start`` is one."""
         for slack_bytes in located_slack_bytes:
             asked = target - slack_bytes
             if asked <= start:
@@ -101,7 +101,7 @@ class Trimmer:
             source.close()
 
     def _written_until(self, segment_id: int, info: SegmentInfo, time_ms: int) -> int:
-        """Everything before this offset was written by then."""
+        """Returns an offset before which everything was written by that time."""
         if 0 < info.last_modified_ms <= time_ms:
             return info.length
         name = index_segment_name(segment_name(self._scope, self._stream, segment_id))
@@ -116,7 +116,7 @@ class Trimmer:
             sockets.close()
 
     def _search(self, name: str, index: SegmentInfo, time_ms: int, sockets: ReadSockets) -> int:
-        """The length in the last index record of that time or before; 0 if there is none."""
+        """Returns the length in the last index record of that time or before; 0 without such a record."""
         first, end = -(-index.start_offset // index_record_bytes), index.length // index_record_bytes
         search = RecordSearch(first, end, TIME_MS, time_ms + 1)
         while (wanted := search.wanted) is not None:
@@ -134,7 +134,7 @@ class Trimmer:
 
 
 def _last_boundary(source: RangeSource, start: int) -> int:
-    """Walk over the events of a range that need not end with one."""
+    """Walks over the events of a range, which need not end with a whole one; returns the end of the last."""
     window = EventWindow(start)
     while True:
         free = window.free()

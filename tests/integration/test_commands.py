@@ -1,4 +1,4 @@
-"""The commands as processes against real services: what a person types, what comes out, and how it fails."""
+"""Tests the commands as processes against real services: their output and how they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backfill jobs through SIGKILL and refused steps: every row exactly once, whatever was going on."""
+"""Tests backfill jobs through SIGKILL and refused steps: every row exactly once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ files, rows_per_file = 8, 2_000
 
 
 class Place:
-    """A scope of the test's own, and what lies in its streams, read without Spark."""
+    """A scope of the test's own, whose streams are read without Spark."""
 
     def __init__(self, controller: str, folder: Path) -> None:
         self.controller = controller
@@ -205,7 +205,7 @@ def test_json_lines(spark: SparkSession, place: Place) -> None:
     ],
 )
 def test_a_slip_costs_no_job_id(spark: SparkSession, place: Place, wrong: dict[str, str], complaint: str) -> None:
-    """What cannot work is not written down as the job, so the job can be begun rightly under the same id."""
+    """A job that cannot work is not recorded, so a corrected one can begin under the same id."""
     (place.folder / "a.txt").write_text("one\n")
     job = LoadJob(str(place.folder / "a.txt"), "text", f"{place.scope}/t")
     folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
@@ -315,7 +315,7 @@ def test_a_slip_costs_no_export(spark: SparkSession, place: Place) -> None:
 
 
 def test_rows_of_running_stages(spark: SparkSession, streams: Streams) -> None:
-    """What an export shows while it runs."""
+    """An export shows these while it runs."""
 
     def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches

@@ -1,4 +1,4 @@
-"""The stream read back and put together again, against the input."""
+"""Compares the files that came back from the stream with the input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from demo.source_lines import SourceLines
 
 @dataclass
 class Comparison:
-    """Counts of lines; ``files_equal`` of ``files`` came back byte for byte."""
+    """The result: counts of lines; ``files_equal`` of ``files`` came back byte for byte."""
 
     events: int = 0
     lost: int = 0
@@ -31,7 +31,7 @@ class Comparison:
 
 
 def compare(events_folder: Path, source: SourceLines) -> Comparison:
-    """``events_folder``: Parquet files with ``event``, ``segment_id``, ``offset``, as a batch read gave them."""
+    """Puts the files together again and compares them, from Parquet with ``event``, ``segment_id`` and ``offset``."""
     import pyarrow.parquet as parquet
 
     table = parquet.read_table(events_folder).sort_by([("segment_id", "ascending"), ("offset", "ascending")])

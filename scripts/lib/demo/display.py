@@ -1,4 +1,4 @@
-"""What the demo shows: a progress bar while it works, a table at the end."""
+"""Shows a progress bar while the demo works, and a table at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from demo.compare import Comparison
 
 @dataclass
 class Figures:
-    """What the run measured. Writing is rated over the time that the micro-batches of the last driver took."""
+    """The measurements of a run. The rate of writing is over the time of the last driver's micro-batches."""
 
     lines: int
     input_bytes: int
@@ -24,7 +24,9 @@ class Figures:
     tier2: str
 
 
-class Display:
+class DemoDisplay:
+    """The demo's output: messages, bars and the closing table."""
+
     def __init__(self) -> None:
         self.console = Console()
         self._progress = Progress(
@@ -35,7 +37,7 @@ class Display:
             console=self.console,
         )
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> DemoDisplay:
         self._progress.start()
         return self
 

@@ -1,4 +1,4 @@
-"""The demo's Spark driver as a process group that can be killed."""
+"""Runs the demo's Spark driver as a process group that can be killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Driver:
-    """``spark_job.py`` with everything it starts (JVM, Python workers)."""
+    """The process of ``spark_job.py``, with all that it starts (JVM, Python workers)."""
 
     def __init__(self, folder: Path, controller: str, lines: int) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class Driver:
             )
 
     def status(self) -> dict[str, Any]:
-        """What the driver last told; empty before its first word."""
+        """Reads the driver's last report; empty before the first one."""
         try:
             status: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
         except FileNotFoundError:
@@ -42,7 +42,7 @@ class Driver:
         return None if self._process is None else self._process.poll()
 
     def kill(self) -> None:
-        """SIGKILL to the whole process group."""
+        """Kills the whole process group with SIGKILL."""
         if self._process is not None:
             try:
                 os.killpg(self._process.pid, signal.SIGKILL)

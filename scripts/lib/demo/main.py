@@ -1,4 +1,4 @@
-"""The story of the demo: write, kill the store, kill the driver, finish, read back, compare."""
+"""Runs the demo: write, kill the store, kill the driver, finish, read back, compare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from demo.compare import Comparison, compare
-from demo.display import Display, Figures
+from demo.display import DemoDisplay, Figures
 from demo.driver import Driver
 from demo.source_lines import SourceLines, write_input
 from pravega_spark.standalone.process import StandaloneProcess
@@ -23,10 +23,10 @@ kill_store_at = 0.25
 kill_driver_at = 0.5
 
 
-class Story:
-    """One run. Every step waits for what it needs to see and gives up, with the logs, after ``step_time_max_s``."""
+class Demo:
+    """One run. Every step waits for its condition and gives up, with the logs, after ``step_time_max_s``."""
 
-    def __init__(self, folder: Path, args: argparse.Namespace, display: Display) -> None:
+    def __init__(self, folder: Path, args: argparse.Namespace, display: DemoDisplay) -> None:
         self.folder = folder
         self.args = args
         self.display = display
@@ -107,28 +107,28 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave everything running at the end")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="pravega-spark-demo-"))
-    with Display() as display:
-        story = Story(folder, args, display)
+    with DemoDisplay() as display:
+        demo = Demo(folder, args, display)
         try:
-            comparison = story.run()
+            comparison = demo.run()
         except BaseException:
             display.say(f"failed; logs are in {folder}")
-            story.cluster.stop()
+            demo.cluster.stop()
             raise
     figures = Figures(
-        story.source.lines,
-        story.source.bytes,
-        story.write_lines,
-        story.write_seconds,
+        demo.source.lines,
+        demo.source.bytes,
+        demo.write_lines,
+        demo.write_seconds,
         comparison.seconds,
-        story.counted,
+        demo.counted,
         args.tier2,
     )
     display.result(figures, comparison)
     if args.keep:
-        display.say(f"left running: controller {story.cluster.controller_uri}, data in {folder}; stop it with Ctrl-C")
-        story.cluster.wait()
-    story.cluster.stop()
+        display.say(f"left running: controller {demo.cluster.controller_uri}, data in {folder}; stop it with Ctrl-C")
+        demo.cluster.wait()
+    demo.cluster.stop()
     if comparison.holds:
         shutil.rmtree(folder, ignore_errors=True)
     return 0 if comparison.holds else 1

@@ -1,4 +1,4 @@
-"""A Spark batch job: the whole stream into Parquet, for the comparison."""
+"""Reads the whole stream into Parquet as a Spark batch job, for the comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's input: every line of the Python standard library's own sources."""
+"""Writes the demo's input: every line of the Python standard library's own sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ line_chars_max: Final = 100_000
 
 @dataclass
 class SourceLines:
-    """What was written as input: the bytes of each source file by key, and the count of lines."""
+    """The input as it was written: the bytes of each source file by key, and the count of lines."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     lines: int = 0
@@ -30,9 +30,9 @@ def standard_library_files() -> list[Path]:
 
 
 def write_input(folder: Path, lines_wanted: int) -> SourceLines:
-    """JSON files with (file, line, text), whole source files in each, at least ``lines_wanted`` lines together.
+    """Writes JSON files with (file, line, text), whole source files in each, at least ``lines_wanted`` lines together.
 
-    A library with fewer lines is gone through again under another key.
+    A library with fewer lines is written again under other keys.
     """
     folder.mkdir(parents=True)
     written = SourceLines()
@@ -64,7 +64,7 @@ def _repeated_sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _is_plain(content: bytes) -> bool:
-    """Test data of the library is broken on purpose; a JSON text can only carry what is UTF-8."""
+    """Tells whether JSON can carry a file: some test data of the library is broken on purpose and not UTF-8."""
     try:
         text = content.decode()
     except UnicodeDecodeError:

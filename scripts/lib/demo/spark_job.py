@@ -1,6 +1,6 @@
-"""The Spark driver of the demo: files into the stream, and the stream counted by key, until both are through.
+"""Writes files into the stream and counts the stream by key, until both are through: the demo's Spark driver.
 
-Runs as a process of its own (it is killed in the middle and started again from its checkpoints). Tells what it does by
+It runs as a process of its own, which is killed in the middle and started again from its checkpoints, and reports by
 replacing a small JSON file.
 """
 
@@ -24,7 +24,7 @@ poll_s = 0.1
 
 
 def session() -> SparkSession:
-    # Spark takes python3 of the path unless told otherwise, not the interpreter that runs this.
+    # By default Spark takes python3 of the path, not the interpreter that runs this.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         SparkSession.builder.master("local[2]")
@@ -37,7 +37,7 @@ def session() -> SparkSession:
 
 
 def start_writing(spark: SparkSession, args: argparse.Namespace) -> StreamingQuery:
-    """Files → stream, exactly once; the routing key keeps each file's lines in order."""
+    """Starts the query files → stream, exactly once; the routing key keeps each file's lines in order."""
     lines = spark.readStream.schema(INPUT_SCHEMA).option("maxFilesPerTrigger", 2).json(str(args.folder / "input"))
     return (
         lines.select(F.to_json(F.struct("file", "line", "text")).alias("event"), F.col("file").alias("routing_key"))
@@ -54,7 +54,7 @@ def start_writing(spark: SparkSession, args: argparse.Namespace) -> StreamingQue
 
 
 def start_counting(spark: SparkSession, args: argparse.Namespace) -> StreamingQuery:
-    """Stream → number of lines by file, kept as one JSON file."""
+    """Starts the query stream → number of lines by file, kept as one JSON file."""
     events = (
         spark.readStream.format("pravega")
         .option("controller", args.controller)
@@ -88,7 +88,7 @@ def replace(path: Path, content: dict[str, Any]) -> None:
 
 
 def rows_of(query: StreamingQuery) -> tuple[int, float]:
-    """Rows and seconds of all batches of this run so far."""
+    """Returns rows and seconds of all batches of this run so far."""
     progress = query.recentProgress
     return sum(item.numInputRows for item in progress), sum(item.batchDuration for item in progress) / 1000
 
@@ -101,7 +101,7 @@ def counted_so_far(folder: Path) -> int:
 
 
 def follow(writing: StreamingQuery, counting: StreamingQuery, args: argparse.Namespace) -> None:
-    """Report until everything is written and everything written was counted."""
+    """Reports until everything is written and everything written was counted."""
     while True:
         written, seconds = rows_of(writing)
         total = counted_so_far(args.folder)

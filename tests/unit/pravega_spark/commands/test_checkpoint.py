@@ -1,4 +1,4 @@
-"""How far a query got, from files as Spark writes them."""
+"""Tests the position of a query, from files as Spark writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events in a pipe: however the bytes are cut into chunks, the same events come out."""
+"""Tests that the same events come out of a pipe however its bytes are cut into chunks."""
 
 from __future__ import annotations
 

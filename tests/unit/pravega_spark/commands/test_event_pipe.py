@@ -1,4 +1,4 @@
-"""Pipes: bursts end where the input pauses, and readers print what they should and no more."""
+"""Tests that bursts end where the input pauses, and that readers print the wanted events and no more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.fakes.stream_gateway import InMemoryGateway
 
 
 class Written:
-    """What ``write_pipe`` was told to make durable, burst by burst."""
+    """A writer that notes the events it is to make durable, burst by burst."""
 
     def __init__(self) -> None:
         self.bursts: list[list[bytes]] = []

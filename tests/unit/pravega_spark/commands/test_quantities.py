@@ -1,4 +1,4 @@
-"""Sizes and times as people write them."""
+"""Tests sizes and times as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which segments a scale seals, and which ranges it makes."""
+"""Tests which segments a scale seals, and which key ranges it creates."""
 
 from __future__ import annotations
 

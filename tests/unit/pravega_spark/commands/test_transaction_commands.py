@@ -1,4 +1,4 @@
-"""``stream transaction`` and what the doctor and the controller's health say, on a controller of this process."""
+"""Tests ``stream transaction``, and the doctor and the health page about it, on a controller of this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a stream is cut off, over the twin: on event boundaries, across scale events, never too much."""
+"""Tests truncation points on the fake gateway: on event boundaries, across scale events, never too much."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT, RIGHT = segment_id(1, 1), segment_id(2, 1)
 
 
 class TimedGateway(InMemoryGateway):
-    """The twin knows no times; these are given by the test. ``boundaries`` False: it knows no event boundaries."""
+    """A fake gateway with times, which the test sets, and on demand without event boundaries."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(directory)
@@ -39,7 +39,7 @@ class TimedGateway(InMemoryGateway):
 
 
 class NoIndexes:
-    """Stands for the segment client of a store without index segments."""
+    """A fake segment client of a store without index segments."""
 
     def info(self, segment: str) -> SegmentInfo:
         raise NoSuchSegment(segment)
