@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-lines_per_input_file: Final = 10_000
+lines_per_input_file_max: Final = 10_000
+input_files_min: Final = 12
+"""Input files at least: the query takes two at a time, and the driver is killed in the middle of a later batch."""
 line_chars_max: Final = 100_000
 
 
@@ -36,13 +38,14 @@ def write_input(folder: Path, lines_wanted: int) -> SourceLines:
     """
     folder.mkdir(parents=True)
     written = SourceLines()
+    lines_per_file = min(lines_per_input_file_max, lines_wanted // input_files_min)
     pending: list[str] = []
     for key, content in _repeated_sources():
         written.files[key] = content
         texts = content.decode().splitlines(keepends=True)
         pending += [json.dumps({"file": key, "line": number, "text": text}) for number, text in enumerate(texts)]
         written.lines += len(texts)
-        if len(pending) >= lines_per_input_file or written.lines >= lines_wanted:
+        if len(pending) >= lines_per_file or written.lines >= lines_wanted:
             part = folder / f"part-{written.lines:09d}.json"
             part.write_text("\n".join(pending) + "\n")
             pending = []
