@@ -342,6 +342,7 @@ def test_a_writer_rides_out_a_store_that_restarts(shell: Shell, cluster: Standal
         writer.stdin.flush()
         if number == 100:
             pid = cluster.kill("segment-store-0")
+        # Lines come in as from a real producer, so that the store's restart lies among them.
         time.sleep(tick_s)
     cluster.wait_restarted("segment-store-0", pid)
     writer.stdin.close()

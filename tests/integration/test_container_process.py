@@ -26,6 +26,7 @@ from pravega_common.wire.commands import (
 )
 from segment_service.durable_log import durable_log, operation_processor
 from segment_service.writer import storage_writer
+from tests.support.eventually import eventually
 from tests.support.server_fixtures import own_redis as own_redis
 from tests.support.servers import RedisServer
 from tests.support.store_process import StoreProcess
@@ -69,13 +70,13 @@ class Writer:
         return True
 
     async def _create(self, client: WireClient) -> None:
-        while True:
+        async def is_created() -> bool:
             client.send(CreateSegment(1, SEGMENT, 0, 0))
             reply = await client.reply()
-            if isinstance(reply, SegmentCreated | SegmentAlreadyExists):
-                return
-            assert isinstance(reply, WrongHost), reply
-            await asyncio.sleep(0.05)
+            assert isinstance(reply, SegmentCreated | SegmentAlreadyExists | WrongHost), reply
+            return not isinstance(reply, WrongHost)
+
+        await eventually(is_created, "a container for the segment")
 
     async def _set_up(self, client: WireClient) -> int:
         setup = await client.call(SetupAppend(2, WRITER, SEGMENT), AppendSetup)

@@ -118,6 +118,7 @@ class RedisCrashTest(CrashTest):
         restart = asyncio.ensure_future(asyncio.to_thread(self.server.restart_after_kill))
         for _ in range(self.random.randrange(20)):
             self._append(container, self.random.choice(TARGETS))
+            # Appends are spread over the restart of a real server.
             await asyncio.sleep(0.002)
         await restart
 

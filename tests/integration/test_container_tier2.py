@@ -43,9 +43,15 @@ def log_bytes(kit: ContainerKit) -> int:
 
 
 async def append_waiting(kit: ContainerKit, container: SegmentContainer, segment: str, data: bytes) -> int:
-    """As a connection does: take nothing while the store takes nothing."""
+    """Appends as a connection does, which takes nothing while the store takes nothing."""
     await kit.back_pressure.wait_open()
     return await container.append(segment, [data])
+
+
+async def tier2_was_tried(kit: ContainerKit) -> None:
+    """Returns when the storage writer has met the stopped Tier 2 a few times more."""
+    calls = kit.chunks.calls + 5
+    await eventually(lambda: kit.chunks.calls >= calls, "the storage writer's attempts")
 
 
 async def test_tier1_is_truncated_and_the_data_stays_readable(kit: ContainerKit) -> None:
@@ -78,7 +84,7 @@ async def test_attributes_and_lengths_survive_in_checkpoints_alone(kit: Containe
     for _ in range(4):
         await eventually(lambda: kit.back_pressure.bytes == 0, "everything flushed")
         await container.durable_log.checkpoint()
-        await asyncio.sleep(0.1)
+        await eventually(lambda: len(kit.logs.entries(0)) <= 2, "Tier 1 truncated at the checkpoint")
     await crash(container)
 
     again = await kit.open()
@@ -105,7 +111,7 @@ async def test_with_tier2_stopped_appends_wait_and_a_full_tier1_can_be_recovered
         await append_waiting(kit, container, "s", block)
         written += block
     waiting = asyncio.ensure_future(append_waiting(kit, container, "s", b"later"))
-    await asyncio.sleep(0.2)
+    await tier2_was_tried(kit)
     assert not waiting.done()
     refused = 0
     while not refused:
@@ -123,7 +129,7 @@ async def test_with_tier2_stopped_appends_wait_and_a_full_tier1_can_be_recovered
     assert not kit.back_pressure.is_open, "what was replayed counts"
     assert await read_all(again, "s") == written
     waiting = asyncio.ensure_future(append_waiting(kit, again, "s", b"later"))
-    await asyncio.sleep(0.1)
+    await tier2_was_tried(kit)
     assert not waiting.done()
     kit.chunks.resume()
     await waiting

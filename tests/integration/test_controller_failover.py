@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from controller_service.workflows import scale_stream, seal_stream
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
 from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE
+from tests.support.eventually import eventually
 from tests.support.server_fixtures import own_redis  # noqa: F401
 from tests.support.servers import RedisServer, free_port
 
@@ -145,12 +145,12 @@ async def test_a_scale_is_finished_by_the_other_controller(processes: Processes,
         # The answer may be lost with the process; the scale is not.
         assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert await asyncio.to_thread(doomed.wait, 10) != 0
-    killed_s = time.monotonic()
-    while time.monotonic() < killed_s + take_over_time_max_s:
+
+    async def is_scaled() -> bool:
         answer = await second.checkScale(pb.ScaleStatusRequest(streamInfo=STREAM, epoch=0))
-        if answer.status == pb.ScaleStatusResponse.SUCCESS:
-            break
-        await asyncio.sleep(0.1)
+        return bool(answer.status == pb.ScaleStatusResponse.SUCCESS)
+
+    await eventually(is_scaled, "the scale", take_over_time_max_s)
     segments = (await second.getCurrentSegments(STREAM)).segmentRanges
     assert [(item.segmentId.segmentId >> 32, item.segmentId.segmentId & 0xFFFF) for item in segments] == [
         (1, 2),

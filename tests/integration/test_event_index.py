@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -32,6 +31,7 @@ from segment_service.event_index import indexer
 from tests.integration.test_container_process import BLOCK_BYTES, SEGMENT, Writer
 from tests.support.cluster import running_cluster
 from tests.support.event_index import Truth, parse
+from tests.support.eventually import eventually, eventually_blocking
 from tests.support.server_fixtures import own_redis as own_redis
 from tests.support.servers import RedisServer
 from tests.support.store_process import StoreProcess
@@ -49,23 +49,25 @@ async def store(tmp_path: Path, own_redis: RedisServer) -> AsyncIterator[StorePr
 
 
 async def check_index(store: StoreProcess, start: int = 0) -> int:
-    """Wait until the index has caught up; returns how many records it has.
+    """Waits until the index has caught up; returns how many records it has.
 
     Every record is the end of a block, and counts the blocks before it.
     """
     client = await WireClient.connect(store.port)
-    async with asyncio.timeout(settle_time_max_s):
-        while True:
-            info = await client.call(GetStreamSegmentInfo(1, INDEX), StreamSegmentInfo)
-            data = await read(client, INDEX, info.start_offset, info.write_offset)
-            length = (await client.call(GetStreamSegmentInfo(2, SEGMENT), StreamSegmentInfo)).write_offset
-            blocks = length // BLOCK_BYTES
-            truth = Truth([BLOCK_BYTES * number for number in range(blocks + 1)], list(range(blocks + 1)))
-            records = parse(data)
-            truth.check(records)
-            if records and records[-1].length == length:
-                break
-            await asyncio.sleep(0.05)
+    length, records, truth = 0, [], Truth([0], [0])
+
+    async def is_complete() -> bool:
+        nonlocal length, records, truth
+        info = await client.call(GetStreamSegmentInfo(1, INDEX), StreamSegmentInfo)
+        data = await read(client, INDEX, info.start_offset, info.write_offset)
+        length = (await client.call(GetStreamSegmentInfo(2, SEGMENT), StreamSegmentInfo)).write_offset
+        blocks = length // BLOCK_BYTES
+        truth = Truth([BLOCK_BYTES * number for number in range(blocks + 1)], list(range(blocks + 1)))
+        records = parse(data)
+        truth.check(records)
+        return bool(records) and records[-1].length == length
+
+    await eventually(is_complete, "the whole index", settle_time_max_s)
     for target in range(start, length, max(1, length // 50)):
         located = (await client.call(LocateOffset(3, SEGMENT, target), OffsetLocated)).offset
         truth.check_located(records, target, located)
@@ -103,7 +105,7 @@ async def test_killed_while_the_index_is_written(store: StoreProcess, failpoint:
 
 
 async def test_the_next_owner_completes_what_a_killed_one_left(store: StoreProcess) -> None:
-    """Nothing is written after the kill: the records of the last blocks come of the recovery alone."""
+    """The records of the last blocks come of the recovery alone: no block is written after the kill."""
     writer = Writer(store)
     await store.start()
     for _ in range(2):
@@ -128,25 +130,24 @@ async def test_the_index_of_a_truncated_segment_after_a_kill(store: StoreProcess
     await check_index(store, start)
     client = await WireClient.connect(store.port)
     await client.call(TruncateSegment(1, SEGMENT, start + BLOCK_BYTES), Truncated)
-    async with asyncio.timeout(settle_time_max_s):
-        while True:
-            info = await client.call(GetStreamSegmentInfo(1, INDEX), StreamSegmentInfo)
-            if info.start_offset > 0:
-                break
-            await asyncio.sleep(0.05)
+
+    async def is_truncated() -> bool:
+        return (await client.call(GetStreamSegmentInfo(1, INDEX), StreamSegmentInfo)).start_offset > 0
+
+    await eventually(is_truncated, "the index's truncation", settle_time_max_s)
     await check_index(store, start + BLOCK_BYTES)
     await client.close()
 
 
 async def hosted(store: StoreProcess) -> None:
-    """Wait until the container of the segment serves."""
+    """Returns when the container of the segment serves."""
     client = await WireClient.connect(store.port)
-    async with asyncio.timeout(settle_time_max_s):
-        while True:
-            client.send(GetStreamSegmentInfo(1, SEGMENT))
-            if isinstance(await client.reply(), StreamSegmentInfo):
-                break
-            await asyncio.sleep(0.05)
+
+    async def is_served() -> bool:
+        client.send(GetStreamSegmentInfo(1, SEGMENT))
+        return isinstance(await client.reply(), StreamSegmentInfo)
+
+    await eventually(is_served, "the container", settle_time_max_s)
     await client.close()
 
 
@@ -170,6 +171,7 @@ def test_a_cluster_under_writers_transactions_and_kills(tmp_path: Path) -> None:
             thread.start()
         began_ms = time.time_ns() // 1_000_000
         for _ in range(2):
+            # Real writers on a real cluster: load before each kill, and after the last one.
             time.sleep(1.5)
             pid = cluster.kill("segment-store-0")
             cluster.wait_restarted("segment-store-0", pid)
@@ -235,13 +237,14 @@ def check_stream(client: StreamClient, began_ms: int) -> None:
 
 
 def caught_up(client: StreamClient, name: str) -> EventIndex:
-    deadline_s = time.monotonic() + settle_time_max_s
-    while True:
+    found: list[EventIndex] = []
+
+    def is_caught_up() -> bool:
         try:
-            index = EventIndex.of(client.segments, name)
+            found[:] = [EventIndex.of(client.segments, name)]
         except (NoSuchSegment, ContainerNotHosted):
-            index = None
-        if index is not None and index.indexed_length == index.length:
-            return index
-        assert time.monotonic() < deadline_s, "the index does not catch up"
-        time.sleep(0.05)
+            return False
+        return found[0].indexed_length == found[0].length
+
+    eventually_blocking(is_caught_up, "the whole index", settle_time_max_s)
+    return found[0]

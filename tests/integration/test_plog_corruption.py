@@ -50,6 +50,7 @@ async def written(server: RedisServer) -> tuple[InMemoryCPO, PlogId, PlogId, Wri
     await log.close()
     metadata = await cpo.get_metadata_plog(1)
     assert metadata is not None
+    # A log hides its plogs behind addresses, and here one of them is damaged by its id.
     assert log._manager is not None
     first = log._manager.state.streams["data"].plogs[0].plog_id
     return cpo, first, PlogId.parse(metadata), history
@@ -101,6 +102,7 @@ async def test_the_lost_end_of_an_open_plog_is_noticed(own_redis: RedisServer) -
     log, _ = await recover(cpo, SETTINGS)
     history = WriterHistory(0)
     await write_frames(log, history, 10, sizes=(1_000,))
+    # As in ``written``.
     assert log._manager is not None
     last = log._manager.state.streams["data"].last.plog_id
     await log.close()

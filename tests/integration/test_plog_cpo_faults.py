@@ -12,6 +12,7 @@ from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceG
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
+from tests.support.eventually import eventually
 from tests.support.log_history import WriterHistory, check_history, read_entries, write_frames
 from tests.support.proxy import CuttingProxy
 from tests.support.server_fixtures import own_redis as own_redis
@@ -51,7 +52,7 @@ async def test_a_lost_answer_to_a_change_is_unknown(own_redis: RedisServer) -> N
     assert await cpo.take_epoch(1, "x") == 1
     proxy.swallow_answers = True
     taking = asyncio.create_task(cpo.take_epoch(1, "x"))
-    await asyncio.sleep(0.1)
+    await eventually(lambda: proxy.swallowed > 0, "the answer")
     proxy.cut()
     with pytest.raises(UnknownOutcome, match="did not answer"):
         await taking

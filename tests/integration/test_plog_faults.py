@@ -11,6 +11,7 @@ import uvloop
 from pravega_common.errors import ConfigurationError, DataCorruption, Fenced, PravegaError, Unavailable, UnknownOutcome
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
+from tests.support.eventually import eventually
 from tests.support.log_history import (
     WriterHistory,
     check_history,
@@ -66,7 +67,8 @@ async def test_a_cut_connection_heals_at_the_same_epoch(proxy: CuttingProxy, swa
     for acked in (10, 60, 110, 160):
         await history.until_acked(acked)
         proxy.swallow_answers = swallow
-        await asyncio.sleep(0.02)
+        swallowed = proxy.swallowed
+        await eventually(lambda swallowed=swallowed: not swallow or proxy.swallowed > swallowed, "an answer")  # type: ignore[misc]
         proxy.cut()
         proxy.swallow_answers = False
     await writing
@@ -85,6 +87,7 @@ async def test_answers_that_never_come_are_resolved_by_reading_back(proxy: Cutti
     await write_frames(log, history, 5)
     proxy.swallow_answers = True
     writing = asyncio.create_task(write_frames(log, history, 4))
+    # All four answers must be lost (a later one would answer an earlier request), and the proxy sees bytes only.
     await asyncio.sleep(0.2)
     assert len(history.acked) == 5
     proxy.swallow_answers = False
@@ -103,6 +106,7 @@ async def test_requests_that_arrive_after_the_hand_over_land_nowhere(proxy: Cutt
     await write_frames(log, history, 5)
     proxy.hold_requests = True
     writing = asyncio.create_task(write_frames(log, history, 4))
+    # All four frames must be held whole, and the proxy sees bytes only.
     await asyncio.sleep(0.05)
     proxy.hold_requests = False
     proxy.cut_clients()
@@ -144,6 +148,7 @@ async def test_redis_killed_under_load_and_restarted(own_redis: RedisServer) -> 
     for acked in (50, 200, 350):
         await history.until_acked(acked)
         own_redis.kill()
+        # The log meets a real server's closed port, and signals none of its attempts.
         await asyncio.sleep(0.05)
         await asyncio.to_thread(own_redis.start)
     await writing
@@ -178,7 +183,8 @@ async def test_a_paused_redis_is_only_slow(own_redis: RedisServer) -> None:
     writing = asyncio.create_task(write_frames(log, history, 100))
     await history.until_acked(20)
     own_redis.pause()
-    await asyncio.sleep(2.0)  # longer than reply_timeout_s: the append becomes unknown
+    # Longer than reply_timeout_s on the real clock of a connection: the append becomes unknown.
+    await asyncio.sleep(2.0)
     own_redis.resume()
     await writing
     assert (history.error, len(history.acked)) == (None, 100)
@@ -218,6 +224,7 @@ async def test_a_redis_that_is_full_for_a_while_only_delays(own_redis: RedisServ
     await write_frames(log, history, 10)
     own_redis.call("CONFIG", "SET", "maxmemory", 1_000_000)
     writing = asyncio.create_task(write_frames(log, history, 50, sizes=(100, 50_000)))
+    # Redis refuses several attempts meanwhile; the log signals none of them.
     await asyncio.sleep(0.5)
     assert len(history.acked) == 10
     own_redis.call("CONFIG", "SET", "maxmemory", 0)

@@ -100,17 +100,21 @@ class Soak:
         action = self.random.choice(
             (self.cut, self.cut, self.lose_answers, self.kill, self.fill, self.take_over, self.truncate)
         )
-        await asyncio.sleep(self.random.random() * 0.08)
+        await self.some_time(0.08)
         await action()
         if self.histories[-1].error is not None:
             await self.take_over()
+
+    async def some_time(self, most_s: float) -> None:
+        """Passes real time, as Redis and the writers do: the faults meet them at random moments."""
+        await asyncio.sleep(self.random.random() * most_s)
 
     async def cut(self) -> None:
         self.proxy.cut()
 
     async def lose_answers(self) -> None:
         self.proxy.swallow_answers = True
-        await asyncio.sleep(self.random.random() * 0.1)
+        await self.some_time(0.1)
         self.proxy.cut()
         self.proxy.swallow_answers = False
 
@@ -119,7 +123,7 @@ class Soak:
 
     async def fill(self) -> None:
         self.server.call("CONFIG", "SET", "maxmemory", 1_000_000)
-        await asyncio.sleep(self.random.random() * 0.3)
+        await self.some_time(0.3)
         self.server.call("CONFIG", "SET", "maxmemory", 0)
 
     async def truncate(self) -> None:

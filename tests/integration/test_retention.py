@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from pravega_common.model.retention import RetentionPolicy
@@ -11,6 +10,7 @@ from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
+from tests.support.eventually import eventually_blocking
 
 SCOPE = "s"
 period_ms = 300
@@ -53,8 +53,5 @@ def _events(client: StreamClient, stream: str) -> list[bytes]:
 
 
 def _wait_for(client: StreamClient, stream: str, expected: list[bytes]) -> None:
-    """Polls: nothing tells a client that its stream was truncated."""
-    deadline_s = time.monotonic() + wait_max_s
-    while (found := _events(client, stream)) != expected:
-        assert time.monotonic() < deadline_s, f"{stream} still has {found}"
-        time.sleep(0.1)
+    """Polls, since a client gets no notice that its stream was truncated."""
+    eventually_blocking(lambda: _events(client, stream) == expected, f"{expected} alone in {stream}", wait_max_s)

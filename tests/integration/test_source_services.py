@@ -105,18 +105,19 @@ async def test_what_is_left_in_events(world: World) -> None:
     query = world.query(max_events_per_trigger="1000")
     query.step()
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         query.source.latestOffset(json.loads(query.log[-1]), query.source.getDefaultReadLimit())
         said = query.source.reportLatestOffset()
         assert said is not None and said["lag_bytes"] == 7000 * 18
         return bool(abs(said["lag_events"] - 7000) <= 100)
 
-    await eventually(is_told)
+    await eventually(is_reported)
 
 
 def test_by_time(world: World) -> None:
     world.create()
     world.append(0, numbered(0, 5000))
+    # The index knows the time of a record by the store's own clock: the halves must lie apart.
     time.sleep(1.5)
     middle_ms = time.time_ns() // 1_000_000 - 500
     (low, high) = world.gateway.scale_stream(world.scope, "t", [0], [(0.0, 0.5), (0.5, 1.0)])

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -19,8 +18,12 @@ from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import cluster, running_cluster
+from tests.support.eventually import eventually_blocking
+from tests.support.processes import parent_of
 
 __all__ = ["cluster"]
+
+wait_max_s = 30.0
 
 
 def is_alive(pid: int) -> bool:
@@ -29,13 +32,6 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def until(condition: object, timeout_s: float = 30.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline_s, "waited too long"
-        time.sleep(0.05)
 
 
 def test_the_ready_file_names_everything_that_serves(cluster: StandaloneProcess) -> None:
@@ -71,10 +67,9 @@ def test_a_killed_standalone_leaves_no_child_behind_and_starts_again(tmp_path: P
             with EventWriter(client, "s", "t") as writer:
                 writer.write(b"before", "k")
         pids = own.ready()["pids"].values()
-        assert own._process is not None
-        own._process.send_signal(signal.SIGKILL)
-        own._process.wait()
-        until(lambda: not any(is_alive(pid) for pid in pids))
+        os.kill(parent_of(own.pid("controller")), signal.SIGKILL)
+        own.wait()
+        eventually_blocking(lambda: not any(is_alive(pid) for pid in pids), "the end of the children", wait_max_s)
         own.start()
         with StreamClient(own.controller_uri) as client:
             assert [event.data for event in read_events(client, "s", "t")] == [b"before"]
@@ -85,7 +80,7 @@ def test_two_stores_share_the_containers_and_one_takes_over(tmp_path: Path) -> N
     with running_cluster(tmp_path, **store_ports) as own, StreamClient(own.controller_uri) as client:
         client.controller.create_scope("s")
         client.controller.create_stream("s", "t")
-        until(lambda: len(owners(client)) == 2)
+        eventually_blocking(lambda: len(owners(client)) == 2, "containers on both stores", wait_max_s)
         with EventWriter(client, "s", "t") as writer:
             for number in range(100):
                 writer.write(b"%d" % number, "k")
@@ -112,7 +107,11 @@ def test_minio_as_long_term_storage(tmp_path: Path) -> None:
                 for number in range(2_000):
                     writer.write(b"%06d" % number + b"x" * 1_000, "k")
         objects = own.folder / "data" / "minio" / "data"
-        until(lambda: any(path.is_file() for path in objects.rglob("*/part.*")) or any(objects.rglob("xl.meta")))
+        eventually_blocking(
+            lambda: any(path.is_file() for path in objects.rglob("*/part.*")) or any(objects.rglob("xl.meta")),
+            "an object",
+            wait_max_s,
+        )
         with StreamClient(own.controller_uri) as client:
             assert len(list(read_events(client, "s", "t"))) == 2_000
         assert json.loads((own.folder / "data" / "format.json").read_text())["tier2"] == "minio"

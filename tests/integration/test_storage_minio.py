@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from pravega_common.runtime.clock import SystemClock
+from pravega_common.services.base import Service
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.config import WriterConfig
+from segment_service.writer.data_source import WriterDataSource
 from tests.support.containers import ContainerKit, read_all
 from tests.support.eventually import eventually
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
@@ -32,9 +35,25 @@ def server(tmp_path: Path) -> Iterator[MinioServer]:
         yield server
 
 
+class BucketKit(ContainerKit):
+    """Remembers Tier 2 of its newest container, which a test sweeps."""
+
+    storage: SegmentStorage
+
+    def write_to_tier2(self, config: WriterConfig | None = None) -> None:
+        super().write_to_tier2(config)
+        make = self.writer_factory
+
+        def remembering(source: WriterDataSource, storage: SegmentStorage) -> Service:
+            self.storage = storage
+            return make(source, storage)
+
+        self.writer_factory = remembering
+
+
 @pytest.fixture
-async def kit(server: MinioServer) -> AsyncIterator[ContainerKit]:
-    kit = ContainerKit(
+async def kit(server: MinioServer) -> AsyncIterator[BucketKit]:
+    kit = BucketKit(
         cache_bytes=32 << 20,
         unflushed_bytes_max=4 << 20,
         checkpoints=CheckpointPolicy(operations_max=50, bytes_max=1 << 20),
@@ -111,7 +130,7 @@ async def test_a_killed_server_holds_writers_back_and_loses_nothing(kit: Contain
     await later.stop()
 
 
-async def test_answers_that_never_came_neither_lose_nor_repeat_bytes(kit: ContainerKit, server: MinioServer) -> None:
+async def test_answers_that_never_came_neither_lose_nor_repeat_bytes(kit: BucketKit, server: MinioServer) -> None:
     container = await kit.open()
     await container.create_segment("s")
     load = Load(kit, 3)
@@ -119,7 +138,8 @@ async def test_answers_that_never_came_neither_lose_nor_repeat_bytes(kit: Contai
         server.pause()
         writing = asyncio.create_task(load.run(container, 150))
         await eventually(lambda: not kit.back_pressure.is_open, "back-pressure", 60)
-        await asyncio.sleep(1.5)  # longer than a call may take: puts in flight end without an answer
+        # Longer than a call to a real server may take: puts in flight end without an answer.
+        await asyncio.sleep(1.5)
         server.resume()
         await writing
     await flushed(kit, container)
@@ -132,9 +152,9 @@ async def test_answers_that_never_came_neither_lose_nor_repeat_bytes(kit: Contai
     await later.stop()
 
 
-async def nothing_is_left_over(kit: ContainerKit, container: SegmentContainer) -> None:
+async def nothing_is_left_over(kit: BucketKit, container: SegmentContainer) -> None:
     """After a sweep the bucket has no more chunk bytes than the segment."""
-    storage = container.read_index._fetcher._storage  # type: ignore[attr-defined]
+    storage = kit.storage
     assert isinstance(storage, RollingStorage)
     await storage.sweeper.sweep()
     while await storage.garbage.collect():
@@ -156,7 +176,7 @@ async def test_a_trickle_does_not_become_a_pile_of_objects(kind: str, server: Mi
     storage = RollingStorage(chunks, 1, SystemClock())
 
     async def barrier() -> None:
-        """A log that is never fenced."""
+        """Returns at once, as the barrier of a log that is never fenced."""
 
     await storage.start(1, barrier)
     for number in range(300):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.event.transaction import Transaction
 from tests.support.cluster import running_cluster
+from tests.support.eventually import eventually_blocking
 
 S, T, U = "scope", "events", "others"
 SINK = Sink("query", f"{S}/*")
@@ -76,10 +76,9 @@ def commit(client: StreamClient, run: str, batch: int, members: list[SetMember],
 
 
 def wait_finished(client: StreamClient, batch: int, sink: Sink = SINK) -> None:
-    deadline_s = time.monotonic() + finish_time_max_s
-    while client.sets.get(sink, batch)[0].state is not SetState.FINISHED:
-        assert time.monotonic() < deadline_s, f"batch {batch} is not readable after {finish_time_max_s} s"
-        time.sleep(0.02)
+    eventually_blocking(
+        lambda: client.sets.get(sink, batch)[0].state is SetState.FINISHED, f"batch {batch}", finish_time_max_s
+    )
 
 
 def readable(client: StreamClient, stream: str) -> list[str]:

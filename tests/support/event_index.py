@@ -1,8 +1,7 @@
-"""What an index segment must say, whoever wrote it: true boundaries with true counts, in order."""
+"""Checks an index segment: its records are true boundaries with true counts, in order."""
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pravega_common.event_index import IndexRecord, index_record_bytes
 from pravega_common.names import index_segment_name
 from segment_service.contracts.segment_store import SegmentStore
 from tests.support.containers import read_all
+from tests.support.eventually import eventually
 
 settle_time_max_s = 10.0
 
@@ -25,7 +25,7 @@ def parse(data: bytes) -> list[IndexRecord]:
 
 
 async def records_of(store: SegmentStore, segment: str) -> list[IndexRecord]:
-    """All that are left, however often Tier 2 does not answer."""
+    """Returns all that are left, and asks again while Tier 2 does not answer."""
     name = index_segment_name(segment)
     for _ in range(200):
         try:
@@ -37,13 +37,16 @@ async def records_of(store: SegmentStore, segment: str) -> list[IndexRecord]:
 
 async def settled(store: SegmentStore, segment: str) -> list[IndexRecord]:
     """The records once the last one is about the present end of the segment."""
-    async with asyncio.timeout(settle_time_max_s):
-        while True:
-            records = await records_of(store, segment)
-            length = (await store.get_info(segment)).length
-            if (records[-1].length if records else 0) == length:
-                return records
-            await asyncio.sleep(0.01)
+    records: list[IndexRecord] = []
+
+    async def is_complete() -> bool:
+        nonlocal records
+        records = await records_of(store, segment)
+        length = (await store.get_info(segment)).length
+        return (records[-1].length if records else 0) == length
+
+    await eventually(is_complete, f"the whole index of {segment}", settle_time_max_s)
+    return records
 
 
 @dataclass(frozen=True)

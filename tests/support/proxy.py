@@ -1,4 +1,4 @@
-"""A TCP proxy on the loopback interface that can cut connections and swallow answers at the worst moment."""
+"""Forwards TCP connections, and can cut them or swallow answers at the worst moment."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class CuttingProxy:
         self.hold_requests = False
         """While true, requests stop in the proxy; ``deliver_held`` lets them arrive, also after a cut."""
         self._held: list[tuple[asyncio.StreamWriter, bytes]] = []
+        self.swallowed = 0
+        """Pieces of answers that reached nobody."""
         self.refuse = False
         """While true, new connections are closed at once."""
         self.connections = 0
@@ -81,7 +83,9 @@ class CuttingProxy:
             while data := await source.read(65536):
                 if self.hold_requests and not answers:
                     self._held.append((sink, data))
-                elif not (answers and self.swallow_answers):
+                elif answers and self.swallow_answers:
+                    self.swallowed += 1
+                else:
                     sink.write(data)
                     await sink.drain()
         except OSError:

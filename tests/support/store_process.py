@@ -1,4 +1,4 @@
-"""A segment store as its own process, for drills: started, killed and started again on the same Redis and folder."""
+"""Runs a segment store as its own process: started, killed and started again on the same Redis and folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE
 from pravega_common.services.cluster.redis_cpo import RedisCPO
+from tests.support.eventually import eventually
 
 CONTAINERS = 2
 start_time_max_s = 20.0
@@ -56,10 +57,13 @@ class StoreProcess:
                 stdout=log,
                 stderr=log,
             )
-        async with asyncio.timeout(start_time_max_s):
-            while not ready.exists():
-                assert self.process.returncode is None, self.log_tail()
-                await asyncio.sleep(0.02)
+        process = self.process
+
+        def is_ready() -> bool:
+            assert process.returncode is None, self.log_tail()
+            return ready.exists()
+
+        await eventually(is_ready, "the store's ready file", start_time_max_s)
         self.port = int(json.loads(ready.read_text())["port"])
         version = (await self._cpo.get_assignment()).version
         await self._cpo.put_assignment(version, dict.fromkeys(range(CONTAINERS), "store"))

@@ -12,6 +12,7 @@ from pravega_common.errors import FailedError
 from pravega_common.runtime import failpoints
 from pravega_common.runtime.deadline import Deadline
 from pravega_common.services.base import Service, ServiceState
+from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 
 
@@ -204,8 +205,7 @@ async def test_a_held_hit_lets_others_go_on(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         in_a_thread = asyncio.create_task(asyncio.to_thread(failpoints.failpoint, "test.point"))
         taken = [tmp_path / f"test.point.{hit}.taken.{os.getpid()}" for hit in (1, 2)]
-        while not all(file.exists() for file in taken):  # noqa: ASYNC110 - a thread makes them
-            await asyncio.sleep(0.01)
+        await eventually(lambda: all(file.exists() for file in taken), "both hits")
         assert not in_a_coroutine.done()
         assert not in_a_thread.done()
         taken[0].unlink()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 from tests.bench import processes
 from tests.bench.processes import ProcessTimes, thread_name, tree_of
 from tests.bench.watch import Observed, Watch, difference, grouped, seconds_of
+from tests.support.eventually import eventually_blocking
 
 TABLE = {
     times.pid: times
@@ -75,9 +75,7 @@ def test_a_stretch_of_work_is_observed() -> None:
     with subprocess.Popen([sys.executable, "-c", "x = bytearray(50 << 20); input()"], stdin=subprocess.PIPE) as child:
         children.append(child)
         with Observed(watch) as observed:
-            deadline_s = time.monotonic() + 10
-            while watch.memory_now().rss["worker"] < 50 and time.monotonic() < deadline_s:
-                time.sleep(0.01)
+            eventually_blocking(lambda: watch.memory_now().rss["worker"] >= 50, "the worker's 50 MiB", 10)
         child.communicate(b"\n")
     assert 0 < observed.wall_s < 10
     assert observed.cpu_s["worker"] >= 0 and observed.cpu_s["driver-python"] >= 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
+from tests.support.eventually import eventually_blocking
 from tests.support.processes import descendants, kill_tree, parent_of, send, state_of
 
 GRANDCHILD = "import time; time.sleep(60)"
@@ -26,8 +26,5 @@ def test_a_process_is_killed_with_all_below_it() -> None:
         assert parent_of(grandchild) == child.pid
         kill_tree(child.pid)
         assert child.wait(10) == -signal.SIGKILL
-    deadline_s = time.monotonic() + 10
-    while state_of(grandchild) not in ("", "Z", "X"):
-        assert time.monotonic() < deadline_s, "the grandchild lives on"
-        time.sleep(0.01)
+    eventually_blocking(lambda: state_of(grandchild) in ("", "Z", "X"), "the grandchild's end")
     send(child.pid, signal.SIGKILL)
