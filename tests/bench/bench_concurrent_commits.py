@@ -1,4 +1,4 @@
-"""How long transactions of one stream take that are committed at the same time; JSON on standard output.
+"""Times transactions of one stream that are committed at the same time; JSON on standard output.
 
 ``python -m tests.bench.bench_concurrent_commits [--counts 1 10 100] [--rounds 5] [--folder DIR]``. A standalone of its
 own; each of the concurrent callers has one empty transaction. Two clocks, both from the first call: until every caller

@@ -1,4 +1,4 @@
-"""Append blocks a second through one container, no network and no server: ``python -m tests.bench.bench_container``.
+"""Measures append blocks a second through one container, without a network: ``python -m tests.bench.bench_container``.
 
 The log answers on the next turn of the loop and keeps nothing, Tier 2 is a writer that has everything at once; so what
 is measured is validation, packing, checksum, cache and acknowledgement. Prints one JSON object per block size, with

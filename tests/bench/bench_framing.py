@@ -1,4 +1,4 @@
-"""Events a second through framing, routing and parsing, on one core: ``python -m tests.bench.bench_framing``.
+"""Measures events a second through framing, routing and parsing on one core: ``python -m tests.bench.bench_framing``.
 
 Prints one JSON object per event size. Best of several rounds, since the machine is shared.
 """

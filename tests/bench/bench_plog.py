@@ -1,4 +1,4 @@
-"""Micro-benchmark of the Redis log against raw XADD on the same private Redis; JSON on standard output.
+"""Compares the Redis log with raw XADD on the same private Redis; JSON on standard output.
 
 ``python -m tests.bench.bench_plog [--seconds 3] [--folder DIR]``. The two sides alternate, round by round, so that
 noise of the machine hits both; what counts is their ratio. Not part of the test suite.

@@ -1,4 +1,4 @@
-"""What the machine can do without us: Spark's Python API alone, and Redis alone."""
+"""Measures the machine without our code: Spark's Python API alone, and Redis alone."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ class CeilingWriter(DataSourceArrowWriter):
         return WriterCommitMessage()
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing was kept."""
+        """Does nothing: no row was kept."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing was kept."""
+        """Does nothing: no row was kept."""
 
 
 def redis_bytes_per_second(folder: Path, total_bytes: int = 512 * 1024 * 1024) -> float:

@@ -1,4 +1,4 @@
-"""How long the sink's commit takes as tasks and segments grow, warm and after a pause.
+"""Times the sink's commit as tasks and segments grow, warm and after a pause.
 
 Commit phase only. Three clocks: the call that decides the batch, the whole ``commit`` of the sink (decision, then until
 readers see it), and the phase as Spark has it, from the end of the tasks until the batch is done, which includes the
@@ -147,7 +147,7 @@ def _with_rows(query: StreamingQuery) -> list[Result]:
 
 
 def _record(file: Path, batch_id: int) -> Result:
-    """What the sink left of this batch."""
+    """The sink's record of this batch."""
     for line in reversed(file.read_text().splitlines()):
         record: Result = json.loads(line)
         if record["batch"] == batch_id:
@@ -156,8 +156,9 @@ def _record(file: Path, batch_id: int) -> Result:
 
 
 def last_job_end_s(spark: Any, run_id: str) -> float:
-    """When the last Spark job of a query's run ended, in seconds since 1970."""
+    """The end of the last Spark job of a query's run, in seconds since 1970."""
     context = spark.sparkContext
     job_ids = context.statusTracker().getJobIdsForGroup(run_id)
+    # PySpark gives no public way to the JVM's status store.
     completed = context._jsc.sc().statusStore().job(max(job_ids)).completionTime()
     return float(completed.get().getTime()) / 1000

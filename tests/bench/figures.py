@@ -1,4 +1,4 @@
-"""From measurements to figures: percentiles, medians, shares of the ceilings and of Kafka, and the aims."""
+"""Turns measurements into figures: percentiles, medians, shares of the ceilings and of Kafka, and the aims."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def spread(values: Sequence[float], digits: int = 1) -> dict[str, float]:
 
 
 def rates(events: int, size_bytes: int, seconds: Sequence[float]) -> Result:
-    """Of the median run."""
+    """The rates of the median run."""
     median_s = statistics.median(seconds)
     return {
         "seconds": [round(value, 3) for value in seconds],
@@ -56,14 +56,14 @@ def rates(events: int, size_bytes: int, seconds: Sequence[float]) -> Result:
 
 
 def medians(readings: Sequence[Mapping[str, float]], digits: int = 2) -> dict[str, float]:
-    """Of each name over all readings; what is nothing is left out."""
+    """The median of each name over all readings, without those that round to zero."""
     names = dict.fromkeys(name for reading in readings for name in reading)
     found = {name: statistics.median(reading.get(name, 0.0) for reading in readings) for name in names}
     return {name: round(value, digits) for name, value in found.items() if round(value, digits)}
 
 
 def aim_of(case: str, size_bytes: int) -> float | None:
-    """How many times Kafka's rate a case is to reach."""
+    """The multiple of Kafka's rate that a case is to reach."""
     if case.endswith("write"):
         return write_aim
     return READ_AIMS.get(size_bytes)

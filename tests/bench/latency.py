@@ -1,4 +1,4 @@
-"""Micro-batch latency: from the stamp at the writer to the end of the batch that took the event, commit included."""
+"""Measures micro-batch latency: from the writer's stamp to the end of the event's batch, commit included."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Latency:
         return run
 
     def _write(self, side: Side, target: str) -> Result:
-        """What the writer tells at its end."""
+        """The figures that the writer prints at its end."""
         given = [side.name, side.address, target, self._rate, warm_s + self._seconds, event_bytes]
         command = [sys.executable, "-m", "tests.bench.latency_writer", *map(str, given)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

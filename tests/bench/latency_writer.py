@@ -1,4 +1,4 @@
-"""The open loop of the latency cases, as a process of its own: so many events a second, each stamped when it was due.
+"""Runs the open loop of the latency cases: a fixed number of events a second, each stamped when it was due.
 
 usage: python -m tests.bench.latency_writer ours|kafka ADDRESS TARGET RATE SECONDS EVENT_BYTES
 Prints how many it wrote, and how long they took to be durable, as JSON.

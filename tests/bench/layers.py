@@ -1,4 +1,4 @@
-"""Where the time of one write and one read goes: CPU seconds of every process, and its busiest threads."""
+"""Splits the time of one write and one read: CPU seconds of every process, and its busiest threads."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Layers:
 def busiest(
     after: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
-    """Of each group the threads with most CPU seconds between two readings; those that ended meanwhile are not seen."""
+    """Each group's threads with most CPU seconds between two readings; those that ended meanwhile are not seen."""
     found = {}
     for group, threads in after.items():
         spent = difference(threads, before.get(group, {}))

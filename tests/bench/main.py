@@ -1,4 +1,4 @@
-"""scripts/bench: what there is to run, and the document that comes out.
+"""Implements ``scripts/bench``: chooses the cases, runs them and writes the document of figures.
 
 usage: scripts/bench [spark] [options]    both directions beside the ceilings and Kafka, latency, commit times, memory
        scripts/bench layers [options]     CPU seconds of every process for one write and one read

@@ -1,4 +1,4 @@
-"""What the kernel says about processes: their parents, CPU seconds and memory, from ``/proc``."""
+"""Reads parents, CPU seconds and memory of processes from ``/proc``."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def thread_name(name: str) -> str:
 
 
 def reset_peak_memory(pids: Iterable[int]) -> None:
-    """From here on the kernel notes the highest resident memory anew."""
+    """Makes the kernel note the highest resident memory from now on."""
     for pid in pids:
         try:
             (_PROC / str(pid) / "clear_refs").write_text("5")

@@ -1,4 +1,4 @@
-"""What a bench runs on: services, Kafka if it is wanted, one Spark session with both connectors, the watch."""
+"""Starts what a bench runs on: services, Kafka if wanted, one Spark session with both connectors, the watch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def running_rig(tier2: str, *, with_kafka: bool) -> Iterator[Rig]:
-    """Everything started, in a folder of its own; all of it is stopped and removed at the end.
+    """Starts all of it in a folder of its own, and stops and removes it at the end.
 
     Raises ``NotAvailable`` when Kafka is wanted and cannot be had, before anything is started.
     """
@@ -82,13 +82,14 @@ def running_rig(tier2: str, *, with_kafka: bool) -> Iterator[Rig]:
         os.environ[RECORDS_VARIABLE] = str(folder / "commits")
         spark = _session(jars, folder)
         ends.callback(spark.stop)
+        # PySpark gives no public way to the JVM's process id.
         jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
         yield Rig(folder, spark, cluster, sides, Watch(jvm, lambda: {**_services(cluster), **others}))
 
 
 @contextmanager
 def _running_cluster(folder: Path, tier2: str) -> Iterator[StandaloneProcess]:
-    """On a failure inside, the last lines of the logs are told before the folder goes."""
+    """Prints the last lines of the logs on a failure inside, before the folder goes."""
     with StandaloneProcess(folder, tier2=tier2) as cluster:
         try:
             yield cluster

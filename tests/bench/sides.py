@@ -1,4 +1,4 @@
-"""What a bench asks of a store and its Spark connector; ours here, Kafka's in ``kafka/side.py``."""
+"""Defines the calls of a bench on a store and its Spark connector; ours here, Kafka's in ``kafka/side.py``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Side(Protocol):
     def stamped_events(self, spark: SparkSession, target: str) -> Iterator[Event]: ...
 
     def batch_positions(self, progress: Mapping[str, Any], target: str) -> dict[int, int]:
-        """Where a batch ended in each partition."""
+        """The end of a batch in each partition."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Which micro-batch took an event: positions of events against the ends of batches.
+"""Finds the micro-batch that took an event: positions of events against the ends of batches.
 
 Both stores give an event a position within a partition (a segment, a Kafka partition), and both connectors report with
 every batch where it ended in each. A batch took what lies between its predecessor's end and its own.
@@ -28,7 +28,7 @@ def stamp_of(event: bytes | bytearray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """When a micro-batch was over (its commit included), and where it ended in each partition."""
+    """The time at which a micro-batch was over (its commit included), and its end in each partition."""
 
     time_s: float
     positions: Mapping[int, int]

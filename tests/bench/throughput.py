@@ -1,4 +1,4 @@
-"""Events a second, both directions, batch and streaming, ours and Kafka's one after the other."""
+"""Measures events a second, both directions, batch and streaming, ours and Kafka's in turn."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Throughput:
         self._runs = runs
         self._filled: dict[tuple[str, int, int], str] = {}
         self.stream_ms: dict[str, float] = {}
-        """Of the last streaming job: its batches, the time of each of their phases, and the time outside of them."""
+        """Times of the last streaming job: its batches, each of their phases, and the rest."""
 
     def measure(self, case: str, size_bytes: int) -> list[Result]:
         """One result for each side that has the case. Run n of ours is followed by run n of Kafka's."""
@@ -101,7 +101,7 @@ class Throughput:
         return observed
 
     def job(self, case: str, side: Side | None, events: int, size_bytes: int) -> tuple[Job, Callable[[], None]]:
-        """What is timed, ready to run, and what gives back what it wrote."""
+        """The timed job, ready to run, and the call that removes what it wrote."""
         self.stream_ms = {}
         if side is None:
             return self._ceiling(case, events, size_bytes), lambda: None

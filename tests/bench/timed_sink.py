@@ -1,6 +1,6 @@
-"""Our streaming sink with a clock on its commit: format ``pravega-timed``.
+"""Times the commits of our streaming sink: format ``pravega-timed``.
 
-Spark makes a sink's writer anew for the commit of each batch, in a Python worker of its own; what it measures there is
+Spark makes a sink's writer again for the commit of each batch, in a Python worker of its own; what it measures there is
 left in a file, one line a batch, in the folder that the environment names.
 """
 
@@ -29,7 +29,7 @@ RECORDS_VARIABLE: Final = "PRAVEGA_BENCH_COMMITS"
 
 
 class TimedSource(DefaultSource):
-    """What is not its own is ours unchanged."""
+    """Our source, unchanged but for the writer."""
 
     @classmethod
     def name(cls) -> str:
@@ -96,5 +96,5 @@ class TimedGateway:
 
 
 def transaction_segments(messages: Sequence[WriterCommitMessage | None]) -> int:
-    """Of all tasks of a batch."""
+    """The number of transaction segments of all tasks of a batch."""
     return sum(message.segments for message in messages if isinstance(message, TaskMessage))

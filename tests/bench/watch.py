@@ -1,4 +1,4 @@
-"""CPU and memory of everything that takes part in a run, by what it does.
+"""Measures CPU and memory of every process of a run, grouped by its part.
 
 Processes are found by their parents. Groups:
 

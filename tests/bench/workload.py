@@ -1,4 +1,4 @@
-"""The events that all benchmarks move: unique, of one size, a thousand keys."""
+"""Generates the events of all benchmarks: unique, of one size, a thousand keys."""
 
 from __future__ import annotations
 

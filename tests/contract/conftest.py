@@ -1,4 +1,4 @@
-"""Real servers for the contract suites."""
+"""Gives the contract suites real servers."""
 
 from __future__ import annotations
 

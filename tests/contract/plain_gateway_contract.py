@@ -44,7 +44,13 @@ def die_at(point: str, hit: int = 1) -> None:
 
 
 class PlainGatewayContract(StreamGatewayContract):
-    """Subclasses give the fixtures ``gateway`` and ``controller`` (an address)."""
+    """A subclass gives the fixture ``controller`` (an address)."""
+
+    @pytest.fixture
+    def gateway(self, controller: str) -> Iterator[ServiceGateway]:
+        made = ServiceGateway(controller)
+        yield made
+        made.close()
 
     @pytest.fixture
     def second(self, controller: str) -> Iterator[ServiceGateway]:

@@ -1,4 +1,4 @@
-"""Tier 2 stops for a minute under load, then the store is killed: what is accepted stays bounded, and nothing is lost.
+"""Stops Tier 2 for a minute under load and then kills the store: accepted bytes stay bounded, and none is lost.
 
 MinIO is paused (it accepts connections and answers nothing, the worst way to be down). The writer goes on until the
 store takes no more, waits, and goes on by itself when Tier 2 is back.
@@ -24,7 +24,7 @@ unflushed_bytes_max = 16 * 1024 * 1024
 event_bytes = 64 * 1024
 outage_s = 60.0
 in_flight_bytes_max = 64 * 1024 * 1024
-"""What may be on its way beyond the limit: blocks of the writer, sockets, the store's queue."""
+"""Bytes under way beyond the limit: blocks of the writer, sockets, the store's queue."""
 
 
 class Load:

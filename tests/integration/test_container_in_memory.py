@@ -1,4 +1,4 @@
-"""One container on the in-memory log: what a segment store promises, across restarts and faults."""
+"""Checks the promises of a segment store on one container with the in-memory log, across restarts and faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WRITER = AttributeId(b"writer-number-01")
 
 
 def advance(old: int, new: int) -> list[AttributeUpdate]:
-    """What a writer's append carries: compare-and-set of its last event number, and one more event."""
+    """Returns the updates of a writer's append: compare-and-set of its last event number, and one more event."""
     return [
         AttributeUpdate(WRITER, AttributeUpdateType.REPLACE_IF_EQUALS, new, old),
         AttributeUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, 1),

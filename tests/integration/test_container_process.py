@@ -1,4 +1,4 @@
-"""A store process on a real Redis that is killed at every named step, under a writer that resends what it must.
+"""Kills a store process on a real Redis at every named step, under a writer that resends what it must.
 
 The writer numbers its blocks and learns from each new connection which ones are stored, as clients do. In the end the
 segment holds every block once, in order, whatever the store was doing when it died.

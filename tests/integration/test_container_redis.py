@@ -1,4 +1,4 @@
-"""A container on a real Redis: restarts of either, take-over, truncation, and random crashes against the model."""
+"""Runs a container on a real Redis: restarts of either, take-over, truncation, and random crashes against the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container with its storage writer: Tier 1 gets shorter, Tier 2 gets everything, nothing is lost in between."""
+"""Runs a container with its storage writer: Tier 1 gets shorter, Tier 2 gets everything, no byte is lost in between."""
 
 from __future__ import annotations
 

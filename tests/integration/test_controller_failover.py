@@ -1,4 +1,4 @@
-"""Two real controllers, a real segment store and a real Redis: one controller is killed in the middle of its work."""
+"""Kills one of two real controllers in the middle of its work; the other one finishes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL of store, controller and Redis under write load: every acknowledged event is there once, in order per key.
+"""Kills store, controller and Redis under write load: every acknowledged event is there once, in order per key.
 
 Writers run in threads and note what was acknowledged (a flush returned). After three kills of one part, spread over the
 load, the whole stream is read and compared with the notes: acknowledged events exactly once, all others at most once.

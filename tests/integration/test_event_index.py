@@ -1,4 +1,4 @@
-"""Index segments of a store process that is killed while it writes them, and of a whole cluster under real writers."""
+"""Checks index segments of a store process that is killed while it writes them, and of a cluster under real writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage inside a real Redis is detected, named and never replayed."""
+"""Checks that damage inside a real Redis is detected, named and never replayed."""
 
 from __future__ import annotations
 

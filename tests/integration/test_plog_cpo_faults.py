@@ -1,4 +1,4 @@
-"""The Redis oracle when its server is killed, full or cut off, and a log that lives through it."""
+"""Kills, fills and cuts off the server of the Redis oracle, under a log that lives through it."""
 
 from __future__ import annotations
 

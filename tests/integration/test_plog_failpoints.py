@@ -1,4 +1,4 @@
-"""A writer process is killed between every two durable steps of the Redis log; the next owner must find everything."""
+"""Kills a writer process between every two durable steps of the Redis log; the next owner must find everything."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The Redis log against a real Redis that is cut off, killed, paused, filled and emptied."""
+"""Runs the Redis log on a real Redis that is cut off, killed, paused, filled and emptied."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 import uvloop
@@ -23,17 +22,10 @@ from tests.support.log_history import (
 )
 from tests.support.proxy import CuttingProxy
 from tests.support.server_fixtures import own_redis as own_redis
+from tests.support.server_fixtures import proxy as proxy
 from tests.support.servers import RedisServer, running_redis
 
 SETTINGS = PlogSettings(block_bytes=1_500_000, heal_time_max_s=10.0, reply_timeout_s=1.0)
-
-
-@pytest.fixture
-async def proxy(own_redis: RedisServer) -> AsyncIterator[CuttingProxy]:
-    proxy = CuttingProxy(own_redis.address)
-    await proxy.start()
-    yield proxy
-    await proxy.stop()
 
 
 async def test_a_second_owner_takes_over_while_the_first_writes(own_redis: RedisServer) -> None:

@@ -1,4 +1,4 @@
-"""Random faults on a real Redis, by seed: cuts, lost answers, kills, a full server, take-overs, truncations.
+"""Runs random faults on a real Redis, by seed: cuts, lost answers, kills, a full server, take-overs, truncations.
 
 ``PRAVEGA_PLOG_SEEDS=100:200`` runs those seeds instead of the few of the suite.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -28,20 +27,13 @@ from tests.support.log_history import (
 )
 from tests.support.proxy import CuttingProxy
 from tests.support.server_fixtures import own_redis as own_redis
+from tests.support.server_fixtures import proxy as proxy
 from tests.support.servers import RedisServer
 
 SETTINGS = PlogSettings(block_bytes=1_200_000, heal_time_max_s=3.0, reply_timeout_s=0.3)
 steps = 25
 _first, _, _last = os.environ.get("PRAVEGA_PLOG_SEEDS", "0:4").partition(":")
 SEEDS = range(int(_first), int(_last))
-
-
-@pytest.fixture
-async def proxy(own_redis: RedisServer) -> AsyncIterator[CuttingProxy]:
-    proxy = CuttingProxy(own_redis.address)
-    await proxy.start()
-    yield proxy
-    await proxy.stop()
 
 
 class Soak:

@@ -1,4 +1,4 @@
-"""The unmodified PyPI client ``pravega`` against our services: keys, transactions, reader group, byte stream."""
+"""Runs the unmodified PyPI client ``pravega`` against our services: keys, transactions, reader group, byte stream."""
 
 from __future__ import annotations
 

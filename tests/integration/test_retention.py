@@ -1,4 +1,4 @@
-"""Retention on a running standalone with a short period."""
+"""Checks retention on a running standalone with a short period."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source's rules on running services, driven as Spark drives them: limits, time, deletion, scaling."""
+"""Checks the source's rules on running services, driven as Spark drives it: limits, time, deletion, scaling."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class World:
         self.gateway.create_stream(self.scope, "t", StreamConfiguration(ScalingPolicy.fixed(segments)))
 
     def append(self, segment_id: int, events: list[bytes], block: int = 1000) -> None:
-        """In blocks of so many events."""
+        """Appends the events, ``block`` of them at once."""
         writer = self.gateway.open_writer(segment_name(self.scope, "t", segment_id))
         for first in range(0, len(events), block):
             piece = events[first : first + block]
@@ -81,7 +81,7 @@ def world(cluster: StandaloneProcess) -> Iterator[World]:
 
 
 def test_event_limits_are_exact(world: World) -> None:
-    """Also inside blocks, and before the index knows the last of them."""
+    """They are exact inside blocks too, and before the index knows the last block."""
     world.create(2)
     world.append(0, numbered(0, 9000))
     world.append(1, numbered(9000, 10000))
@@ -184,7 +184,7 @@ def test_what_is_left_behind_a_scaling(world: World) -> None:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_an_end_before_what_is_left(world: World, fails: str) -> None:
-    """What was still to be read before it is lost, and nothing when it was reached."""
+    """Only events that were still to be read are lost: all before the end, or none once it was reached."""
     world.create()
     world.append(0, numbered(0, 40))
     world.gateway.truncate_stream(world.scope, "t", {0: 25 * 18})

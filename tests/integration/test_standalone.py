@@ -1,4 +1,4 @@
-"""The standalone as its users meet it: ready file, signals, children that die, refusals on the command line."""
+"""Runs the standalone as its users meet it: ready file, signals, children that die, refusals on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers whose Tier 2 is a real MinIO that is killed, paused and started again."""
+"""Runs containers whose Tier 2 is a real MinIO that is killed, paused and started again."""
 
 from __future__ import annotations
 

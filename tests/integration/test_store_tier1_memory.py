@@ -1,4 +1,4 @@
-"""A Redis that is too small for what the settings allow is refused before anything is written."""
+"""Checks that a Redis too small for what the settings allow is refused before anything is written."""
 
 from __future__ import annotations
 

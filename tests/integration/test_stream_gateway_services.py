@@ -1,4 +1,4 @@
-"""The gateway's contract on running services."""
+"""Runs the contract of ``StreamGateway`` on running services."""
 
 from __future__ import annotations
 

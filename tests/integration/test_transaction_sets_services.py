@@ -1,4 +1,4 @@
-"""Transaction sets on running services: controllers and stores are killed while batches are committed."""
+"""Commits transaction sets on running services whose controllers and stores are killed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two stores that these suites run on: a real Pravega, and our own services without their extension."""
+"""Starts the two stores of these suites: a real Pravega, and our own services without their extension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink's crash matrix on a store that cannot decide several transactions as one, and its own points."""
+"""Runs the sink's crash matrix, with points of its own, on a store that cannot decide several transactions as one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PlainBench(Bench):
 
 
 def leases_over(bench: Bench, runs: list[Run]) -> None:
-    """Nothing of the recorded set was committed when it ended: the next run writes its own."""
+    """The recorded set ended before a commit, so the next run writes its own."""
     assert isinstance(bench, PlainBench)
     for item in kill_at(bench, runs, [AFTER_RECORD], commit_hits):
         aborted = bench.abort_open(bench.recorded(item.run, item.hit - 1))
@@ -62,7 +62,7 @@ def leases_over(bench: Bench, runs: list[Run]) -> None:
 
 
 def zombie_after_record(bench: Bench, runs: list[Run]) -> None:
-    """Another driver ends the batch that the first one recorded; the first one is told so when it goes on."""
+    """Another driver ends the batch that the first one recorded; the first one is refused when it goes on."""
     bench.hold(bench.victim, runs, [AFTER_RECORD], [1])
     bench.victim.freeze()
     bench.finish(runs)
@@ -71,7 +71,7 @@ def zombie_after_record(bench: Bench, runs: list[Run]) -> None:
 
 
 def torn_batch(bench: PlainBench, run: Run, policy: str) -> None:
-    """One member committed, the other one aborted: the query stops and names them, and then does as it is told."""
+    """One member committed, the other one aborted: the query stops and names them, and then follows the policy."""
     kill_at(bench, [run], [AFTER_ONE_COMMIT], [1])
     (aborted,) = bench.abort_open(bench.recorded(run, 0))
     expect_failure(bench.rescuer.run(run.copy), f"aborted: {aborted}")

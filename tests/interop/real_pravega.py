@@ -1,10 +1,9 @@
-"""A real Pravega 0.13 stand-alone from Maven Central: everything in memory, one container, gone when it is stopped."""
+"""Runs a real Pravega 0.13 stand-alone from Maven Central: all in memory, one container, gone when it is stopped."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Final
 
 from pravega_common.errors import PravegaError
 from pravega_streams.controller.client import ControllerClient
+from tests.support.eventually import eventually_blocking
 from tests.support.maven import fetched_jars, java
 from tests.support.servers import free_port
 
@@ -53,12 +53,15 @@ class RealPravega:
             self._process = subprocess.Popen(
                 self._command(jars), cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
-        deadline_s = time.monotonic() + start_time_max_s
-        while not self._serves():
-            if self._process.poll() is not None or time.monotonic() > deadline_s:
-                self.stop()
-                raise RuntimeError(f"the real Pravega did not start:\n{self.log_tail()}")
-            time.sleep(0.2)
+        process = self._process
+        try:
+            eventually_blocking(lambda: process.poll() is not None or self._serves(), "its start", start_time_max_s)
+            is_up = process.poll() is None
+        except TimeoutError:
+            is_up = False
+        if not is_up:
+            self.stop()
+            raise RuntimeError(f"the real Pravega did not start:\n{self.log_tail()}")
 
     def _command(self, jars: Path) -> list[str]:
         empty = self.folder / "empty.properties"

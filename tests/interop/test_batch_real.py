@@ -1,4 +1,4 @@
-"""Batch reads and writes on a real Pravega."""
+"""Reads and writes batches on a real Pravega."""
 
 from __future__ import annotations
 

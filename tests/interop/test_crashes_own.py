@@ -1,4 +1,4 @@
-"""Exactly once by the record, on our own services without their extension: the steps of the commit."""
+"""Kills the steps of a commit by the record, on our own services without their extension."""
 
 from __future__ import annotations
 

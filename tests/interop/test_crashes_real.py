@@ -1,4 +1,4 @@
-"""Exactly once by the record, on a real Pravega: the crash matrix of the sink, each point once."""
+"""Runs the crash matrix of the sink on a real Pravega, each point once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_nothing_lost_nothing_twice(bench: PlainBench, point: Point) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("policy", "lost", "duplicated"), [("skip", 50, 0), ("replay", 0, 50)])
 def test_a_torn_batch(bench: PlainBench, policy: str, lost: int, duplicated: int) -> None:
-    """What cannot be decided is said, and costs what the option says."""
+    """A batch that cannot be decided is named, and costs what the option says."""
     (run,) = bench.new_runs(f"torn-{policy}", [0])
     torn_batch(bench, run, policy)
     counted = bench.audit(run)

@@ -1,4 +1,4 @@
-"""A real Pravega 0.13 keeps no index of event boundaries: the client says so instead of guessing."""
+"""Checks that the client refuses event boundaries on a real Pravega 0.13, which keeps no index of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming writes into our own services without their extension."""
+"""Writes streams into our own services without their extension."""
 
 from __future__ import annotations
 

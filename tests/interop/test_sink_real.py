@@ -1,4 +1,4 @@
-"""Streaming writes into a real Pravega, with and without exactly_once."""
+"""Writes streams into a real Pravega, with and without exactly_once."""
 
 from __future__ import annotations
 

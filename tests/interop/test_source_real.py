@@ -1,4 +1,4 @@
-"""Streaming reads from a real Pravega: starts, restarts, limits, scaling, truncation."""
+"""Reads streams from a real Pravega: starts, restarts, limits, scaling, truncation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a streaming read gave, batch by batch and over its restarts, as frames that ``chispa`` can compare."""
+"""Collects the batches of a streaming read, over its restarts, as frames that ``chispa`` can compare."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def frame(streams: Streams, texts: Iterable[str]) -> DataFrame:
 
 
 def events(streams: Streams, *numbers: Iterable[int]) -> DataFrame:
-    """What ``streams.rows`` makes of these numbers."""
+    """Returns the events that ``streams.rows`` makes of these numbers."""
     return frame(streams, (f"{number:06}" for number in itertools.chain.from_iterable(numbers)))
 
 

@@ -1,4 +1,4 @@
-"""One small Spark for all suites of this folder, and where their streams are."""
+"""Gives all suites of this folder one small Spark, and each test its streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """``local[2]``; the connector is found by Spark's own discovery, from the repository's folder."""
+    """``local[2]``; Spark's own discovery finds the connector in the repository's folder."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
     session = (

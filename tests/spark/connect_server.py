@@ -1,4 +1,4 @@
-"""PySpark's own Spark Connect server as a process: the connector is found there, the client has none of it."""
+"""Runs PySpark's own Spark Connect server as a process: the server has the connector, the client has not."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 
 import pyspark
 
+from tests.support.eventually import eventually_blocking
 from tests.support.servers import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 start_time_max_s = 90.0
 stop_time_max_s = 20.0
-poll_s = 0.1
 
 
 class ConnectServer:
@@ -73,15 +72,16 @@ class ConnectServer:
         self._end()
 
     def _wait_open(self) -> None:
-        deadline_s = time.monotonic() + start_time_max_s
-        while True:
+        def is_open() -> bool:
             try:
                 socket.create_connection(("127.0.0.1", self._port), 1.0).close()
-                return
             except OSError:
-                if self._process.poll() is not None or time.monotonic() > deadline_s:
+                if self._process.poll() is not None:
                     raise RuntimeError(f"the Spark Connect server did not start:\n{self.tail()}") from None
-                time.sleep(poll_s)
+                return False
+            return True
+
+        eventually_blocking(is_open, "the port of the Spark Connect server", start_time_max_s)
 
     def _end(self) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):

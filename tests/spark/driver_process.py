@@ -1,4 +1,4 @@
-"""A Spark driver as a child process that can be killed whole: itself, its JVM and its Python workers."""
+"""Runs a Spark driver as a child process that can be killed whole: itself, its JVM and its Python workers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.eventually import eventually_blocking
 from tests.support.processes import descendants, kill_tree, state_of
 
 REPOSITORY = Path(__file__).parents[2]
 hit_time_max_s = 120.0
 end_time_max_s = 180.0
-poll_s = 0.05
 
 
 class DriverProcess:
@@ -41,11 +40,14 @@ class DriverProcess:
 
     def wait_stopped_inside(self) -> None:
         """Until one of its processes has stopped itself at a failpoint."""
-        deadline_s = time.monotonic() + hit_time_max_s
-        while not any(state_of(pid) == "T" for pid in descendants(self._process.pid)):
+
+        def is_hit() -> bool:
+            if any(state_of(pid) == "T" for pid in descendants(self._process.pid)):
+                return True
             assert self._process.poll() is None, f"the driver ended before the failpoint:\n{self.tail()}"
-            assert time.monotonic() < deadline_s, f"the failpoint was not reached:\n{self.tail()}"
-            time.sleep(poll_s)
+            return False
+
+        eventually_blocking(is_hit, "the failpoint", hit_time_max_s)
 
     def kill(self) -> None:
         """SIGKILL to all its processes."""

@@ -1,4 +1,4 @@
-"""A Spark driver in a process of its own, for sessions that need other jars or another Python than the suite's."""
+"""Runs a Spark driver in a process of its own, with other jars or another Python than the suite's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ call_time_max_s = 180.0
 
 
 class ChildFailed(Exception):
-    """What the driver raised: the name of its class and its text."""
+    """The class name and text of the driver's exception."""
 
 
 class SparkChild:

@@ -1,4 +1,4 @@
-"""Streams of one test: written and read with Spark, and looked at past it."""
+"""Writes and reads the streams of one test with Spark, and looks at them without it."""
 
 from __future__ import annotations
 

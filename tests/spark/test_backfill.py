@@ -38,6 +38,7 @@ from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.spark.driver_process import REPOSITORY
 from tests.spark.streams import Streams
+from tests.support.eventually import eventually_blocking
 from tests.support.processes import kill_tree
 
 wait_max_s = 240
@@ -95,11 +96,13 @@ class BackfillProcess:
             )
 
     def wait_for(self, what: str, seen: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + wait_max_s
-        while not seen():
+        def is_seen() -> bool:
+            if seen():
+                return True
             assert self.process.poll() is None, f"the job ended before {what}:\n{self.tail()}"
-            assert time.monotonic() < deadline_s, f"no {what}:\n{self.tail()}"
-            time.sleep(poll_s)
+            return False
+
+        eventually_blocking(is_seen, what, wait_max_s)
 
     def kill(self) -> None:
         """SIGKILL to the driver, its JVM and its Python workers."""
@@ -319,6 +322,7 @@ def test_rows_of_running_stages(spark: SparkSession, streams: Streams) -> None:
 
     def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
+        # The work of a real Spark task, so that its stage is seen at half its way.
         time.sleep(1)
 
     streams.fill("t", 0, 400, default_num_segments=6)
@@ -328,6 +332,7 @@ def test_rows_of_running_stages(spark: SparkSession, streams: Streams) -> None:
         seen: list[JobProgress] = []
         while not counted.done():
             seen.append(progress_of_stages(spark))
+            # Samples a running job, and waits for no state of it.
             time.sleep(poll_s)
     assert counted.result() == 400
     assert any(0 < (state.rows or 0) < 400 and 0 < (state.fraction or 0) < 1 for state in seen)

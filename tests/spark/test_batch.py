@@ -1,4 +1,4 @@
-"""Batch reads and writes on running services."""
+"""Reads and writes batches on running services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check list of the official connector, written anew: batch reads, metadata, and streams that reads create."""
+"""Runs the official connector's check list: batch reads, metadata, and streams that reads create."""
 
 from __future__ import annotations
 

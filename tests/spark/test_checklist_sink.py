@@ -1,4 +1,4 @@
-"""The check list of the official connector, written anew: batch and streaming writes, with transactions and without."""
+"""Runs the official connector's check list: batch and streaming writes, with transactions and without."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_batch(streams: Streams, columns: list[str], exactly_once: str) -> None:
 @both_ways
 @both_keys
 def test_two_micro_batches(streams: Streams, columns: list[str], exactly_once: str) -> None:
-    """What each of them wrote is there when it ends."""
+    """The rows of each batch are there when it ends."""
     streams.create("from", 2)
     rows = streams.stream("from").load().selectExpr("cast(event as string) as event")
     rows = rows.selectExpr("event", "concat('k', cast(event as int) % 3) as routing_key").select(columns)
@@ -53,7 +53,8 @@ def test_a_task_that_fails_late(streams: Streams) -> None:
     @udf("string")
     def fails_in_the_second_half(number: int) -> str:
         if number == 75:
-            time.sleep(3)  # Time for the other task to end.
+            # Time for the other real task to end, of which this one hears nothing.
+            time.sleep(3)
             raise ValueError("fails on purpose")
         return f"{number:06}"
 

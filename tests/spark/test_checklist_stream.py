@@ -1,4 +1,4 @@
-"""The check list of the official connector, written anew: streaming reads, their starts, restarts and limits."""
+"""Runs the official connector's check list: streaming reads, their starts, restarts and limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.spark.batches import Batches, assert_same, events, frame, key_of_each
 from tests.spark.streams import Streams
 
 event_bytes = 14
-"""Of an event of ``streams.fill`` with its header."""
+"""Size of an event of ``streams.fill`` with its header."""
 LIMITS: list[dict[str, Any]] = [{}, {"approx_bytes_per_trigger": 1}, {"approx_bytes_per_trigger": 10}]
 LIMITS += [{"approx_bytes_per_trigger": 1000}]
 
@@ -63,7 +63,7 @@ def test_from_earliest(streams: Streams, limit: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("limit", [LIMITS[0], LIMITS[2]], ids=named)
 def test_from_a_stream_cut(streams: Streams, limit: dict[str, Any]) -> None:
-    """What came before the cut is left out in every segment, also after a restart."""
+    """Events before the cut are left out in every segment, also after a restart."""
     streams.create("t", 3)
     streams.fill("t", 0, 20)
     cut = streams.tail("t")
@@ -168,7 +168,7 @@ def test_from_a_cut_in_a_truncated_stream(streams: Streams, fails: bool) -> None
     read.expect(range(30, 70))
 
 
-# Batches of about so many bytes
+# Batches of about a number of bytes
 
 
 @pytest.mark.parametrize(

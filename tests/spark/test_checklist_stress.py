@@ -1,4 +1,4 @@
-"""The check list of the official connector, written anew: a query under fifty random changes."""
+"""Runs the official connector's check list: a query under fifty random changes."""
 
 from __future__ import annotations
 

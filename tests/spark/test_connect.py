@@ -1,4 +1,4 @@
-"""One smoke test over Spark Connect: a client without a JVM, a server that has the connector."""
+"""Smoke-tests Spark Connect: a client without a JVM, a server that has the connector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ client_time_max_s = 240.0
 
 @pytest.fixture(scope="module")
 def seen(services: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the client saw; it runs in a process of its own, since the suite's Spark is another kind."""
+    """The client's results; it runs in a process of its own, since the suite's Spark is another kind."""
     folder = tmp_path_factory.mktemp("connect")
     with ConnectServer(folder) as server:
         given = {

@@ -1,4 +1,4 @@
-"""``doctor --spark`` looks at every executor, and says what is missing on them."""
+"""Checks that ``doctor --spark`` looks at every executor, and names missing parts."""
 
 from __future__ import annotations
 

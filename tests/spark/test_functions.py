@@ -1,4 +1,4 @@
-"""Envelopes: what goes in comes out, the bytes are as documented, and what is no envelope is named."""
+"""Checks envelopes: values come back, bytes are as documented, and other bytes are refused."""
 
 from __future__ import annotations
 

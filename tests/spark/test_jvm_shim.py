@@ -1,4 +1,4 @@
-"""The optional jar, in drivers of its own that have it in ``spark.jars``: the suite's own driver stays without it."""
+"""Runs the optional jar in drivers of its own that have it in ``spark.jars``; the suite's driver stays without it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
 import uuid
 import zipfile
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from pravega_spark.jvm.jar import CATALOG_CLASS, jar_path
 from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.spark.spark_child import ChildFailed, SparkChild
+from tests.support.eventually import eventually_blocking
 
 REPOSITORY = Path(__file__).parents[2]
 helper_end_max_s = 20.0
@@ -121,6 +121,7 @@ def events_of(spark: SparkSession, table: str) -> list[str]:
 
 def metrics_of(spark: SparkSession, reported: str | None, consumed: str | None) -> dict[str, str]:
     """``SourceMetrics.of``, which only the package's own classes may call."""
+    # PySpark gives no public way to a class of the JVM.
     jvm = spark._jvm  # type: ignore[attr-defined]
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     types = spark.sparkContext._gateway.new_array(jvm.java.lang.Class, 2)
@@ -344,10 +345,10 @@ def helpers(controller: str) -> set[int]:
 
 
 def wait_gone(pid: int) -> None:
-    deadline_s = time.monotonic() + helper_end_max_s
-    while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
-        assert time.monotonic() < deadline_s, f"the helper {pid} is still there"
-        time.sleep(0.05)
+    def is_gone() -> bool:
+        return not (Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/cmdline").read_bytes())
+
+    eventually_blocking(is_gone, f"the end of the helper {pid}", helper_end_max_s)
 
 
 def test_python_without_the_package(jar: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Spark and the unmodified PyPI client ``pravega`` read what the other wrote."""
+"""Checks that Spark and the unmodified PyPI client ``pravega`` read each other's events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drill that scales a stream under a job, with few events; ``scripts/drill scale`` does it with ten million."""
+"""Runs the scale drill with few events; ``scripts/drill scale`` runs it with ten million."""
 
 from __future__ import annotations
 

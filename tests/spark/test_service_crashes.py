@@ -1,4 +1,4 @@
-"""Services killed while a query copies a stream: every event once, and the query does not notice."""
+"""Kills services while a query copies a stream: every event once, and the query does not notice."""
 
 from __future__ import annotations
 

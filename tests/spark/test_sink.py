@@ -1,4 +1,4 @@
-"""Streaming writes on running services: what a query writes is there exactly once."""
+"""Writes streams on running services: a query's rows are there exactly once."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_null_events_stop_the_query(streams: Streams) -> None:
 
 
 def test_rows_that_name_their_stream(streams: Streams) -> None:
-    """Several streams in one batch, also one of another scope, decided together under the query."""
+    """One batch writes several streams, one of them of another scope, and they are decided together under the query."""
     streams.fill("from", 0, 100, default_num_segments=2)
     number = "cast(cast(event as string) as int)"
     rows = streams.stream("from").load()

@@ -1,4 +1,4 @@
-"""The sink's crash matrix, each point with two runs; ``scripts/drill sink --runs 30`` runs it as often as it takes."""
+"""Runs the sink's crash matrix with two runs a point; ``scripts/drill sink --runs 30`` takes as many as it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming reads on running services."""
+"""Reads streams on running services."""
 
 from __future__ import annotations
 

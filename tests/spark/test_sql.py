@@ -1,4 +1,4 @@
-"""SQL over the source without the optional jar: what a table of Spark's own catalog does, and what works instead."""
+"""Runs SQL over the source without the optional jar: tables of Spark's own catalog, and what works instead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_REACHED = (
 
 @pytest.fixture
 def name(spark: SparkSession) -> Iterator[str]:
-    """Of a table that does not outlive the test, as a view of this name and a ``v`` does not."""
+    """The name of a table that ends with the test, as does a view of this name and a ``v``."""
     made = f"t{uuid.uuid4().hex[:8]}"
     yield made
     spark.sql(f"DROP VIEW IF EXISTS {made}v")
@@ -56,7 +56,7 @@ def test_a_table_that_takes_its_columns_from_the_source_is_refused(
 
 
 def test_a_table_with_columns_has_lost_its_options(streams: Streams, name: str) -> None:
-    """Spark asks nobody when the statement names columns; whoever uses the table is told."""
+    """Spark asks no source when the statement names columns; each use of the table fails and says why."""
     given = in_sql(streams.options("t"))
     streams.spark.sql(f"CREATE TABLE {name} (event BINARY) USING pravega OPTIONS ({given})")
     uses: list[Any] = [

@@ -1,4 +1,4 @@
-"""A running cluster for tests: a standalone on free ports with its own data folder, stopped by process id."""
+"""Runs a cluster for tests: a standalone on free ports with its own data folder, stopped by process id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters whose calls fail at random: before they act, or after they did."""
+"""Makes the calls of an adapter fail at random: before they act, or after they did."""
 
 from __future__ import annotations
 

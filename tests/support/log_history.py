@@ -1,4 +1,4 @@
-"""Writers and a checker for Tier-1 logs: what was acknowledged must be there, in order, once, unchanged."""
+"""Writes to Tier-1 logs and checks them: acknowledged frames must be there, in order, once, unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WriterHistory:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until_acked(self, count: int) -> None:
-        """Wait for so many acknowledged frames, or for the writer's error."""
+        """Waits for ``count`` acknowledged frames, or for the writer's error."""
         while len(self.acked) < count and self.error is None:
             self.changed.clear()
             await self.changed.wait()

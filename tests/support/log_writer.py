@@ -1,4 +1,4 @@
-"""A process that owns container 1's log on a real Redis and writes until it is done or a failpoint kills it.
+"""Owns container 1's log on a real Redis, in a process that writes until it is done or a failpoint kills it.
 
 ``python -m tests.support.log_writer REDIS PREFIX WRITER COUNT``: one line per acknowledged frame on standard output.
 On its way it has its connections cut by the server once and truncates once.

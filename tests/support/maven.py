@@ -1,4 +1,4 @@
-"""Jars of other servers and connectors, as Maven resolves them from a ``pom.xml`` of ours, kept in the user's cache."""
+"""Fetches jars of other servers and connectors with Maven from a ``pom.xml`` of ours, into the user's cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes by what the kernel says about them: who is below whom, who has stopped; and signals to all of them."""
+"""Finds processes by parent and state as the kernel has them, and signals all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parent_of(pid: int) -> int:
 
 
 def descendants(root: int) -> list[int]:
-    """All below a process, parents first. Whoever lost its parent is not among them."""
+    """All processes below one, parents first. A process that lost its parent is not among them."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (fields := stat_of(int(entry.name))):
@@ -42,7 +42,7 @@ def descendants(root: int) -> list[int]:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Nothing happens if the process is gone."""
+    """Sends a signal; a process that is gone is no error."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Recorded conversations between a real Pravega and its clients (tests/data/transcripts)."""
+"""Reads recorded conversations between a real Pravega and its clients (tests/data/transcripts)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRANSCRIPTS = Path(__file__).parent.parent / "data" / "transcripts"
 
 @dataclass(frozen=True)
 class RecordedFrame:
-    """One wire frame; ``type_code`` is None where a side closed the connection."""
+    """One wire frame; without a ``type_code``, a side closed the connection."""
 
     file: str
     line: int

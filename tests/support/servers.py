@@ -1,4 +1,4 @@
-"""Private real servers for tests: a redis-server and a MinIO on free ports, each in a folder of its own.
+"""Runs private real servers for tests: a redis-server and a MinIO on free ports, each in a folder of its own.
 
 A server is stopped by its process id when its context or fixture ends; one that loses the race for its port is started
 again on another one.
@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Final
 
 from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.binaries import find_minio, find_redis
+from tests.support.eventually import eventually_blocking
 
 start_timeout_s: Final = 20.0
 start_attempts_max: Final = 3
@@ -83,12 +83,12 @@ class _Server:
 
     def _wait_ready(self) -> bool:
         assert self.process is not None
-        deadline_s = time.monotonic() + start_timeout_s
-        while time.monotonic() < deadline_s and self.process.poll() is None:
-            if self.ready():
-                return True
-            time.sleep(0.02)
-        return False
+        process = self.process
+        try:
+            eventually_blocking(lambda: process.poll() is not None or self.ready(), self.program, start_timeout_s)
+        except TimeoutError:
+            return False
+        return process.poll() is None
 
     def stop(self) -> None:
         """Ask the server to end and wait for it."""

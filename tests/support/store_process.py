@@ -60,8 +60,9 @@ class StoreProcess:
         process = self.process
 
         def is_ready() -> bool:
-            assert process.returncode is None, self.log_tail()
-            return ready.exists()
+            is_there = ready.exists()
+            assert is_there or process.returncode is None, self.log_tail()
+            return is_there
 
         await eventually(is_ready, "the store's ready file", start_time_max_s)
         self.port = int(json.loads(ready.read_text())["port"])

@@ -1,4 +1,4 @@
-"""Whether a controller's records and the segments that exist tell the same story."""
+"""Compares a controller's records with the segments that exist."""
 
 from __future__ import annotations
 

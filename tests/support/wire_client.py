@@ -1,4 +1,4 @@
-"""A bare wire client for tests of a segment store: sends commands or raw bytes, reads replies one by one."""
+"""Sends commands or raw bytes to a segment store, and reads replies one by one."""
 
 from __future__ import annotations
 

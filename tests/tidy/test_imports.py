@@ -37,7 +37,7 @@ def modules() -> Mapping[str, Path]:
 
 @cache
 def arrows() -> Mapping[str, frozenset[str]]:
-    """Which modules of this repository each module imports."""
+    """The modules of this repository that each module imports."""
     found = {}
     for module, path in modules().items():
         targets = set()

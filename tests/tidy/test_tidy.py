@@ -1,4 +1,4 @@
-"""The tree keeps its own rules: who may import whom, how long things get, what is not called where.
+"""Checks the rules of the tree: imports between packages, lengths, calls that are banned.
 
 Reads every source file with ``ast``; nothing is imported.
 """
@@ -170,7 +170,7 @@ STARTS_NO_SERVICE = {
 
 
 def starts(scope: ast.ClassDef) -> Iterator[str]:
-    """What the methods of a class start, and wait for."""
+    """The services that the methods of a class start and wait for."""
     for node in ast.walk(scope):
         if isinstance(node, ast.Await):
             for call in ast.walk(node.value):
@@ -178,8 +178,8 @@ def starts(scope: ast.ClassDef) -> Iterator[str]:
                     yield ast.unparse(call.func.value)
 
 
-def told_of(scope: ast.ClassDef) -> Iterator[str]:
-    """Whose failure a class asks to be told of."""
+def listened_to(scope: ast.ClassDef) -> Iterator[str]:
+    """The services whose failure a class listens to."""
     for node in ast.walk(scope):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "on_failure":
@@ -188,14 +188,14 @@ def told_of(scope: ast.ClassDef) -> Iterator[str]:
                 yield ast.unparse(node.args[0])
 
 
-def test_whoever_starts_a_service_is_told_of_its_failure() -> None:
+def test_a_service_is_started_by_a_listener_of_its_failure() -> None:
     wrong = {
         f"{relative(path)}: {name}"
         for path in sources()
         if relative(path).startswith(("segment_service/", "controller_service/"))
         for scope in ast.walk(tree_of(path))
         if isinstance(scope, ast.ClassDef)
-        for name in set(starts(scope)) - set(told_of(scope))
+        for name in set(starts(scope)) - set(listened_to(scope))
     }
     assert wrong == STARTS_NO_SERVICE.keys()
 

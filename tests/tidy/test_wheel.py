@@ -1,4 +1,4 @@
-"""What a wheel takes along: every module, the files beside them, and the optional jar once it is built."""
+"""Checks the content of a wheel: every module, the files beside them, and the optional jar once it is built."""
 
 from __future__ import annotations
 

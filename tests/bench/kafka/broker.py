@@ -1,4 +1,4 @@
-"""One Kafka broker on the loopback interface: KRaft, broker and controller in one process."""
+"""Runs one Kafka broker on the loopback interface: KRaft, broker and controller in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jars of a Kafka broker and of Spark's Kafka connector."""
+"""Fetches the jars of a Kafka broker and of Spark's Kafka connector."""
 
 from __future__ import annotations
 

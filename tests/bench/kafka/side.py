@@ -1,4 +1,4 @@
-"""Topics, and Spark's Kafka connector with options for throughput."""
+"""Makes topics, and drives Spark's Kafka connector with options for throughput."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was read, held against what was written: with NumPy, in the order of reading, without Spark."""
+"""Compares the rows that were read with those written: with NumPy, in the order of reading, without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Findings:
     damaged: int = 0
     """With other bytes behind the number."""
     split: int = 0
-    """Of a key that one batch has in two segments: a segment and its successor must not meet in a batch."""
+    """Rows of a key that one batch has in two segments: a segment and its successor must not meet in a batch."""
     unsorted: int = 0
     """At a smaller offset than the row before them, of the same segment in the same task."""
     over_limit: int = 0
@@ -80,7 +80,7 @@ def audit(folder: Path, plan: Plan) -> Findings:
 
 
 def _by_key(rows: _Rows, keys: int) -> tuple[int, int]:
-    """Of neighbours in the order of reading within a key: how many go down, and how many share only their batch.
+    """Counts neighbours in the order of reading within a key: those that go down, those that share only their batch.
 
     A key has one segment within a batch (else it counts as split), so its rows are in the order of their offsets.
     """

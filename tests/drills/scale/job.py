@@ -1,4 +1,4 @@
-"""The job: a query that writes a stream while it is scaled up and down, and one that reads it, stopped in between."""
+"""Runs the job: a query that writes a stream while it is scaled, and one that reads it and is stopped in between."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Run:
 
 @dataclass
 class Outcome:
-    """What the queries say of themselves; what is true is counted from what was read (``audit``)."""
+    """The queries' own figures; ``audit`` counts the true ones from the rows that were read."""
 
     written: Run
     live: Run

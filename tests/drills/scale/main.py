@@ -1,4 +1,4 @@
-"""``scripts/drill scale``: a structured-streaming job over a stream that is scaled up and down in the middle."""
+"""Implements ``scripts/drill scale``: a structured-streaming job over a stream that is scaled up and down meanwhile."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def session(folder: Path) -> SparkSession:
 
 
 def end_in_order(number: int, frame: object) -> None:
-    """So that the processes of the drill end with it."""
+    """Ends the drill in order, and its processes with it."""
     raise KeyboardInterrupt
 
 

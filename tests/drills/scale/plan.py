@@ -1,4 +1,4 @@
-"""What is written, how the stream is scaled meanwhile, and how it is read."""
+"""Describes a drill: the events written, the scalings meanwhile, the limits of reading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ header_bytes = 8
 
 @dataclass(frozen=True)
 class Change:
-    """When this share of the events is written, the stream gets so many segments of equal key ranges."""
+    """A scaling to ``segments`` equal key ranges once the share ``at`` of the events is written."""
 
     at: float
     segments: int
@@ -23,7 +23,7 @@ class Plan:
 
     events: int
     events_per_batch: int
-    """Of the writing query."""
+    """Limit of the writing query."""
     events_per_trigger: int
     """Limit of the reading query, in all its runs."""
     bytes_per_trigger: int

@@ -1,4 +1,4 @@
-"""Progress while the drill runs, and its table and JSON at the end."""
+"""Reports progress while the drill runs, and its table and JSON at the end."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Crashes of Spark at every step of a batch, and what is in the stream afterwards."""
+"""Crashes Spark at every step of a batch, and counts what is in the stream afterwards."""

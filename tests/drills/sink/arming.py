@@ -15,7 +15,7 @@ class Failpoints:
         folder.mkdir(parents=True, exist_ok=True)
 
     def environment(self, names: set[str]) -> dict[str, str]:
-        """What a process needs in its environment to obey."""
+        """The environment in which a process obeys."""
         return {ENVIRONMENT_VARIABLE: ",".join(f"{name}=take:{self._folder / name}" for name in sorted(names))}
 
     def arm(self, name: str, action: str, hit: int = 1, scope: str = "", counted: int = 0) -> None:
@@ -37,7 +37,7 @@ class Failpoints:
             file.unlink(missing_ok=True)
 
     def disarm(self) -> None:
-        """Also lets go on what is held."""
+        """Disarms all points, and lets held hits go on."""
         for file in self._folder.iterdir():
             file.unlink(missing_ok=True)
 

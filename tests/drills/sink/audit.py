@@ -1,4 +1,4 @@
-"""What is in a stream after a run, held against what should be."""
+"""Compares the content of a stream after a run with what should be in it."""
 
 from __future__ import annotations
 

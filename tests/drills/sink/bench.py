@@ -1,4 +1,4 @@
-"""What all runs share: one set of services, one input, a driver to be hurt and one that takes over."""
+"""Holds what all runs share: one set of services, one input, a driver to be hurt and one that takes over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.drills.sink.runs import Armed, Run, copies_of
 Seen = TypeVar("Seen")
 
 together_default: Final = 10
-"""Runs that are hurt together: so many queries of one driver stand at their points when it is killed."""
+"""Runs that are hurt together: queries of one driver that stand at their points when it is killed."""
 together_max: Final = 15
 """More queries need more memory than the drivers are given."""
 slots_beside: Final = 6
@@ -181,7 +181,7 @@ class Bench:
     # ---- runs --------------------------------------------------------------------------------------------------------
 
     def new_runs(self, point: str, seeds: Sequence[int]) -> list[Run]:
-        """Of one point, to be hurt together; nothing is armed any more."""
+        """Makes runs of one point, to be hurt together, and disarms all failpoints."""
         for driver in self._drivers.values():
             driver.failpoints.disarm()
         self.controller_points.disarm()
@@ -302,7 +302,7 @@ def expect_success(failures: Sequence[str | None]) -> None:
 
 
 def expect_failure(failures: Sequence[str | None], *texts: str) -> None:
-    """Of every query, with one of these texts."""
+    """Checks that every query failed, with one of these texts."""
     for failure in failures:
         if not any(text in (failure or "") for text in texts):
             raise DrillFailed(f"a query did not fail with '{' or '.join(texts)}': {failure}")

@@ -1,4 +1,4 @@
-"""What the JVM has to load for a Spark driver, kept in a file: a JVM that shares it starts in half the time."""
+"""Archives the classes of a Spark driver's JVM in a file: a JVM that shares it starts in half the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster from PySpark's own jars: a master, and two workers on hosts of their own.
+"""Runs a standalone Spark cluster from PySpark's own jars: a master, and two workers on hosts of their own.
 
 Two loopback addresses count as two hosts: Spark runs no speculative copy where the first attempt runs.
 """
@@ -32,7 +32,7 @@ worker_memory_mib = 900
 
 
 def cluster_configuration(slots: int, jvm: str, *, speculates: bool) -> dict[str, str]:
-    """Of a driver whose executors have so many slots each. Without speculation, a frozen executor is soon given up."""
+    """Configures a driver with executors of ``slots`` each. Without speculation, a frozen executor is soon given up."""
     settings = {
         "spark.executor.memory": f"{executor_memory_mib}m",
         "spark.executor.cores": str(slots),

@@ -1,4 +1,4 @@
-"""Points on a cluster whose executors are processes of their own."""
+"""Defines the points on a cluster whose executors are processes of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark driver as a child process that is told what to copy, and is stopped, killed and let go on from outside."""
+"""Runs a Spark driver as a child process that copies on demand, and is stopped, killed and let go on from outside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ quick_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare
 
 
 class DrillFailed(Exception):
-    """What a point needed to see did not happen."""
+    """A step that the point waits for did not happen."""
 
 
 class Driver:
@@ -87,7 +87,7 @@ class Driver:
         self._connected().send(list(copies))
 
     def result(self) -> list[str | None]:
-        """What each query raised, None if nothing."""
+        """The exception of each query, None without one."""
         answer: list[str | None] = self._answer()
         return answer
 

@@ -1,4 +1,4 @@
-"""A Spark driver that copies streams on demand: ``python -m tests.drills.sink.driver_main SOCKET {configuration}``.
+"""Copies streams in a Spark driver on demand: ``python -m tests.drills.sink.driver_main SOCKET {configuration}``.
 
 It connects to the socket, says hello and then answers one list of ``Copy`` after another: all are run at the same time
 to the end of what is available; the answer is what each query raised, None if nothing.

@@ -1,4 +1,4 @@
-"""Points at which the driver is killed whole and another goes on from its checkpoints."""
+"""Defines the points at which the driver is killed whole and another goes on from its checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failpoints of the drill's own queries, for moments at which no code of the connector runs."""
+"""Provides failpoints of the drill's own queries, for moments at which no code of the connector runs."""
 
 from __future__ import annotations
 

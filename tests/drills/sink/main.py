@@ -1,4 +1,4 @@
-"""``scripts/drill sink``: the crash matrix of the sink, whole."""
+"""Implements ``scripts/drill sink``: the whole crash matrix of the sink."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def end_in_order(number: int, frame: object) -> None:
-    """So that the processes of the drill end with it."""
+    """Ends the drill in order, and its processes with it."""
     raise KeyboardInterrupt
 
 

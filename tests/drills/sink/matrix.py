@@ -1,4 +1,4 @@
-"""All points of the matrix, in the order of the report."""
+"""Lists all points of the matrix, in the order of the report."""
 
 from tests.drills.sink import cluster_points, driver_points, task_points
 from tests.drills.sink.points import POINTS

@@ -1,4 +1,4 @@
-"""The crash points of the sink: each a small story about runs that are hurt together, and what is left is counted for
+"""Defines a crash point of the sink: a small story about runs that are hurt together, and what is left is counted for
 each of them alone."""
 
 from __future__ import annotations

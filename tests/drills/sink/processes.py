@@ -1,4 +1,4 @@
-"""Processes of one session as a whole: a driver, its JVM, its Python workers, also those whose parent is gone."""
+"""Signals all processes of a session: a driver, its JVM, its Python workers, also those whose parent is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress while the drill runs, and the table at its end."""
+"""Reports progress while the drill runs, and the table at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the points, counts, and keeps what came out."""
+"""Runs the points, and counts and keeps their outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.drills.sink.points import Point
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one run: what is in its streams, and what it could not see ('' if it went as told)."""
+    """The outcome of one run: the content of its streams, and the step that did not happen ('' if all did)."""
 
     tally: Tally
     failure: str = ""
@@ -63,7 +63,7 @@ def run_together(bench: Bench, point: Point, seeds: Sequence[int]) -> list[Outco
 
 
 def check_exact(bench: Bench, point: Point, seeds: Sequence[int]) -> None:
-    """What a test asks of a point: its story came as told, and nothing is lost, twice or out of order."""
+    """Checks a point: all its steps happened, and no row is lost, twice or out of order."""
     for outcome in run_together(bench, point, seeds):
         assert not outcome.failure, outcome.failure
         assert outcome.tally.exact, outcome.tally

@@ -1,4 +1,4 @@
-"""One run of a point, and what is armed for it."""
+"""Describes one run of a point, and the failpoints armed for it."""
 
 from __future__ import annotations
 

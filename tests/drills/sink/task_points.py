@@ -1,4 +1,4 @@
-"""Points at which tasks fail, and at which two drivers have one checkpoint."""
+"""Defines the points at which tasks fail, and those at which two drivers have one checkpoint."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def zombie_driver(bench: Bench, runs: list[Run]) -> None:
 
 
 def expect_refusal(bench: Bench, failures: Sequence[str | None]) -> None:
-    """Of every query that another one overtook; without transactions nobody stops it."""
+    """Checks that every overtaken query was refused; without transactions none is stopped."""
     if bench.exactly_once:
         expect_failure(failures, "another run", "after a later batch")
 

@@ -1,4 +1,4 @@
-"""A client of Spark Connect: ``python -m tests.spark.programs.connect_client {…}``; prints what it saw, as JSON.
+"""Runs a client of Spark Connect (``python -m tests.spark.programs.connect_client {…}``); prints its results as JSON.
 
 The argument: ``address`` of the server, ``controller``, ``scope``, ``folder`` for checkpoints and files.
 """

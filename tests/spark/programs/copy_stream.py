@@ -1,4 +1,4 @@
-"""A Spark driver that copies one stream into another, to be killed: ``python -m tests.spark.programs.copy_stream {…}``.
+"""Copies one stream into another, in a driver to be killed: ``python -m tests.spark.programs.copy_stream {…}``.
 
 The argument: ``controller``, ``scope``, ``source``, ``target``, ``checkpoint``, ``sink`` (options of the sink).
 """

@@ -1,4 +1,4 @@
-"""The control plane oracle in memory: one instance is the CPO of all parts of a test or a simulation."""
+"""Keeps the control plane oracle in memory: one instance is the CPO of all parts of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain Pravega for tests of what is built on it: transactions with leases, one table, a clock that tests move."""
+"""Imitates a plain Pravega in memory: transactions with leases, one table, a clock that tests move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``SegmentAccess`` in memory, for tests and the simulator: remembers which segments exist and how long they are."""
+"""Keeps segments and their lengths in memory behind ``SegmentAccess``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InMemorySegmentAccess:
         self.tables: dict[str, int] = {}
 
     def append(self, segment: str, length: int) -> int:
-        """Grow a segment as a writer would; returns its new length."""
+        """Grows a segment as a writer would; returns its new length."""
         found = self._segment(segment)
         if found.is_sealed:
             raise SegmentSealed(segment)

@@ -1,4 +1,4 @@
-"""A segment store in memory that speaks the append and read commands over a real socket, with faults on demand."""
+"""Serves segments in memory over a real socket, with the append and read commands and faults on demand."""
 
 from __future__ import annotations
 

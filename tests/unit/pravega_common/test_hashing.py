@@ -1,4 +1,4 @@
-"""Published vectors of the wire reference, sections 6.3, 6.4 and 7."""
+"""Checks the published vectors of the wire reference, sections 6.3, 6.4 and 7."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def test_table_positions(key: bytes, first_half: int, position: float) -> None:
 @pytest.mark.parametrize("length", range(0, 50))
 def test_both_murmur_implementations_agree_where_both_are_right(length: int) -> None:
     data = bytes((index * 37 + length) % 256 for index in range(length))
+    # ``murmur3`` takes the second implementation for negative seeds only, where the first one is wrong.
     assert hashing.murmur3(data, 1741865571) == hashing._murmur3_sign_extended(data, 1741865571)
 
 

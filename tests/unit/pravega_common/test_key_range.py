@@ -1,3 +1,5 @@
+"""Checks key ranges."""
+
 from __future__ import annotations
 
 import numpy as np

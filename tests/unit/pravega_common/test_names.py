@@ -1,3 +1,5 @@
+"""Checks names of scopes, streams and segments."""
+
 from __future__ import annotations
 
 import uuid

@@ -1,4 +1,4 @@
-"""Text and binary forms of stream cuts, wire reference 6.5."""
+"""Checks text and binary forms of stream cuts, wire reference 6.5."""
 
 from __future__ import annotations
 

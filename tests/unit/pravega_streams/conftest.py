@@ -1,4 +1,4 @@
-"""A wire server over stores in memory, and resolvers that point at it."""
+"""Serves stores in memory over the wire, with resolvers that point at them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The block writer against a store in memory over a real socket."""
+"""Runs the block writer against a store in memory over a real socket."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ def test_pieces_arrive_in_order_and_gather(store: FakeStore, writers: BlockWrite
 
 
 def test_a_block_is_what_the_codec_makes_of_it() -> None:
+    # Blocks never leave the writer but as bytes on its socket, where their frame cannot be seen alone.
     pieces = [block_writer.Piece(piece(1, 10), 1), block_writer.Piece(piece(2, 20), 2)]
     block = block_writer._Block(pieces, 3, 33)
     joined = b"".join(item.data for item in pieces)

@@ -1,4 +1,4 @@
-"""Blocking clients of segments and tables against a wire server of this process, and against an older one."""
+"""Runs blocking clients of segments and tables against a wire server of this process, and against an older one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE = "scope/sinks_kvtable/0.#epoch.0"
 
 
 class OneStore:
-    """What ``SegmentClient`` asks of a controller."""
+    """Answers a ``SegmentClient`` like a controller of one store."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -31,7 +31,7 @@ class OneStore:
 
 
 async def with_client(endpoint: Endpoint, use: Callable[[SegmentClient], Any]) -> Any:
-    """``use`` in a thread of its own: the server needs the loop."""
+    """Calls ``use`` in a thread of its own, since the server needs the loop."""
     client = SegmentClient(cast(ControllerClient, OneStore(endpoint)), call_time_s=5.0)
     try:
         return await asyncio.to_thread(use, client)

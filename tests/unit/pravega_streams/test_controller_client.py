@@ -1,4 +1,4 @@
-"""Addresses, values and retries of the controller client, against a small real gRPC server."""
+"""Checks addresses, values and retries of the controller client against a small real gRPC server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's view of event boundaries, over the wire, on the in-memory store and on stores that keep no index."""
+"""Checks the client's view of event boundaries over the wire, on the fake store and on stores without an index."""
 
 from __future__ import annotations
 
@@ -25,11 +25,16 @@ SEGMENT = "scope/stream/0.#epoch.0"
 INDEX = SEGMENT + "#index"
 
 
+def raw(store: InMemorySegmentStore, name: str) -> Any:
+    """A segment of the fake as it is stored: the tests give it an index that the fake would not write by itself."""
+    return store._segments[name]
+
+
 async def filled(store: InMemorySegmentStore, records: list[IndexRecord], length: int = 0) -> None:
-    """A segment whose index says just this."""
+    """Creates a segment whose index has just these records."""
     await store.create_segment(SEGMENT)
-    store._segments[SEGMENT].data += bytes(length or (records[-1].length if records else 0))
-    store._segments[INDEX].data += encode_records(records)
+    raw(store, SEGMENT).data += bytes(length or (records[-1].length if records else 0))
+    raw(store, INDEX).data += encode_records(records)
 
 
 async def asked(endpoint: Endpoint, question: Callable[[EventIndex], Any]) -> Any:
@@ -78,7 +83,7 @@ async def test_events(segments: InMemorySegmentStore, endpoint: Endpoint) -> Non
 
 async def test_times(segments: InMemorySegmentStore, endpoint: Endpoint) -> None:
     await filled(segments, THREE, 400)
-    segments._segments[SEGMENT].attributes[event_index.CREATION_TIME_ATTRIBUTE] = 500  # type: ignore[index]
+    raw(segments, SEGMENT).attributes[event_index.CREATION_TIME_ATTRIBUTE] = 500
 
     def use(index: EventIndex) -> None:
         first_sure = {500: 0, 501: 100, 1_000: 100, 1_001: 300, 2_000: 300, 2_001: 310, 3_000: 310, 3_001: 400}
@@ -126,8 +131,8 @@ async def test_advancing(segments: InMemorySegmentStore, endpoint: Endpoint) -> 
 
 async def test_a_truncated_segment(segments: InMemorySegmentStore, endpoint: Endpoint) -> None:
     await filled(segments, THREE, 400)
-    segments._segments[SEGMENT].start_offset = 305
-    segments._segments[INDEX].start_offset = 24
+    raw(segments, SEGMENT).start_offset = 305
+    raw(segments, INDEX).start_offset = 24
 
     def use(index: EventIndex) -> None:
         assert index.offset_at_or_after(0) == 310
@@ -223,7 +228,7 @@ async def test_an_index_that_is_truncated_meanwhile_is_asked_again(
     loop = asyncio.get_running_loop()
 
     async def truncate() -> None:
-        segments._segments[INDEX].start_offset = 24 * (page_records + 5)
+        raw(segments, INDEX).start_offset = 24 * (page_records + 5)
 
     def use(index: EventIndex) -> None:
         asyncio.run_coroutine_threadsafe(truncate(), loop).result()
@@ -248,6 +253,6 @@ async def test_stores_without_an_index_say_so(segments: InMemorySegmentStore, en
 
 async def test_records_of_another_size_are_not_understood(segments: InMemorySegmentStore, endpoint: Endpoint) -> None:
     await segments.create_segment(SEGMENT)
-    segments._segments[INDEX].attributes[event_index.EXPECTED_EVENT_SIZE_ATTRIBUTE] = 32  # type: ignore[index]
+    raw(segments, INDEX).attributes[event_index.EXPECTED_EVENT_SIZE_ATTRIBUTE] = 32
     with pytest.raises(UnsupportedOperation, match="32 bytes"):
         await asked(endpoint, lambda index: index)

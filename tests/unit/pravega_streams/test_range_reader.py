@@ -1,4 +1,4 @@
-"""The range reader against a store in memory over a real socket."""
+"""Runs the range reader against a store in memory over a real socket."""
 
 from __future__ import annotations
 

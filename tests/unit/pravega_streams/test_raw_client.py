@@ -1,4 +1,4 @@
-"""Requests over real sockets: answers by request id, failure replies as errors, retries only where they are safe."""
+"""Sends requests over real sockets: answers by request id, failures as errors, retries only where they are safe."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pravega_streams.connection.asynchronous import WireConnection
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.segment.raw_client import RawClient
 from segment_service.host.listener import WireServer
+from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.servers import free_port
 from tests.unit.pravega_streams.conftest import ScriptedResolver
@@ -66,7 +67,7 @@ async def test_a_connection_lost_after_sending_is_unknown(
     segments.hold()
     connection = await WireConnection.open(endpoint)
     waiting = asyncio.ensure_future(connection.call(create))
-    await asyncio.sleep(0.05)
+    await eventually(lambda: segments.queued_operations > 0, "the request")
     connection.close("cut by the test")
     with pytest.raises(UnknownOutcome) as failure:
         await waiting

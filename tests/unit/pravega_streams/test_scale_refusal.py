@@ -1,4 +1,4 @@
-"""A scale that is refused says which value does not fit which limit, on a controller of this process."""
+"""Checks that a refused scale names the value and the limit, on a controller of this process."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ LATER = segment_id(3, 1)
 
 
 class Asked(ControllerClient):
-    """A client that counts its calls, and fails to look at a stream when it is told to."""
+    """A client that counts its calls, and fails to look at a stream while ``is_blind``."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri, attempts=1)
         self.calls: list[str] = []
         self.is_blind = False
 
+    # The one way of every call, which has no public name.
     def _ask(self, method: str, request: object) -> object:
         self.calls.append(method)
         if self.is_blind and method == "getStreamConfiguration":

@@ -1,4 +1,4 @@
-"""The table client over the wire: versions, conditions, pages."""
+"""Runs the table client over the wire: versions, conditions, pages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""On the path of Spark's Python daemons: they have all imported that their workers need, of which a drill starts many.
+"""Imports in Spark's Python daemons what their workers need, since a drill starts many workers.
 
-Spark puts zip files of itself before everything else on that path. Modules in them are compiled anew by every process,
+Spark puts zip files of itself before everything else on that path. Modules in them are compiled again by every process,
 and their directories are read again by every task. The same modules are installed, so the zip files go.
 """
 

@@ -1,4 +1,4 @@
-"""Clock, service life cycle and failpoints."""
+"""Checks clocks, the life cycle of services and failpoints."""
 
 from __future__ import annotations
 

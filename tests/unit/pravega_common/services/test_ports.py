@@ -1,4 +1,4 @@
-"""Ports for servers: free, adjacent, and out of the way of outbound connections."""
+"""Checks ports for servers: free, adjacent, and out of the way of outbound connections."""
 
 from __future__ import annotations
 

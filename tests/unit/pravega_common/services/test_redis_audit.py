@@ -1,4 +1,4 @@
-"""Which Redis servers are refused, and what the refusal says."""
+"""Checks which Redis servers are refused, and what the refusal says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task that loses a cancellation must not keep its service from stopping."""
+"""Checks that a task that loses a cancellation does not keep its service from stopping."""
 
 from __future__ import annotations
 

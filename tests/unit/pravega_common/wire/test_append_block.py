@@ -1,4 +1,4 @@
-"""Reassembly of append commands, wire reference 3.3 and 3.8."""
+"""Checks the reassembly of append commands, wire reference 3.3 and 3.8."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Checks the splitting of bytes into frames."""
+
 from __future__ import annotations
 
 import struct

@@ -1,4 +1,4 @@
-"""One frame of every command, pinned to the byte in tests/data/wire/commands.hex.
+"""Checks one frame of every command to the byte, as pinned in tests/data/wire/commands.hex.
 
 A changed line there is a changed protocol. To add a command, run this file as a program and review the difference.
 """

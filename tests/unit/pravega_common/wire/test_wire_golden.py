@@ -1,4 +1,4 @@
-"""Frames of the wire reference, sections 3.8 and 4, to the byte in both directions."""
+"""Checks frames of the wire reference, sections 3.8 and 4, to the byte in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every recorded frame decodes, and encodes back to the same bytes."""
+"""Checks that every recorded frame decodes, and encodes back to the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The open loop, the command line, the jars, the tables."""
+"""Checks parts of the bench: the open loop, the command line, the jars, the tables."""
 
 from __future__ import annotations
 

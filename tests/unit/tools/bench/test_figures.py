@@ -1,4 +1,4 @@
-"""Percentiles, rates, shares and aims."""
+"""Checks percentiles, rates, shares and aims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batch took an event, and how long that took."""
+"""Checks which batch took an event, and how long that took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of processes, found by their parents."""
+"""Checks groups of processes, which are found by their parents."""
 
 from __future__ import annotations
 

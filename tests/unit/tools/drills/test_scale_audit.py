@@ -1,4 +1,4 @@
-"""The drill that scales a stream would see what went wrong."""
+"""Checks that the audit of the scale drill sees what went wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What judges the runs of the sink's crash matrix sees what is wrong."""
+"""Checks that the judge of the sink's crash matrix sees what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests' own view of processes."""
+"""Checks the tests' own view of processes."""
 
 from __future__ import annotations
 
