@@ -18,7 +18,7 @@ async def test_a_task_that_lost_a_cancellation_is_cancelled_again(monkeypatch: p
         nonlocal lost
         while True:
             try:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 lost += 1
                 if lost == 3:
