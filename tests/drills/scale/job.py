@@ -211,6 +211,7 @@ class Job:
             except ControllerRefused:
                 if attempt == scale_attempts_max - 1:
                     raise
+            # A commit is replacing the segments, and nobody announces its end.
             time.sleep(poll_s)
         raise AssertionError
 
@@ -231,4 +232,5 @@ class Job:
             self._moved = (outcome.written.rows + read, now_s)
         elif now_s - at_s > standstill_max_s:
             raise JobFailed(f"nothing was written or read for {standstill_max_s:.0f} s")
+        # Spark's progress has no event in Python that this process could await.
         time.sleep(poll_s)

@@ -1,0 +1,68 @@
+"""Runs a segment store in this process: real containers behind a real socket, with log and disks in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pravega_common.runtime.clock import SystemClock
+from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.segment.raw_client import RawClient
+from segment_service.config import load_config
+from segment_service.service import SegmentStoreProcess, StoreParts
+from segment_service.storage.in_memory import InMemoryChunkStorage
+from tests.support.fakes.cpo import InMemoryCPO
+from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
+
+SETTINGS = """
+[store]
+id = "store"
+listen = "127.0.0.1:0"
+containers = 2
+[tier2]
+url = "memory:"
+"""
+
+
+class FixedEndpoint:
+    """Resolves every segment to one store."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def resolve(self, segment: str) -> Endpoint:
+        return self._endpoint
+
+    def forget(self, segment: str) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class RunningStore:
+    """A store, and a client of it."""
+
+    port: int
+    client: RawClient
+
+
+@asynccontextmanager
+async def running_store(folder: Path) -> AsyncIterator[RunningStore]:
+    """Starts a store and a client of it, and stops both at the end."""
+    settings = folder / "store.toml"
+    settings.write_text(SETTINGS)
+    clock, cpo, logs = SystemClock(), InMemoryCPO(), InMemoryLogStore()
+    await cpo.set_once(CONTAINER_COUNT_KEY, "2")
+    process = SegmentStoreProcess(
+        load_config(settings),
+        StoreParts(cpo, InMemoryChunkStorage(), lambda container, _: InMemoryDataLog(container, logs), clock),
+    )
+    await process.start()
+    await cpo.put_assignment(0, {0: "store", 1: "store"})
+    endpoint = Endpoint(*process.published)
+    client = RawClient(FixedEndpoint(endpoint))
+    yield RunningStore(endpoint.port, client)
+    client.close()
+    await process.stop()
