@@ -14,12 +14,12 @@ from pravega_common.services.base import Service
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import SegmentStorage
+from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.config import WriterConfig
-from segment_service.writer.data_source import WriterDataSource
 from tests.support.containers import ContainerKit, read_all
 from tests.support.eventually import eventually
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
