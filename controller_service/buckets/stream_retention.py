@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from controller_service.errors import NotFound, WaitTimedOut
+from controller_service.errors import WaitTimedOut
 from controller_service.policies.retention import (
     BoundFacts,
     Relation,
@@ -34,7 +34,7 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid, segments_before
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.truncate_stream import TruncateStream, bytes_between, place_in
-from pravega_common.errors import NoSuchSegment
+from pravega_common.errors import NotFound, SegmentNotFound
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -66,7 +66,7 @@ class StreamRetention:
         self._log = structlog.get_logger(service="retention")
 
     async def apply(self, scope: str, stream: str) -> None:
-        """Do what is due. Idempotent; ``NoSuchStream``, and whatever the store and the segments' calls raise."""
+        """Do what is due. Idempotent; ``StreamNotFound``, and whatever the store and the segments' calls raise."""
         context = await self._store.open(scope, stream)
         policy = (await context.configuration()).configuration.retention
         if policy is None or policy.retention_type is RetentionType.NONE or await context.state() in _IDLE:
@@ -119,7 +119,7 @@ class StreamRetention:
         for recorded_ms in dropped.difference(reference.recorded_ms for reference in standing):
             try:
                 await self._store.tables.remove(context.metadata_table, retention_cut_key(recorded_ms).name)
-            except NoSuchSegment:
+            except SegmentNotFound:
                 # The stream was deleted, and its cuts with it.
                 return
 

@@ -21,7 +21,7 @@ from controller_service.store.stream_cuts import (
 )
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import enter, leave, require_hold
-from pravega_common.errors import InvalidArgument, NoSuchSegment
+from pravega_common.errors import InvalidArgument, SegmentNotFound
 from pravega_common.names import scoped_name, segment_name
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -40,8 +40,11 @@ class TruncateStream:
         queue.register(KIND, self.handle)
 
     async def truncate(self, request_id: str, scope: str, stream: str, cut: Mapping[int, int]) -> None:
-        """``NoSuchStream``; ``SegmentSealed`` for a sealed stream; ``InvalidArgument`` for a cut that is no cut of the
-        stream or lies before its head. Offsets are not compared with the segments' lengths."""
+        """Remove everything before the cut. Offsets are not compared with the segments' lengths.
+
+        ``StreamNotFound``; ``SegmentSealed`` for a sealed stream; ``InvalidArgument`` for a cut that is no cut of the
+        stream or lies before its head.
+        """
         context = await self._store.open(scope, stream)
         await context.state()
         payload = {
@@ -85,7 +88,7 @@ class TruncateStream:
     async def _truncate_segment(self, segment: str, offset: int) -> None:
         try:
             await self._access.truncate_segment(segment, offset)
-        except NoSuchSegment:
+        except SegmentNotFound:
             # Only possible if another instance carries out the same request and a later one already.
             return
 

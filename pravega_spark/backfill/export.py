@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pravega_common.errors import UnknownOutcome
+from pravega_common.errors import StreamNotFound, UnknownOutcome
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.backfill.definition import ExportJob, compare_with_record, job_json
@@ -17,7 +17,6 @@ from pravega_spark.backfill.progress import ProgressDisplay
 from pravega_spark.commands.cuts import resolve_cut
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import StreamNotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pravega_common.errors import NoSuchSegment
+from pravega_common.errors import SegmentNotFound
 from pravega_common.model.commits import Commits
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
@@ -122,7 +122,7 @@ def segment_info(client: StreamClient, scope: str, stream: str, segment_id: int)
     """Asks for a segment; None if it was deleted since it was listed."""
     try:
         return client.segments.info(segment_name(scope, stream, segment_id))
-    except NoSuchSegment:
+    except SegmentNotFound:
         return None
 
 

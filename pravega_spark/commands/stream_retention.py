@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, StreamSealed
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType
 from pravega_common.names import segment_epoch, segment_number
@@ -26,7 +26,6 @@ from pravega_spark.commands.trimming import Trimmer
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import StreamSealed
 
 
 def add_to(group: typer.Typer) -> None:

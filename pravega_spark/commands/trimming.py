@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pravega_common.errors import NoSuchSegment, UnsupportedOperation
+from pravega_common.errors import SegmentNotFound, UnsupportedOperation
 from pravega_common.event_index import TIME_MS, RecordPage, RecordSearch, index_record_bytes, page_range
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import index_segment_name, segment_name
@@ -107,7 +107,7 @@ class Trimmer:
         name = index_segment_name(segment_name(self._scope, self._stream, segment_id))
         try:
             index = self._client.segments.info(name)
-        except (NoSuchSegment, UnsupportedOperation):
+        except (SegmentNotFound, UnsupportedOperation):
             return info.start_offset
         sockets = ReadSockets()
         try:

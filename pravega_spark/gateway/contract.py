@@ -62,8 +62,8 @@ class Boundaries(Protocol):
 class StreamGateway(Protocol):
     """Blocking. Calls about scopes, streams and transactions may come from several threads; bytes from one only.
 
-    Errors: ``ScopeNotFound``, ``StreamNotFound``, ``NoSuchSegment``, ``Unavailable``; what else a method raises is said
-    with it.
+    Errors: ``ScopeNotFound``, ``StreamNotFound``, ``SegmentNotFound``, ``Unavailable``; methods name
+    what else they raise.
     """
 
     def create_scope(self, scope: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed
+from pravega_common.errors import SegmentError, SegmentNotFound, SegmentSealed
 from pravega_common.model.segments import SegmentRange
 from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
 from pravega_spark.rows.framing import Int64s, blocks_by_segment, event_header_bytes
@@ -49,7 +49,7 @@ class SegmentWriters:
             tag = None if positions is None else positions[block.rows]
             try:
                 self.writer(self._names[block.segment_index]).write(block.data, block.event_count, tag)
-            except (SegmentSealed, NoSuchSegment) as error:
+            except (SegmentSealed, SegmentNotFound) as error:
                 failure = failure or error
         if failure is not None:
             raise failure

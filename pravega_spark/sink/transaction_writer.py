@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pravega_common.errors import Fenced, NoSuchSegment, PravegaError, SegmentSealed
+from pravega_common.errors import Fenced, PravegaError, SegmentNotFound, SegmentSealed
 from pravega_common.model.transaction_sets import RegisterStatus, Registration, SetMember
 from pravega_common.names import transaction_segment_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -135,7 +135,7 @@ class PartitionWriter:
             return
         try:
             transaction.write(part, self._columns)
-        except (NoSuchSegment, SegmentSealed) as error:
+        except (SegmentNotFound, SegmentSealed) as error:
             self._lost(transaction, error)
 
     def _guarded_flush(self) -> None:
@@ -146,7 +146,7 @@ class PartitionWriter:
                     return
                 try:
                     step(transaction.writers)
-                except (NoSuchSegment, SegmentSealed) as error:
+                except (SegmentNotFound, SegmentSealed) as error:
                     self._lost(transaction, error)
 
     def _begin(self, name: StreamName) -> None:

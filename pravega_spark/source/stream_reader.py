@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pravega_common.errors import InvalidArgument, NoSuchSegment
+from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_spark.gateway.connect import gateway_for
@@ -28,7 +28,6 @@ from pravega_spark.source.offsets import Position, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_span
 from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
 from pravega_spark.source.stream_positions import Bound, StreamPositions, ended_at
-from pravega_streams.errors import NotFound
 from pravega_streams.segment.event_index import EventCount
 
 _Infos = dict[str, dict[int, SegmentInfo]]
@@ -130,7 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for _ in range(plans_max - 1):
             try:
                 return self._planned(start, limit)
-            except (NoSuchSegment, NotFound):
+            except (SegmentNotFound, NotFound):
                 _log.info("a segment was deleted while a batch was planned: it is planned anew")
         return self._planned(start, limit)
 

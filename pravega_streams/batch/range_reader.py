@@ -69,7 +69,7 @@ class _Request:
 class RangeReader:
     """The bytes of ``segment`` from ``start`` (included) to ``end`` (excluded), which must have been written.
 
-    Errors of ``read_into``: ``SegmentTruncated`` (the start, or a later part, is gone), ``NoSuchSegment``,
+    Errors of ``read_into``: ``SegmentTruncated`` (the start, or a later part, is gone), ``SegmentNotFound``,
     ``InvalidArgument`` when the segment is sealed before ``end``, ``Unavailable`` when no store answers in time.
     """
 

@@ -7,7 +7,18 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from pravega_common.errors import InvalidArgument, PravegaError, RejectedError, Unavailable
+from pravega_common.errors import (
+    InvalidArgument,
+    NotFound,
+    PravegaError,
+    RejectedError,
+    ScopeNotEmpty,
+    ScopeNotFound,
+    StreamNotFound,
+    StreamNotSealed,
+    StreamSealed,
+    Unavailable,
+)
 from pravega_common.model.segments import SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
@@ -164,12 +175,12 @@ class ControllerClient:
         try:
             min_segments = self.stream_configuration(scope, stream).scaling.min_segments
             segments = self.current_segments(scope, stream)
-        except errors.NotFound:
-            return errors.StreamNotFound(f"{what}: the stream does not exist")
+        except NotFound:
+            return StreamNotFound(f"{what}: the stream does not exist")
         except PravegaError as error:
             return errors.ControllerRefused(f"{what} ({status}); its segments could not be looked at: {error}")
         if not segments:
-            return errors.StreamSealed(f"{what}: the stream is sealed")
+            return StreamSealed(f"{what}: the stream is sealed")
         reason = refusal_reason(sealed, new_ranges, segments, min_segments)
         return errors.ControllerRefused(f"{what} ({status}): {reason}")
 
@@ -253,11 +264,11 @@ class ControllerClient:
 
 
 _STATUS_ERRORS: Final[dict[str, type[Exception]]] = {
-    "SCOPE_NOT_FOUND": errors.ScopeNotFound,
-    "STREAM_NOT_FOUND": errors.StreamNotFound,
-    "STREAM_SEALED": errors.StreamSealed,
-    "STREAM_NOT_SEALED": errors.StreamNotSealed,
-    "SCOPE_NOT_EMPTY": errors.ScopeNotEmpty,
+    "SCOPE_NOT_FOUND": ScopeNotFound,
+    "STREAM_NOT_FOUND": StreamNotFound,
+    "STREAM_SEALED": StreamSealed,
+    "STREAM_NOT_SEALED": StreamNotSealed,
+    "SCOPE_NOT_EMPTY": ScopeNotEmpty,
     "INVALID_SCOPE_NAME": InvalidArgument,
     "INVALID_STREAM_NAME": InvalidArgument,
 }

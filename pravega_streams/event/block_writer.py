@@ -74,8 +74,9 @@ class _Channel:
 class BlockWriter:
     """Writes to one segment, or to one transaction segment. Made by ``BlockWriters.open``.
 
-    Errors of ``write`` and ``flush``: ``SegmentSealed`` and ``NoSuchSegment`` (then ``unacknowledged`` has what was not
-    written), ``BadEventNumber`` if another writer uses the same id, ``Unavailable`` when no store answers in time.
+    Errors of ``write`` and ``flush``: ``SegmentSealed`` and ``SegmentNotFound`` (then ``unacknowledged`` has what
+    was not written), ``BadEventNumber`` if another writer uses the same id, ``Unavailable`` when no store answers in
+    time.
     """
 
     def __init__(self, writers: BlockWriters, segment: str, writer_id: bytes) -> None:

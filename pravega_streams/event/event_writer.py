@@ -8,12 +8,11 @@ import uuid
 from bisect import bisect_left
 from typing import Final
 
-from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentSealed
+from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentSealed, StreamSealed
 from pravega_common.hashing import position_of_key
 from pravega_common.invariants import check
 from pravega_common.model.segments import SegmentRange
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import StreamSealed
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
 
 event_bytes_max: Final = 8 * 1024 * 1024
@@ -77,7 +76,7 @@ class EventWriter:
             for segment_id, writer in pending:
                 try:
                     writer.flush()
-                except (SegmentSealed, NoSuchSegment):
+                except (SegmentSealed, SegmentNotFound):
                     self._follow(segment_id)
             if set(self._writers) == {segment_id for segment_id, _ in pending}:
                 return
@@ -93,7 +92,7 @@ class EventWriter:
             try:
                 self._writer_of(segment_id).write(piece.data, piece.event_count, piece.tag)
                 return
-            except (SegmentSealed, NoSuchSegment):
+            except (SegmentSealed, SegmentNotFound):
                 # The segment may have failed before or after it took note of this piece.
                 if any(other.data is piece.data for other in self._follow(segment_id)):
                     return

@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import Final
 
-from pravega_common.errors import NoSuchSegment, SegmentSealed, Unavailable
+from pravega_common.errors import SegmentNotFound, SegmentSealed, Unavailable
 from pravega_common.hashing import position_of_key
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
 from pravega_common.names import transaction_segment_name
@@ -47,7 +47,7 @@ class Transaction:
             self._writers[segment.segment_id] = writer
         try:
             writer.write(frame_event(event), 1)
-        except (NoSuchSegment, SegmentSealed) as error:
+        except (SegmentNotFound, SegmentSealed) as error:
             raise self._ended() from error
 
     def flush(self) -> None:
@@ -55,7 +55,7 @@ class Transaction:
         try:
             for writer in self._writers.values():
                 writer.flush()
-        except (NoSuchSegment, SegmentSealed) as error:
+        except (SegmentNotFound, SegmentSealed) as error:
             raise self._ended() from error
 
     def ping(self) -> None:

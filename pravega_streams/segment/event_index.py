@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentTruncated, Unavailable, UnsupportedOperation
+from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, Unavailable, UnsupportedOperation
 from pravega_common.event_index import (
     CREATION_TIME_ATTRIBUTE,
     EVENT_COUNT,
@@ -97,14 +97,14 @@ class EventIndex:
     def of(cls, client: SegmentClient, segment: str, info: SegmentInfo | None = None) -> EventIndex:
         """The index of a segment, given by its qualified name; ``info`` if its present state is known already.
 
-        ``UnsupportedOperation`` where the store keeps none, ``NoSuchSegment`` if there is no such segment.
+        ``UnsupportedOperation`` where the store keeps none, ``SegmentNotFound`` if there is no such segment.
         """
         pages = _pages_of(client)
         name = index_segment_name(segment)
         try:
             index = client.info(name)
             pages.check_format(client, name)
-        except NoSuchSegment:
+        except SegmentNotFound:
             client.info(segment)  # says so if the segment itself is missing
             raise UnsupportedOperation(
                 f"{segment}: its store keeps no index of event boundaries; Pravega does from version 0.14 on"

@@ -55,7 +55,8 @@ class EndpointCache:
 class SegmentClient:
     """Blocking calls, one connection per store, safe to use from several threads (one call at a time).
 
-    Retries as ``RawClient`` does. Errors: ``NoSuchSegment``, ``SegmentTruncated``, ``Unavailable``, ``UnknownOutcome``.
+    Retries as ``RawClient`` does.
+    Errors: ``SegmentNotFound``, ``SegmentTruncated``, ``Unavailable``, ``UnknownOutcome``.
     """
 
     def __init__(self, controller: ControllerClient, *, call_time_s: float = call_time_max_s) -> None:
