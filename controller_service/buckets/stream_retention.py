@@ -36,6 +36,7 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.truncate_stream import TruncateStream, bytes_between, place_in
 from pravega_common.errors import NotFound, SegmentNotFound
 from pravega_common.model.retention import RetentionPolicy, RetentionType
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.runtime.failpoints import failpoint, register
 
 references_max: Final = 4_096
@@ -125,7 +126,7 @@ class StreamRetention:
 
     # ---- truncation --------------------------------------------------------------------------------------------------
 
-    async def _where(self, context: StreamContext, policy: RetentionPolicy) -> dict[int, int] | None:
+    async def _where(self, context: StreamContext, policy: RetentionPolicy) -> SegmentOffsets | None:
         """The cut to truncate at, or None."""
         references = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
         found = candidates(policy, references, self._store.clock.wall_ms())
@@ -160,7 +161,7 @@ class StreamRetention:
         cuts = [await place_in(context, subscriber.cut) for subscriber in subscribers if subscriber.cut]
         return await place_in(context, lower_bound(cuts)) if cuts else None
 
-    async def _truncate_at(self, context: StreamContext, cut: dict[int, int]) -> None:
+    async def _truncate_at(self, context: StreamContext, cut: SegmentOffsets) -> None:
         """A cut that the head has reached already is passed over."""
         head = (await context.truncation()).cut
         if head == cut:

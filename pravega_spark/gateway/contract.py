@@ -7,18 +7,15 @@ Two implementations: ``gateway/service.py`` (a Pravega cluster, ours or another)
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
 from pravega_common.model.transactions import NewTransaction
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget
-
-Cut = Mapping[int, int]
-"""Offset by segment id: a stream cut without the name of its stream."""
 
 
 class SegmentWriter(Protocol):
@@ -86,7 +83,7 @@ class StreamGateway(Protocol):
         self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
     ) -> list[SegmentRange]: ...
 
-    def truncate_stream(self, scope: str, stream: str, cut: Cut) -> None: ...
+    def truncate_stream(self, scope: str, stream: str, cut: SegmentOffsets) -> None: ...
 
     def seal_stream(self, scope: str, stream: str) -> None: ...
 
@@ -94,11 +91,11 @@ class StreamGateway(Protocol):
         """A sealed one."""
         ...
 
-    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The first position that is still there."""
         ...
 
-    def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def tail_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The present end of every open segment; of a sealed stream, the ends of its last segments."""
         ...
 
@@ -108,7 +105,7 @@ class StreamGateway(Protocol):
 
     def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]: ...
 
-    def segments_between(self, scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+    def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         """Ids of all segments between two cuts, the cuts' own included."""
         ...
 

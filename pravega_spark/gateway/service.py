@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
 from pravega_common.model.transactions import NewTransaction
 from pravega_common.names import is_internal_stream, segment_name
-from pravega_spark.gateway.contract import Cut, RangeSource, SegmentWriter
+from pravega_spark.gateway.contract import RangeSource, SegmentWriter
 from pravega_spark.ledger.detection import DetectedSets
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
@@ -49,7 +49,7 @@ class ServiceGateway:
     ) -> list[SegmentRange]:
         return self._controller.scale_stream(scope, stream, sealed, new_ranges)
 
-    def truncate_stream(self, scope: str, stream: str, cut: Cut) -> None:
+    def truncate_stream(self, scope: str, stream: str, cut: SegmentOffsets) -> None:
         self._controller.truncate_stream(scope, stream, dict(cut))
 
     def seal_stream(self, scope: str, stream: str) -> None:
@@ -58,10 +58,10 @@ class ServiceGateway:
     def delete_stream(self, scope: str, stream: str) -> None:
         self._controller.delete_stream(scope, stream)
 
-    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         return self._client.head_cut(scope, stream)
 
-    def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def tail_cut(self, scope: str, stream: str) -> SegmentOffsets:
         return self._client.tail_cut(scope, stream)
 
     def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
@@ -70,7 +70,7 @@ class ServiceGateway:
     def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
         return self._controller.epoch_segments(scope, stream, epoch)
 
-    def segments_between(self, scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+    def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         return self._controller.segments_between(scope, stream, dict(start), dict(end))
 
     def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:

@@ -74,7 +74,7 @@ class DirectWriter:
         if self._writers is None:
             router = RowRouter(self._current(), random.getrandbits(16))
             self._writers = SegmentWriters(self._gateway, router, _name)
-        positions = self._writers.router.positions(self._columns.keys_of(rows), lengths)
+        positions = self._writers.router.key_positions(self._columns.keys_of(rows), lengths)
         try:
             self._writers.write(events, lengths, positions)
         except (SegmentSealed, SegmentNotFound) as error:

@@ -11,7 +11,7 @@ from pravega_common.errors import SegmentError, SegmentNotFound, SegmentSealed
 from pravega_common.model.segments import SegmentRange
 from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
 from pravega_spark.rows.framing import Int64s, blocks_by_segment, event_header_bytes
-from pravega_spark.sink.routing import Positions, RowRouter
+from pravega_spark.sink.routing import KeyPositions, RowRouter
 from pravega_streams.event.block_writer import Piece
 
 
@@ -37,7 +37,7 @@ class SegmentWriters:
         self._names = [name_of(segment) for segment in router.segments]
         self._writers: dict[str, SegmentWriter] = {}
 
-    def write(self, events: pa.Array, lengths: Int64s, positions: Positions | None) -> None:
+    def write(self, events: pa.Array, lengths: Int64s, positions: KeyPositions | None) -> None:
         """``positions`` may be None for a single segment. They stay with the blocks, to route them again.
 
         When a segment is sealed or gone, the first such error is raised after all blocks were handed over: each is then

@@ -50,7 +50,7 @@ class _Transaction:
         router = self.writers.router
         positions = None
         if len(router.segments) > 1:
-            positions = router.positions(columns.keys_of(part.rows), part.lengths)
+            positions = router.key_positions(columns.keys_of(part.rows), part.lengths)
         self.writers.write(columns.events_of(part.rows), part.lengths, positions)
 
     def counted(self) -> SetMember:

@@ -15,9 +15,9 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
-from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import segment_epoch, segment_name
-from pravega_spark.gateway.contract import Boundaries, Cut, StreamGateway
+from pravega_spark.gateway.contract import Boundaries, StreamGateway
 from pravega_spark.source.event_walk import Walked, walk
 from pravega_spark.source.range_planner import Span
 from pravega_streams.segment.event_index import EventCount, ReadTarget
@@ -46,7 +46,7 @@ def data_loss(scope: str, stream: str, segment_id: int, wanted: int, available: 
 class Bound:
     """An end that a read must not pass: a cut of the stream, and which segments lie before it."""
 
-    def __init__(self, cut: Cut, before: list[int]) -> None:
+    def __init__(self, cut: SegmentOffsets, before: list[int]) -> None:
         self._cut = cut
         self._before = set(before)
 
@@ -56,12 +56,12 @@ class Bound:
             return max(offset, min(length, self._cut[segment_id]))
         return length if segment_id in self._before else offset
 
-    def is_reached(self, position: Cut) -> bool:
+    def is_reached(self, position: SegmentOffsets) -> bool:
         """Whether nothing that a read at a position may still take could lie before this end."""
         return all(self.end_of(item, offset, offset_max) == offset for item, offset in position.items())
 
 
-def ended_at(position: Cut) -> dict[int, SegmentInfo]:
+def ended_at(position: SegmentOffsets) -> dict[int, SegmentInfo]:
     """What to know of the segments of a position from which nothing is to be read, whatever they are."""
     return {item: SegmentInfo("", offset, offset, False) for item, offset in position.items()}
 
@@ -79,7 +79,7 @@ class StreamPositions:
         self._successors: dict[int, list[int]] = {}
         self._counts: dict[int, tuple[int, int, int | None]] = {}
 
-    def bound(self, cut: Cut) -> Bound:
+    def bound(self, cut: SegmentOffsets) -> Bound:
         """``InvalidArgument`` for a cut with segments that the stream never had."""
         head = self._gateway.head_cut(self.scope, self.stream)
         try:
@@ -89,8 +89,8 @@ class StreamPositions:
         return Bound(cut, before)
 
     def advanced(
-        self, cut: Cut, known: Mapping[int, SegmentInfo] | None = None
-    ) -> tuple[dict[int, int], dict[int, SegmentInfo]]:
+        self, cut: SegmentOffsets, known: Mapping[int, SegmentInfo] | None = None
+    ) -> tuple[SegmentOffsets, dict[int, SegmentInfo]]:
         """The same position with segments that are read to their end replaced by their successors.
 
         Also says what is known of each segment of the result (``known`` is not asked for again). A segment stays while
@@ -108,13 +108,13 @@ class StreamPositions:
             moved, infos = self._present({**kept, **added}, infos)
 
     def _present(
-        self, cut: Cut, known: Mapping[int, SegmentInfo] | None = None
-    ) -> tuple[dict[int, int], dict[int, SegmentInfo]]:
+        self, cut: SegmentOffsets, known: Mapping[int, SegmentInfo] | None = None
+    ) -> tuple[SegmentOffsets, dict[int, SegmentInfo]]:
         """The cut without what is gone, which is an error or skipped.
 
         A deleted stream that may be missed has nothing to read, until it is created anew: then from its head on.
         """
-        moved: dict[int, int] = dict(cut)
+        moved = dict(cut)
         infos: dict[int, SegmentInfo] = {}
         gone: set[int] = set()
         for item, offset in cut.items():
@@ -137,7 +137,7 @@ class StreamPositions:
             _log.warning("stream %s/%s is deleted: nothing is read until it is created anew", self.scope, self.stream)
             return dict(cut), ended_at(cut)
 
-    def _around(self, cut: Cut, gone: set[int]) -> dict[int, int]:
+    def _around(self, cut: SegmentOffsets, gone: set[int]) -> SegmentOffsets:
         """The cut with its deleted segments replaced by what the head of the stream has for their keys.
 
         The head itself when the stream does not know the segments: it was created anew.
@@ -198,7 +198,7 @@ class StreamPositions:
             raise error
         _log.warning("%s", error)
 
-    def spans(self, start: Cut, end: Cut) -> list[Span]:
+    def spans(self, start: SegmentOffsets, end: SegmentOffsets) -> list[Span]:
         """All that lies between any two cuts, also where segments begin or end between them.
 
         What is gone at the time of planning is an error or left out, as ``fail_on_data_loss`` says.
@@ -337,7 +337,7 @@ class StreamPositions:
             return min(end, error.start_offset)
         return rest.offset
 
-    def cut_at_time(self, time_ms: int, *, as_end: bool) -> dict[int, int]:
+    def cut_at_time(self, time_ms: int, *, as_end: bool) -> SegmentOffsets:
         """From the head on over scaling, as far as events were written before a time.
 
         As a start nothing that was written at the time or later lies before it, as an end everything from before does:

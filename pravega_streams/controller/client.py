@@ -19,7 +19,7 @@ from pravega_common.errors import (
     StreamSealed,
     Unavailable,
 )
-from pravega_common.model.segments import SegmentRange, Successor
+from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
 from pravega_common.proto import controller_pb2 as pb
@@ -127,12 +127,12 @@ class ControllerClient:
         name = f"{scope}/{stream}"
         return _decide("deleteStream", name, status, pb.DeleteStreamStatus.Status, missing="STREAM_NOT_FOUND")
 
-    def truncate_stream(self, scope: str, stream: str, cut: dict[int, int]) -> None:
+    def truncate_stream(self, scope: str, stream: str, cut: SegmentOffsets) -> None:
         """Forget everything before the cut."""
         status = self._ask("truncateStream", pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut)).status
         _decide("truncateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
-    def is_cut_valid(self, scope: str, stream: str, cut: dict[int, int]) -> bool:
+    def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
         """Whether the cut's segments belong together and cover the key space."""
         request = pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut)
         return bool(self._ask("isStreamCutValid", request).response)
@@ -195,7 +195,7 @@ class ControllerClient:
         request = pb.GetEpochSegmentsRequest(streamInfo=stream_info(scope, stream), epoch=epoch)
         return [range_from(item) for item in self._ask("getEpochSegments", request).segmentRanges]
 
-    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The first position that is still there."""
         reply = self._ask("getSegments", pb.GetSegmentsRequest(streamInfo=stream_info(scope, stream)))
         return {item.segmentId.segmentId: item.offset for item in reply.segments}
@@ -206,7 +206,7 @@ class ControllerClient:
         reply = self._ask("getSegmentsImmediatelyFollowing", request)
         return [Successor(range_from(item.segment), tuple(item.value)) for item in reply.segments]
 
-    def segments_between(self, scope: str, stream: str, start: dict[int, int], end: dict[int, int]) -> list[int]:
+    def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         """Ids of all segments with bytes between the cuts, the cuts' own included; an empty cut is unbounded."""
         request = pb.StreamCutRange(streamInfo=stream_info(scope, stream), to=end)
         getattr(request, "from").update(start)

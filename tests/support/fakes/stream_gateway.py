@@ -20,7 +20,7 @@ from typing import Any, Final
 from pravega_common.errors import ScopeNotFound, SegmentNotFound, SegmentSealed, SegmentTruncated, StreamNotFound
 from pravega_common.event_index import IndexRecord
 from pravega_common.invariants import check
-from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import (
     CommitStatus,
@@ -34,7 +34,6 @@ from pravega_common.model.transaction_sets import (
 )
 from pravega_common.model.transactions import NewTransaction
 from pravega_common.names import is_transaction_segment, parse_segment_name, segment_id, segment_name, segment_number
-from pravega_spark.gateway.contract import Cut
 from pravega_streams import errors
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget
@@ -145,7 +144,7 @@ class InMemoryGateway:
             store.execute("UPDATE streams SET epoch = ? WHERE scope = ? AND name = ?", (epoch, scope, stream))
             return _begin_epoch(store, scope, stream, epoch, kept, list(enumerate(new_ranges, first)))
 
-    def truncate_stream(self, scope: str, stream: str, cut: Cut) -> None:
+    def truncate_stream(self, scope: str, stream: str, cut: SegmentOffsets) -> None:
         older = set(self.segments_between(scope, stream, {}, cut)) - set(cut)
         with self._change() as store:
             for item in older:
@@ -204,7 +203,7 @@ class InMemoryGateway:
         with self._change() as store:
             return _epoch_segments(store, scope, stream, epoch)
 
-    def segments_between(self, scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+    def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         with self._change() as store:
             last = _epoch(store, scope, stream)
             everything = {

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.gateway.contract import Cut
 from pravega_spark.gateway.preparation import forget_prepared
 from pravega_spark.options.definitions import Options, Use
 from pravega_spark.source.batch_reader import BatchReader
@@ -161,7 +161,7 @@ class TestFromStartToEnd:
         """A controller refuses a range whose end lies before its start, as the head does here."""
         between = streams.gateway.segments_between
 
-        def refusing(scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+        def refusing(scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
             if start.get(0, 0) > end.get(0, 0):
                 raise InvalidArgument(f"cut {end} lies before {start}")
             return between(scope, stream, start, end)
