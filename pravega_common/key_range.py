@@ -1,4 +1,4 @@
-"""Half-open ranges of the key space [0, 1), and the choice of a segment for a key's position (wire reference 6.3)."""
+"""Splits, merges and compares half-open ranges of the key space [0, 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One object with all that blocking code needs: controller, transaction sets, segments."""
+"""Joins the blocking clients of one cluster: controller, transaction sets, segments."""
 
 from __future__ import annotations
 

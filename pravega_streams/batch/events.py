@@ -1,4 +1,4 @@
-"""All events between two stream cuts, one by one: for scripts and tests (Spark reads whole columns instead)."""
+"""Reads the events between two stream cuts one by one, for scripts and tests (Spark reads whole columns)."""
 
 from __future__ import annotations
 

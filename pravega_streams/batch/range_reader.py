@@ -32,7 +32,7 @@ idle_sockets_max: Final = 8
 
 
 class ReadSockets:
-    """Idle connections of one thread by store, so that the next range does not connect anew. Never forked."""
+    """The idle connections of one thread by store, which the next range reuses. Never forked."""
 
     def __init__(self) -> None:
         self._idle: dict[Endpoint, list[WireSocket]] = {}

@@ -1,4 +1,4 @@
-"""Failure replies as errors (wire-protocol.md 2.3)."""
+"""Maps failure replies to errors (wire-protocol.md 2.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ControllerClient``: everything that a client asks a controller (controller-api.md section 2)."""
+"""Calls the controller: scopes, streams, segments and transactions (controller-api.md section 2)."""
 
 from __future__ import annotations
 

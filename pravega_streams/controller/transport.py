@@ -1,4 +1,4 @@
-"""gRPC to one of several controllers: addresses, deadlines, retries, errors."""
+"""Calls one of several controllers over gRPC, with deadlines and retries."""
 
 from __future__ import annotations
 

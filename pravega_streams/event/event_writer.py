@@ -1,4 +1,4 @@
-"""Events with routing keys into a stream, for code without an event loop."""
+"""Writes events with routing keys to a stream, for code without an event loop."""
 
 from __future__ import annotations
 

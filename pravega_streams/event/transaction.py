@@ -1,4 +1,4 @@
-"""Transactions on one stream, for code without an event loop."""
+"""Writes transactions on one stream, for code without an event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to whichever store owns a segment, with the retries that are safe."""
+"""Sends requests to the store that owns a segment, with the retries that are safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about single segments, for code without an event loop."""
+"""Asks stores about single segments, for code without an event loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=c.Command)
 
 
 class EndpointCache:
-    """Which store serves a segment, asked of the controller once and again after ``forget``."""
+    """The store of each segment, asked of the controller once, and again after ``forget``."""
 
     def __init__(self, controller: ControllerClient) -> None:
         self._controller = controller

@@ -1,4 +1,4 @@
-"""One table segment, for code without an event loop."""
+"""Reads and writes one table segment, for code without an event loop."""
 
 from __future__ import annotations
 

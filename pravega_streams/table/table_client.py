@@ -1,4 +1,4 @@
-"""Table segments over the wire: get, conditional put and remove, iterate."""
+"""Reads and writes table segments: get, conditional put and remove, iterate."""
 
 from __future__ import annotations
 
