@@ -93,6 +93,10 @@ class PravegaError(Exception):
         """Whether the same call, repeated as it is, may succeed (an unknown outcome must be resolved first)."""
         return self.outcome is Outcome.FAILED
 
+    def may_be_repeated(self, *, idempotent: bool) -> bool:
+        """Whether the call may be repeated: after a failure, and with an unknown outcome if it is idempotent."""
+        return self.retryable or (idempotent and self.outcome is Outcome.UNKNOWN)
+
 
 class RejectedError(PravegaError):
     """A call that was not done, and that will not succeed as it is: bad input, or a state that refuses it."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.errors import (
-    ContainerNotHosted,
     InvalidArgument,
+    PravegaError,
     SegmentSealed,
     SegmentTruncated,
     Unavailable,
@@ -143,7 +143,9 @@ class RangeReader:
                 if len(data):
                     return data
                 failure: Exception = Unavailable("the store answered without data")
-            except (ContainerNotHosted, Unavailable, UnknownOutcome) as error:
+            except PravegaError as error:
+                if not error.may_be_repeated(idempotent=True):
+                    raise
                 failure = error
                 self._resolver.forget(self.segment)
             if self._socket is not None:

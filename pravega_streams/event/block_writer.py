@@ -174,7 +174,9 @@ class BlockWriter:
             try:
                 self._set_up()
                 return
-            except (ContainerNotHosted, Unavailable, UnknownOutcome) as error:
+            except PravegaError as error:
+                if not error.may_be_repeated(idempotent=True):
+                    raise
                 failure = error
             self._writers.resolver.forget(self.segment)
             if self._writers.monotonic_s() + delay_s > deadline_s:

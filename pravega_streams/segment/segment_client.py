@@ -7,9 +7,7 @@ import time
 from typing import Final, TypeVar
 
 from pravega_common.errors import (
-    ContainerNotHosted,
     PravegaError,
-    Unavailable,
     UnknownOutcome,
     UnsupportedOperation,
 )
@@ -118,10 +116,8 @@ class SegmentClient:
             try:
                 with self._lock:
                     return self._once(segment, make, expect, since_version)
-            except (ContainerNotHosted, Unavailable) as error:
-                failure: PravegaError = error
-            except UnknownOutcome as error:
-                if not idempotent:
+            except PravegaError as error:
+                if not error.may_be_repeated(idempotent=idempotent):
                     raise
                 failure = error
             self.endpoints.forget(segment)

@@ -56,17 +56,21 @@ def test_the_drawing_has_every_error_below_its_parent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome", "retryable"),
+    ("error", "outcome", "retryable", "repeatable"),
     [
-        (RejectedError(), Outcome.REJECTED, False),
-        (FailedError(), Outcome.FAILED, True),
-        (Fenced(), Outcome.FENCED, False),
-        (UnknownOutcome(), Outcome.UNKNOWN, False),
-        (DataCorruption(), Outcome.REJECTED, False),
+        (RejectedError(), Outcome.REJECTED, False, False),
+        (FailedError(), Outcome.FAILED, True, True),
+        (Fenced(), Outcome.FENCED, False, False),
+        (UnknownOutcome(), Outcome.UNKNOWN, False, True),
+        (DataCorruption(), Outcome.REJECTED, False, False),
     ],
 )
-def test_each_branch_has_its_outcome(error: errors.PravegaError, outcome: Outcome, retryable: bool) -> None:
+def test_each_branch_has_its_outcome(
+    error: errors.PravegaError, outcome: Outcome, retryable: bool, repeatable: bool
+) -> None:
     assert (error.outcome, error.retryable) == (outcome, retryable)
+    assert error.may_be_repeated(idempotent=False) == retryable
+    assert error.may_be_repeated(idempotent=True) == repeatable
 
 
 def test_fenced_does_not_count_as_failed() -> None:
