@@ -1,4 +1,4 @@
-"""A commit with a time counts as a report of its writer's time (controller-api.md 4.8)."""
+"""Notes the writer's mark of each commit that names a time (controller-api.md 4.8)."""
 
 from __future__ import annotations
 

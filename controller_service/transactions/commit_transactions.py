@@ -30,7 +30,6 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.completions import Completions
 from controller_service.transactions.records import (
     CommittingRecord,
@@ -88,28 +87,13 @@ class CommitFailed(FailedError):
 
 
 class CommitListener(Protocol):
-    """Told what a round made readable, before its record is cleared; must be idempotent."""
+    """A receiver of what a round made readable, called before the round's record is cleared; must be idempotent."""
 
     async def committed(
         self, scope: str, stream: str, transaction: CommittingTransaction, position: dict[int, int]
     ) -> None:
         """``position``: segment id to offset behind the transaction, for the mark of its writer (4.8)."""
         ...
-
-
-class CommitMarks:
-    """Stores a commit's time and position as the mark of its writer, like ``noteTimestampFromWriter``."""
-
-    def __init__(self, streams: StreamStore) -> None:
-        self._marks = WriterMarks(streams)
-
-    async def committed(
-        self, scope: str, stream: str, transaction: CommittingTransaction, position: dict[int, int]
-    ) -> None:
-        # An older time or position is refused there, which is what a repetition or a late commit comes to.
-        time_ms = transaction.commit_time_ms
-        if time_ms is not None:
-            await self._marks.note(scope, stream, transaction.writer_id, position, time_ms)
 
 
 class CommitWorkflow:
@@ -123,7 +107,7 @@ class CommitWorkflow:
         scheduler: WorkScheduler,
         clock: Clock,
         completions: Completions,
-        listener: CommitListener | None = None,
+        listener: CommitListener,
     ) -> None:
         self._transactions = transactions
         self._streams: StreamStore = transactions.streams
@@ -131,7 +115,7 @@ class CommitWorkflow:
         self._scheduler = scheduler
         self._clock = clock
         self._completions = completions
-        self._listener: CommitListener = listener or CommitMarks(self._streams)
+        self._listener = listener
         self.blocked: dict[str, str] = {}
         """Streams whose commits cannot go on by themselves, and why, as far as this controller tried."""
         self._log = structlog.get_logger(service="transactions")

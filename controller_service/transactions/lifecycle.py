@@ -95,7 +95,7 @@ class TransactionService(Service):
         queue: RequestQueue,
         clock: Clock,
         random: Random,
-        listener: CommitListener | None = None,
+        listener: CommitListener,
     ) -> None:
         super().__init__("transactions")
         self.records = TransactionStore(streams)

@@ -31,6 +31,8 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from controller_service.store.writer_marks import WriterMarks
+from controller_service.transactions.commit_marks import CommitMarks
 from controller_service.transactions.lifecycle import CreatedTransaction, TransactionService
 from controller_service.transactions.records import transaction_segments
 from pravega_common.model.scaling import ScalingPolicy
@@ -205,6 +207,7 @@ class Instance:
             queue=self.queue,
             clock=world.clock,
             random=Random(name),
+            listener=CommitMarks(WriterMarks(self.streams)),
         )
         self.sets = SetService(transactions=self.transactions, store=store, clock=world.clock)
 
