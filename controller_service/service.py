@@ -31,7 +31,7 @@ from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.segment_access.wire_access import WireSegmentAccess
-from controller_service.sets.service import SetService
+from controller_service.sets.transaction_set_service import TransactionSetService
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.table_backend import TableVersionedStore
@@ -113,7 +113,7 @@ class Controller(Service):
             random=random,
             listener=CommitMarks(self.marks),
         )
-        self.sets = SetService(
+        self.sets = TransactionSetService(
             transactions=self.transactions,
             store=backends.tables,
             clock=clock,

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller_service.sets.store import Registered
+from controller_service.sets.sink_store import Registered
 from controller_service.sets.transaction_set import MemberRecord
 from controller_service.transactions.completions import Expectation
-from controller_service.transactions.lifecycle import Keeper, TransactionService
+from controller_service.transactions.lifecycle import BindingSets, TransactionService
 from controller_service.transactions.records import ActiveTransaction, RegistrationRecord, SetReference
 from controller_service.transactions.transaction_store import Change, Found
 from pravega_common.errors import DataCorruption, PravegaError, StreamNotFound
@@ -37,13 +37,13 @@ class LostMember:
     detail: str
 
 
-class MemberRecords:
+class MemberTransactions:
     """Every operation is idempotent and reads before it writes; streams are worked on concurrently."""
 
-    def __init__(self, transactions: TransactionService, keeper: Keeper) -> None:
+    def __init__(self, transactions: TransactionService, sets: BindingSets) -> None:
         self._transactions = transactions
         self._records = transactions.records
-        self._keeper = keeper
+        self._sets = sets
 
     async def bind(self, reference: SetReference, batch_id: int, members: Sequence[MemberRecord]) -> str:
         """Bind all members to the set; empty when that succeeded, else why it cannot.
@@ -85,7 +85,7 @@ class MemberRecords:
         if registered is not None and (registered.sink, registered.batch_id) != (reference.sink, batch_id):
             return f"transaction {identifier} of {scope}/{stream} was registered for another batch or sink"
         bound = record.bound_to
-        if bound is not None and bound != reference and await self._keeper.holds(bound):
+        if bound is not None and bound != reference and await self._sets.holds(bound):
             return f"transaction {identifier} of {scope}/{stream} belongs to another transaction set"
         return ""
 

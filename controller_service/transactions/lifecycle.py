@@ -71,8 +71,8 @@ class CreatedTransaction:
     segments: tuple[SegmentRecord, ...]
 
 
-class Keeper(Protocol):
-    """What transaction sets say about the transactions that they hold."""
+class BindingSets(Protocol):
+    """The transaction sets, as seen from the transactions that are bound to them or registered for them."""
 
     async def holds(self, reference: SetReference) -> bool:
         """Whether the set may still commit its members, or has."""
@@ -106,16 +106,16 @@ class TransactionService(Service):
         self._clock = clock
         self._ids = TransactionIds(store)
         self._timers = Timers()
-        self._keeper: Keeper | None = None
+        self._sets: BindingSets | None = None
         self._unfinished: dict[tuple[str, str], CommitState] = {}
         self.completions = Completions()
         self._commits = CommitWorkflow(self.records, segments, self.scheduler, clock, self.completions, listener)
         queue.register(COMMIT_KIND, self._commits.handle)
         queue.register(ABORT_KIND, AbortWorkflow(self.records, segments).handle)
 
-    def attach_keeper(self, keeper: Keeper) -> None:
-        """Called once by the set service, before either is started."""
-        self._keeper = keeper
+    def attach_sets(self, sets: BindingSets) -> None:
+        """Called once by ``TransactionSetService``, before either is started."""
+        self._sets = sets
 
     @property
     def blocked(self) -> dict[str, str]:
@@ -274,9 +274,9 @@ class TransactionService(Service):
 
     async def _is_held(self, record: ActiveTransaction) -> bool:
         """Whether a living set holds the transaction; what a refused set left bound is free."""
-        if record.bound_to is None or self._keeper is None:
+        if record.bound_to is None or self._sets is None:
             return False
-        return await self._keeper.holds(record.bound_to)
+        return await self._sets.holds(record.bound_to)
 
     async def end_all(self, scope: str, stream: str) -> bool:
         """For the sealing of a stream: abort what is open; true once no transaction is left, also none that is being
@@ -346,8 +346,8 @@ class TransactionService(Service):
         if await self._is_held(record):
             self._arm(transaction, record.lease_ms, found.version)
             return
-        if record.registration is not None and self._keeper is not None:
-            until_ms = await self._keeper.open_until_ms(record.registration)
+        if record.registration is not None and self._sets is not None:
+            until_ms = await self._sets.open_until_ms(record.registration)
             if until_ms > now_ms:
                 self._arm(transaction, until_ms - now_ms, found.version)
                 return

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from controller_service.sets.service import CommitAnswer
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
+from controller_service.sets.transaction_set_service import CommitAnswer
 from controller_service.transactions.records import transaction_segments
 from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
-from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
+from tests.support.transaction_world import Crashed, CrashSwitch, Instance, World, event_bytes
 
 R = TypeVar("R")
 
@@ -30,7 +30,7 @@ batches_wanted = 4
 pytestmark = pytest.mark.timeout(600)
 
 
-class SlowFuse(Fuse):
+class SlowCrashSwitch(CrashSwitch):
     """Operations take a random number of turns, so that every interleaving has its chance; some fail without an
     effect, and of some the answer is lost."""
 
@@ -67,7 +67,7 @@ class Play:
 
     async def controller(self) -> Instance:
         for index, instance in enumerate(self.controllers):
-            if instance.fuse.blown:
+            if instance.switch.crashed:
                 await instance.kill()
                 self.controllers[index] = await self._started()
         while len(self.controllers) < 2:
@@ -76,7 +76,7 @@ class Play:
 
     async def _started(self) -> Instance:
         while True:
-            instance = Instance(self.world, f"c{self.random.getrandbits(40)}", SlowFuse(self.world, self.random))
+            instance = Instance(self.world, f"c{self.random.getrandbits(40)}", SlowCrashSwitch(self.world, self.random))
             self.world.instances.append(instance)
             try:
                 await instance.start()
@@ -96,7 +96,7 @@ class Play:
             except Crashed:
                 pass
             except (PravegaError, asyncio.CancelledError):
-                if not instance.fuse.blown and (current := asyncio.current_task()) and current.cancelling():
+                if not instance.switch.crashed and (current := asyncio.current_task()) and current.cancelling():
                     raise
                 await self.world.clock.sleep(0.1)
         raise TimeoutError("no answer in 200 tries")

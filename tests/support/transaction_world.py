@@ -12,8 +12,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from controller_service.queue.table_request_queue import TableRequestQueue
-from controller_service.sets.service import SetService
 from controller_service.sets.transaction_set import MemberRecord
+from controller_service.sets.transaction_set_service import TransactionSetService
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.records import (
@@ -106,43 +106,43 @@ class VirtualClock:
         await self.run(self.sleep(delta_s), delta_s + 1)
 
 
-class Fuse:
-    """Counts the operations of one instance and blows at one of them, before or after its effect."""
+class CrashSwitch:
+    """Counts the operations of one instance and crashes it at a chosen one, before or after its effect."""
 
-    def __init__(self, blow_at: int | None = None, after_effect: bool = False) -> None:
+    def __init__(self, crash_at: int | None = None, after_effect: bool = False) -> None:
         self.count = 0
-        self.blown = False
-        self._blow_at = blow_at
+        self.crashed = False
+        self._crash_at = crash_at
         self._after_effect = after_effect
 
-    def blow_later(self, calls: int, after_effect: bool) -> None:
+    def crash_after(self, calls: int, after_effect: bool) -> None:
         """At the n-th operation from now."""
-        self._blow_at, self._after_effect = self.count + calls, after_effect
+        self._crash_at, self._after_effect = self.count + calls, after_effect
 
     async def call(self, work: Any, *args: Any, **kwargs: Any) -> Any:
         await asyncio.sleep(0)
-        if self.blown:
+        if self.crashed:
             raise Crashed
         self.count += 1
-        last = self.count == self._blow_at
+        last = self.count == self._crash_at
         if last and not self._after_effect:
-            self.blow()
+            self.crash()
         result = await work(*args, **kwargs)
         if last:
-            self.blow()
+            self.crash()
         return result
 
-    def blow(self) -> None:
-        self.blown = True
+    def crash(self) -> None:
+        self.crashed = True
         raise Crashed
 
 
-class Fused:
-    """Any object whose coroutine methods go through a fuse."""
+class CrashingProxy:
+    """A proxy of any object, whose coroutine methods go through a crash switch."""
 
-    def __init__(self, inner: Any, fuse: Fuse) -> None:
+    def __init__(self, inner: Any, switch: CrashSwitch) -> None:
         self._inner = inner
-        self._fuse = fuse
+        self._switch = switch
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
@@ -150,7 +150,7 @@ class Fused:
             return method
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._fuse.call(method, *args, **kwargs)
+            return await self._switch.call(method, *args, **kwargs)
 
         return call
 
@@ -192,12 +192,12 @@ class EventSegments(InMemorySegmentAccess):
 class Instance:
     """One controller process."""
 
-    def __init__(self, world: World, name: str, fuse: Fuse) -> None:
+    def __init__(self, world: World, name: str, switch: CrashSwitch) -> None:
         self.world = world
         self.name = name
-        self.fuse = fuse
-        store: Any = Fused(world.store, fuse)
-        segments: Any = Fused(world.segments, fuse)
+        self.switch = switch
+        store: Any = CrashingProxy(world.store, switch)
+        segments: Any = CrashingProxy(world.segments, switch)
         self.streams = StreamStore(store, world.clock, world.new_id)
         self.queue = TableRequestQueue(store, name, world.clock, world.live_owners)
         self.transactions = TransactionService(
@@ -209,7 +209,7 @@ class Instance:
             random=Random(name),
             listener=CommitMarks(WriterMarks(self.streams)),
         )
-        self.sets = SetService(transactions=self.transactions, store=store, clock=world.clock)
+        self.sets = TransactionSetService(transactions=self.transactions, store=store, clock=world.clock)
 
     async def start(self) -> None:
         self.world.live.add(self.name)
@@ -218,18 +218,18 @@ class Instance:
 
     async def kill(self) -> None:
         disarm_all()
-        self.fuse.blown = True
+        self.switch.crashed = True
         self.world.live.discard(self.name)
         for service in (self.sets, self.transactions, self.queue):
             await asyncio.gather(service.stop(), return_exceptions=True)
 
     def die_at(self, failpoint: str) -> None:
         """Failpoints belong to the process: no other instance may get there first."""
-        arm(failpoint, self.fuse.blow)
+        arm(failpoint, self.switch.crash)
 
 
 class World:
-    """What survives the instances."""
+    """The state that survives the instances: tables, segments and time."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
@@ -247,15 +247,15 @@ class World:
     async def live_owners(self) -> set[str]:
         return set(self.live)
 
-    async def instance(self, fuse: Fuse | None = None) -> Instance:
+    async def instance(self, switch: CrashSwitch | None = None) -> Instance:
         """A started controller; time runs while it starts."""
-        instance = self.add_instance(fuse)
+        instance = self.add_instance(switch)
         await self.run(instance.start())
         return instance
 
-    def add_instance(self, fuse: Fuse | None = None) -> Instance:
+    def add_instance(self, switch: CrashSwitch | None = None) -> Instance:
         """A controller whose services the test starts itself."""
-        instance = Instance(self, f"c{next(self._names)}", fuse or Fuse())
+        instance = Instance(self, f"c{next(self._names)}", switch or CrashSwitch())
         self.instances.append(instance)
         return instance
 

@@ -12,7 +12,7 @@ from pravega_common.errors import ConfigurationError
 from pravega_common.services.base import Service
 
 message_bytes_max: Final = 16 * 1024 * 1024
-"""Epochs of many segments and commit sets of many members are larger than gRPC's 4 MiB."""
+"""Epochs of many segments and transaction sets of many members are larger than gRPC's 4 MiB."""
 stop_grace_s: Final = 5.0
 calls_concurrent_max: Final = 10_000
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import grpc.aio
 
-from controller_service.sets.service import SetService
 from controller_service.sets.transaction_set import (
     MemberRecord,
     RefusedSet,
@@ -19,6 +18,7 @@ from controller_service.sets.transaction_set import (
     SinkRecord,
     Verdict,
 )
+from controller_service.sets.transaction_set_service import TransactionSetService
 from pravega_common import names
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.transaction_sets import SetMember
@@ -51,7 +51,7 @@ _SET_STATE: Final = {
 class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
     """Errors are left to the server's error mapping. After one that says nothing certain, the same call finds out."""
 
-    def __init__(self, sets: SetService) -> None:
+    def __init__(self, sets: TransactionSetService) -> None:
         self._sets = sets
 
     async def RegisterTransactions(

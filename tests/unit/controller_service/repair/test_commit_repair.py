@@ -17,7 +17,7 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.model.commits import ObstacleKind
 from pravega_common.model.transactions import TransactionState
 from pravega_common.names import segment_id, segment_name
-from tests.support.transaction_world import Fuse, Instance, World
+from tests.support.transaction_world import CrashSwitch, Instance, World
 
 SCOPE, STREAM = "scope", "stream"
 
@@ -220,16 +220,16 @@ async def test_a_set_with_a_member_given_up_is_finished_and_its_sink_goes_on(wor
     assert events(world) == [["m1", "next"], ["m1", "next"]]
 
 
-@pytest.mark.parametrize("blow_at", range(1, 14))
+@pytest.mark.parametrize("crash_at", range(1, 14))
 @pytest.mark.parametrize("after_effect", [False, True])
-async def test_giving_up_survives_a_crash_at_every_call(world: World, blow_at: int, after_effect: bool) -> None:
+async def test_giving_up_survives_a_crash_at_every_call(world: World, crash_at: int, after_effect: bool) -> None:
     first = await world.instance()
     gone, behind = await lost(world, first, "gone"), await committing(world, first, "behind")
     await settle(world)
     await world.run(first.kill())
-    second = await world.instance(Fuse())
+    second = await world.instance(CrashSwitch())
     await settle(world)
-    second.fuse.blow_later(blow_at, after_effect)
+    second.switch.crash_after(crash_at, after_effect)
     try:
         await world.run(repair_of(second).give_up(SCOPE, STREAM, gone))
     except BaseException as error:

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from controller_service.repair.commit_repair import CommitRepair
-from controller_service.sets import service as set_service
+from controller_service.sets import transaction_set_service as set_service
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions import records, transaction_store
 from controller_service.transactions.records import transaction_segments
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.model.commits import ObstacleKind
 from pravega_common.model.transactions import TransactionState
-from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
+from tests.support.transaction_world import Crashed, CrashSwitch, Instance, World, event_bytes
 
 S, T, U = "scope", "stream", "other"
 Q, D = "query", "scope/stream"
@@ -118,7 +118,7 @@ async def test_a_stream_is_deleted_between_its_commit_and_the_note_of_it(world: 
     members = [await world.member(one, S, U, "u", 0)]
     assert await commit(world, one, 0, members) is Verdict.COMMITTED
     await world.clock.pass_time(1.0)
-    assert one.fuse.blown
+    assert one.switch.crashed
     await world.run(one.kill())
     two = world.add_instance()
     await world.run(two.queue.start())
@@ -210,16 +210,16 @@ async def test_a_record_that_is_lost_before_the_order_can_be_given_up(world: Wor
     await repaired(world, two, gone, kept)
 
 
-@pytest.mark.parametrize("blow_at", range(1, 14))
+@pytest.mark.parametrize("crash_at", range(1, 14))
 @pytest.mark.parametrize("after_effect", [False, True])
 async def test_giving_up_a_lost_record_survives_a_crash_at_every_call(
-    world: World, blow_at: int, after_effect: bool
+    world: World, crash_at: int, after_effect: bool
 ) -> None:
     gone, kept = await decided(world)
     await damage(world, gone, "gone")
-    two = await world.instance(Fuse())
+    two = await world.instance(CrashSwitch())
     await settle(world)
-    two.fuse.blow_later(blow_at, after_effect)
+    two.switch.crash_after(crash_at, after_effect)
     try:
         await world.run(repair_of(two).give_up(S, T, gone))
     except Crashed:

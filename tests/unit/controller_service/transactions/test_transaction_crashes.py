@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 # Imported for their failpoints, too.
-from controller_service.sets import service as set_service
+from controller_service.sets import transaction_set_service as set_service
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions import abort_transactions, commit_transactions
 from pravega_common.errors import PravegaError
@@ -63,7 +63,7 @@ def dying_at(call: int, after_effect: bool) -> Callable[[Instance], None]:
     """Makes an instance die at its n-th operation from now."""
 
     def arm(instance: Instance) -> None:
-        instance.fuse.blow_later(call, after_effect)
+        instance.switch.crash_after(call, after_effect)
 
     return arm
 
@@ -101,7 +101,7 @@ async def commit_through_a_crash(rolling: bool, prepare: Callable[[Instance], No
         await survived(world, first.transactions.commit(S, T, created.id))
     await survived(world, first.transactions.abort(S, T, aborted.id))
     await world.clock.pass_time(settle_s)
-    died = first.fuse.blown
+    died = first.switch.crashed
     await world.run(first.kill())
 
     second = await world.instance()
@@ -149,7 +149,7 @@ async def set_of(world: World, instance: Instance, label: str) -> list[MemberRec
     return [*members, await world.member(instance, S, U, f"{label}.2", 2)]
 
 
-async def commit_set(instance: Instance, run: str, batch: int, members: Sequence[MemberRecord]) -> Verdict:
+async def commit_transaction_set(instance: Instance, run: str, batch: int, members: Sequence[MemberRecord]) -> Verdict:
     count = len(members)
     return (await instance.sets.commit(Q, D, run, batch, members, count, count * event_bytes)).verdict
 
@@ -167,10 +167,10 @@ async def sets_through_a_crash(rolling: bool, restarted: bool, prepare: Callable
         await world.scale_to_one(S, T)
     prepare(first)
     await survived(world, first.sets.register(Q, D, "r1", 0, [*members, orphan]))
-    answered = await survived(world, commit_set(first, "r1", 0, members))
+    answered = await survived(world, commit_transaction_set(first, "r1", 0, members))
     assert answered in (None, Verdict.COMMITTED)
     await world.clock.pass_time(settle_s)
-    died = first.fuse.blown
+    died = first.switch.crashed
     await world.run(first.kill())
 
     second = await world.instance()
@@ -178,14 +178,14 @@ async def sets_through_a_crash(rolling: bool, restarted: bool, prepare: Callable
     if restarted:
         run, again = "r2", await set_of(world, second, "y")
         await insist(world, lambda: second.sets.register(Q, D, run, 0, again))
-    verdict = await insist(world, lambda: commit_set(second, run, 0, again))
+    verdict = await insist(world, lambda: commit_transaction_set(second, run, 0, again))
     if answered is Verdict.COMMITTED:
         assert verdict is Verdict.ALREADY_COMMITTED
     assert verdict in (Verdict.COMMITTED, Verdict.ALREADY_COMMITTED)
     if restarted and verdict is Verdict.COMMITTED:
         chosen = "y"
     following = await set_of(world, second, "next")
-    assert await insist(world, lambda: commit_set(second, run, 1, following)) is Verdict.COMMITTED
+    assert await insist(world, lambda: commit_transaction_set(second, run, 1, following)) is Verdict.COMMITTED
     await world.clock.pass_time(settle_s + 60)
 
     decided = (await world.run(second.sets.get(Q, D, 1))).decision
@@ -242,14 +242,14 @@ async def test_a_refused_set_through_a_crash_at_every_call(after_effect: bool) -
         assert await world.run(first.transactions.abort(S, U, lost))
         await world.clock.pass_time(settle_s)
         dying_at(call, after_effect)(first)
-        answered = await survived(world, commit_set(first, "r1", 0, members))
+        answered = await survived(world, commit_transaction_set(first, "r1", 0, members))
         assert answered in (None, Verdict.REFUSED)
-        died = first.fuse.blown
+        died = first.switch.crashed
         await world.run(first.kill())
         second = await world.instance()
-        assert await insist(world, lambda: commit_set(second, "r1", 0, members)) is Verdict.REFUSED  # noqa: B023
+        assert await insist(world, lambda: commit_transaction_set(second, "r1", 0, members)) is Verdict.REFUSED  # noqa: B023
         # Nothing holds the others: they can be committed in another set.
-        assert await insist(world, lambda: commit_set(second, "r1", 0, members[:2])) is Verdict.COMMITTED  # noqa: B023
+        assert await insist(world, lambda: commit_transaction_set(second, "r1", 0, members[:2])) is Verdict.COMMITTED  # noqa: B023
         await world.clock.pass_time(settle_s)
         await expect_events(world, T, ["x.0", "x.1"])
         await expect_events(world, U, [])

@@ -269,7 +269,7 @@ async def test_a_round_whose_segments_were_sealed_under_it_goes_on_as_a_rolling_
     await world.move_state(S, T, StreamState.ACTIVE)
     one.die_at("transaction_commit.round_recorded")
     await world.clock.pass_time(5)
-    assert one.fuse.blown
+    assert one.switch.crashed
     await world.run(one.kill())
     # One source was merged, then the other worker's mistake lets a scale through.
     await world.segments.merge_batch("scope/stream/0.#epoch.0", transaction_segments(S, T, opened[0].id, [0]))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
-from controller_service.sets.store import RegistrationShard, SinkStore
+from controller_service.sets.sink_store import RegistrationShard, SinkStore
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, SinkRecord
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.versioned_store import ANY_VERSION

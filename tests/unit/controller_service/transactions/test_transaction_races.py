@@ -12,7 +12,7 @@ import pytest
 from controller_service.sets.transaction_set import Verdict
 from pravega_common.errors import UnknownOutcome
 from pravega_common.model.transactions import TransactionState
-from tests.support.transaction_world import Crashed, Fuse, Instance, World, event_bytes
+from tests.support.transaction_world import Crashed, CrashSwitch, Instance, World, event_bytes
 
 S, T = "scope", "stream"
 Q, D = "query", "scope/stream"
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 seeds = range(40)
 
 
-class Jitter(Fuse):
+class Jitter(CrashSwitch):
     """Every operation takes a random number of turns."""
 
     def __init__(self, seed: int) -> None:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from controller_service.service import Controller
-from controller_service.sets import service as set_service
+from controller_service.sets import transaction_set_service as set_service
 from controller_service.sets.transaction_set import MemberRecord, Verdict
 from controller_service.transactions import commit_transactions
 from controller_service.transactions.records import transaction_segments

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller_service.sets import transaction_set as commit_set
-from controller_service.sets.members import LostMember, MemberRecords
-from controller_service.sets.store import FoundSink, Registered, SinkStore, shard_of
+from controller_service.sets import transaction_set
+from controller_service.sets.members import LostMember, MemberTransactions
+from controller_service.sets.sink_store import FoundSink, Registered, SinkStore, shard_of
 from controller_service.sets.transaction_set import (
     AllBound,
     BatchesCleared,
@@ -97,8 +97,8 @@ class DecisionAnswer:
     last_batch_id: int
 
 
-class SetService(Service):
-    """One per controller, beside its ``TransactionService``, which it also serves as ``Keeper``."""
+class TransactionSetService(Service):
+    """One per controller, beside its ``TransactionService``, which it also serves as ``BindingSets``."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class SetService(Service):
     ) -> None:
         super().__init__("transaction-sets")
         self._sinks = SinkStore(store)
-        self._members = MemberRecords(transactions, self)
+        self._members = MemberTransactions(transactions, self)
         self._clock = clock
         self._kept_ms = kept_ms
         self._finishing: set[tuple[str, int]] = set()
-        transactions.attach_keeper(self)
+        transactions.attach_sets(self)
 
     async def on_start(self) -> None:
         await self._sinks.start()
@@ -130,7 +130,7 @@ class SetService(Service):
         key = sink_key(query_id, destination)
         for attempt in range(tries_max):
             taken = await self._apply_new(
-                key, query_id, destination, commit_set.Register(run_id, batch_id, self._now())
+                key, query_id, destination, transaction_set.Register(run_id, batch_id, self._now())
             )
             if taken is None:
                 await self._pause(attempt)
@@ -144,7 +144,7 @@ class SetService(Service):
             fresh = await self._sinks.read(key)
             if fresh is None:
                 continue
-            after = commit_set.step(fresh.record, commit_set.Register(run_id, batch_id, self._now()))
+            after = transaction_set.step(fresh.record, transaction_set.Register(run_id, batch_id, self._now()))
             if after.verdict is not Verdict.REGISTERED:
                 if after.verdict is Verdict.BATCH_DECIDED:
                     await self._sinks.remove_registrations(key, batch_id)
@@ -201,7 +201,7 @@ class SetService(Service):
         which ``get`` shows as ``FINISHED``. After an error without an answer the same call is to be made again."""
         check_commit(query_id, destination, run_id, batch_id, members, events, size_bytes)
         key = sink_key(query_id, destination)
-        request = commit_set.Commit(run_id, batch_id, tuple(members), events, size_bytes, self._now())
+        request = transaction_set.Commit(run_id, batch_id, tuple(members), events, size_bytes, self._now())
         tried: dict[int, SetRecord] = {}
         for attempt in range(tries_max):
             found = await self._read_or_new(key, query_id, destination)
@@ -209,13 +209,13 @@ class SetService(Service):
             if last is not None and last.sequence in tried:
                 return self._committed(key, last)
             await self._release_dead(found.record, tried)
-            taken = commit_set.step(found.record, request)
+            taken = transaction_set.step(found.record, request)
             if taken.verdict is Verdict.ORDER_PREVIOUS:
                 await self._order(key, _required(taken.set))
                 continue
             if taken.verdict is Verdict.BIND and not _required(taken.set).members:
                 tried[_required(taken.set).sequence] = _required(taken.set)
-                taken = commit_set.step(taken.record, AllBound(_required(taken.set).sequence, self._now()))
+                taken = transaction_set.step(taken.record, AllBound(_required(taken.set).sequence, self._now()))
             version = await self._write(key, found, taken.record)
             if version is None:
                 await self._pause(attempt)
@@ -238,13 +238,13 @@ class SetService(Service):
         problem = await self._members.bind(reference, pending.batch_id, pending.members)
         await failpoint_async(MEMBERS_BOUND, destination_of(key))
         if problem:
-            refused = commit_set.step(found.record, commit_set.Refuse(pending.sequence, problem, self._now()))
+            refused = transaction_set.step(found.record, transaction_set.Refuse(pending.sequence, problem, self._now()))
             if await self._write(key, found, refused.record) is None:
                 return None
             await failpoint_async(REFUSAL_RECORDED, destination_of(key))
             await self._members.release(reference, pending.members)
             return CommitAnswer(Verdict.REFUSED, problem, pending)
-        taken = commit_set.step(found.record, AllBound(pending.sequence, self._now()))
+        taken = transaction_set.step(found.record, AllBound(pending.sequence, self._now()))
         if await self._write(key, found, taken.record) is None:
             return None
         await failpoint_async(COMMIT_RECORDED, destination_of(key))
@@ -253,7 +253,7 @@ class SetService(Service):
     async def _release_dead(self, record: SinkRecord, tried: dict[int, SetRecord]) -> None:
         """Let go of members of sets that this call bound and somebody else refused."""
         for sequence in [sequence for sequence in tried if not record.holds(sequence)]:
-            await self._members.release(commit_set.reference(record, sequence), tried.pop(sequence).members)
+            await self._members.release(transaction_set.reference(record, sequence), tried.pop(sequence).members)
 
     def _committed(self, key: str, committed: SetRecord) -> CommitAnswer:
         self._start_finishing(key, committed)
@@ -271,7 +271,9 @@ class SetService(Service):
         check_sink(query_id, destination)
         found = await self._sinks.read(sink_key(query_id, destination))
         record = None if found is None else found.record
-        return DecisionAnswer(commit_set.decision(record, batch_id), -1 if record is None else record.last_batch_id)
+        return DecisionAnswer(
+            transaction_set.decision(record, batch_id), -1 if record is None else record.last_batch_id
+        )
 
     async def list_sinks(self, token: bytes = b"") -> tuple[list[SinkRecord], bytes]:
         """Some sinks and the token of the next page, empty at the end."""
@@ -335,7 +337,9 @@ class SetService(Service):
                     await self._wait(expectation, min(finish_look_first_s * 2**look, finish_look_last_s))
                     continue
                 await failpoint_async(MEMBERS_READABLE, destination_of(key))
-                await self._apply(key, commit_set.Advance(committed.sequence, SetRecordState.FINISHED, self._now()))
+                await self._apply(
+                    key, transaction_set.Advance(committed.sequence, SetRecordState.FINISHED, self._now())
+                )
                 return
         self.log.warning("set is not finished yet", sink=key, batch=committed.batch_id)
 
@@ -363,7 +367,7 @@ class SetService(Service):
             await failpoint_async(MEMBERS_ORDERED, destination_of(key))
             await asyncio.gather(
                 self._members.schedule(committed.members),
-                self._apply(key, commit_set.Advance(committed.sequence, SetRecordState.ORDERED, self._now())),
+                self._apply(key, transaction_set.Advance(committed.sequence, SetRecordState.ORDERED, self._now())),
             )
             await failpoint_async(ORDER_RECORDED, destination_of(key))
             return
@@ -416,7 +420,7 @@ class SetService(Service):
         if pending is not None:
             if now_ms - pending.started_ms > pending_max_ms:
                 detail = f"pending for more than {pending_max_ms} ms"
-                taken = commit_set.step(record, commit_set.Refuse(pending.sequence, detail, now_ms))
+                taken = transaction_set.step(record, transaction_set.Refuse(pending.sequence, detail, now_ms))
                 if await self._write(key, found, taken.record) is not None:
                     await self._members.release(SetReference(key, pending.sequence), pending.members)
             return
@@ -452,7 +456,7 @@ class SetService(Service):
     async def _apply_new(self, key: str, query_id: str, destination: str, event: Event) -> Step | None:
         """One try of a step, on a new record if there is none; None if it has to be repeated."""
         found = await self._read_or_new(key, query_id, destination)
-        taken = commit_set.step(found.record, event)
+        taken = transaction_set.step(found.record, event)
         return taken if await self._write(key, found, taken.record) is not None else None
 
     async def _apply(self, key: str, event: Event) -> None:
@@ -461,7 +465,7 @@ class SetService(Service):
             found = await self._sinks.read(key)
             if found is None:
                 return
-            taken = commit_set.step(found.record, event)
+            taken = transaction_set.step(found.record, event)
             if await self._write(key, found, taken.record) is not None:
                 return
             await self._pause(attempt)

@@ -8,14 +8,19 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from controller_service.sets.service import (
+from controller_service.sets.transaction_set import (
+    MemberRecord,
+    SetRecord,
+    SetRecordState,
+    Verdict,
+)
+from controller_service.sets.transaction_set_service import (
     CommitAnswer,
     RegisterAnswer,
     pending_max_ms,
     record_kept_ms,
     undecided_grace_ms,
 )
-from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions.lifecycle import lease_grace_s
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.transactions import TransactionState
