@@ -11,10 +11,10 @@ import itertools
 import json
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from controller_service.queue.request_queue import Handler, Postpone, Request
+from controller_service.queue.request_queue import AnsweringHandler, Handler, Postpone, Request, SubmittedRequest
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ANY_VERSION, VersionedStore
 from pravega_common.errors import PravegaError, RejectedError, Throttled, UnknownOutcome
@@ -27,7 +27,7 @@ REQUESTS_TABLE: Final = "requests"
 requests_concurrent_max: Final = 100
 requests_queued_max: Final = 10_000
 requests_remembered_max: Final = 10_000
-"""Finished requests whose outcome ``wait_done`` still knows."""
+"""Requests whose first answer is kept for a caller that submits the same one again."""
 sweep_period_s: Final = 3.0
 store_attempts_max: Final = 8
 retry_delay_min_s: Final = 0.02
@@ -46,10 +46,9 @@ class StoredRequest:
 
 @dataclass(slots=True)
 class _Queued:
-    request: Request
+    submitted: SubmittedRequest
+    """Its own: two submissions of one id that race are two runs with one first answer."""
     table_key: str
-    outcome: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    """Its own: two submissions of one id that race are two runs, and one id's outcome is that of the later."""
     failures: int = 0
 
 
@@ -65,14 +64,18 @@ class TableRequestQueue(Service):
         self._owner = owner
         self._clock = clock
         self._live_owners = live_owners
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[str, AnsweringHandler] = {}
         self._sequence = itertools.count(1)
         self._waiting: dict[str, deque[_Queued]] = {}
-        self._outcomes: OrderedDict[str, asyncio.Future[None]] = OrderedDict()
+        self._submitted: OrderedDict[str, SubmittedRequest] = OrderedDict()
+        """The latest submission of each request id."""
         self._pending = 0
         self._slots = asyncio.Semaphore(requests_concurrent_max)
 
     def register(self, kind: str, handler: Handler) -> None:
+        self.register_answering(kind, lambda request, answer: handler(request))
+
+    def register_answering(self, kind: str, handler: AnsweringHandler) -> None:
         check(kind not in self._handlers, "two handlers for one kind of request", kind=kind)
         self._handlers[kind] = handler
 
@@ -82,35 +85,25 @@ class TableRequestQueue(Service):
         self.spawn(self._sweep_periodically(), "sweep")
 
     async def on_stop(self) -> None:
-        """Whoever waits is told now; the requests stay in the table for another instance."""
-        for outcome in self._outcomes.values():
-            if not outcome.done():
-                outcome.set_exception(UnknownOutcome("this controller stops; another one completes the work"))
+        """Callers get an answer now; the requests stay in the table for another instance."""
+        for line in self._waiting.values():
+            for queued in line:
+                queued.submitted.fail(UnknownOutcome("this controller stops; another one completes the work"))
 
-    async def submit(self, request: Request) -> None:
-        """``Throttled`` when too many requests wait already; a request that is pending here is not added again."""
+    async def submit(self, request: Request) -> SubmittedRequest:
+        """As in ``RequestQueue``; ``Throttled`` when too many requests wait already."""
         check(request.kind in self._handlers, "no handler for this kind of request", kind=request.kind)
-        outcome = self._outcomes.get(request.request_id)
-        if outcome is not None and not outcome.done():
-            return
+        pending = self._submitted.get(request.request_id)
+        if pending is not None and not pending.is_finished:
+            return pending
         if self._pending >= requests_queued_max:
             raise Throttled(f"{self._pending} requests are waiting, at most {requests_queued_max} may")
         table_key = f"{self._owner}/{self._clock.wall_ms():014d}{next(self._sequence):08d}/{request.request_id}"
         await self._store(table_key, request)
         failpoint(SUBMITTED)
-        self._enqueue(_Queued(request, table_key))
-
-    async def wait_done(self, request_id: str, timeout_s: float) -> bool:
-        """False when time is up, or the request was never submitted here; raises what made the handler give up."""
-        outcome = self._outcomes.get(request_id)
-        if outcome is None:
-            return False
-        try:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.shield(outcome)
-        except TimeoutError:
-            return False
-        return True
+        submitted = SubmittedRequest(request)
+        self._enqueue(_Queued(submitted, table_key))
+        return submitted
 
     async def _store(self, table_key: str, request: Request) -> None:
         """The key is this request's alone, so a put whose answer was lost is simply made again: a request must not
@@ -133,11 +126,12 @@ class TableRequestQueue(Service):
     # ---- running -----------------------------------------------------------------------------------------------------
 
     def _enqueue(self, queued: _Queued) -> None:
-        request, outcome = queued.request, queued.outcome
-        # Nobody may be waiting for it; that must not count as an error that was never looked at.
-        outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._outcomes[request.request_id] = outcome
-        self._outcomes.move_to_end(request.request_id)
+        request = queued.submitted.request
+        earlier = self._submitted.get(request.request_id)
+        if earlier is not None and not earlier.is_refused:
+            queued.submitted.share_answer(earlier)
+        self._submitted[request.request_id] = queued.submitted
+        self._submitted.move_to_end(request.request_id)
         self._pending += 1
         line = self._waiting.get(request.key)
         if line is None:
@@ -145,14 +139,14 @@ class TableRequestQueue(Service):
             self.spawn(self._run_line(request.key), f"requests of {request.key}")
         else:
             line.append(queued)
-        self._forget_old_outcomes()
+        self._forget_old_submissions()
 
-    def _forget_old_outcomes(self) -> None:
-        while len(self._outcomes) > requests_remembered_max:
-            oldest = next(iter(self._outcomes))
-            if not self._outcomes[oldest].done():
+    def _forget_old_submissions(self) -> None:
+        while len(self._submitted) > requests_remembered_max:
+            oldest = next(iter(self._submitted))
+            if not self._submitted[oldest].is_finished:
                 return
-            del self._outcomes[oldest]
+            del self._submitted[oldest]
 
     async def _run_line(self, key: str) -> None:
         """Run the requests of one key until none is left."""
@@ -173,11 +167,12 @@ class TableRequestQueue(Service):
 
     async def _run(self, queued: _Queued) -> float | None:
         """None when the request is finished with, else the seconds to wait before the next attempt."""
-        request = queued.request
+        submitted = queued.submitted
+        request = submitted.request
         delay_s = min(retry_delay_max_s, retry_delay_min_s * 2.0 ** min(queued.failures, 16))
         try:
             async with self._slots:
-                await self._handlers[request.kind](request)
+                await self._handlers[request.kind](request, submitted.answer)
                 failpoint(HANDLED)
         except Postpone as reason:
             self.log.debug("request postponed", kind=request.kind, key=request.key, reason=str(reason))
@@ -185,18 +180,18 @@ class TableRequestQueue(Service):
         except RejectedError as error:
             self.log.info("request refused", kind=request.kind, key=request.key, error=str(error))
             await self._finish(queued)
-            queued.outcome.set_exception(error)
+            submitted.fail(error)
             return None
         except Exception as error:
             # A handler's bug must not take everybody else's work down with it: it is retried and seen in the log.
             self.log.warning("request failed", kind=request.kind, key=request.key, error=repr(error), retry_s=delay_s)
             return delay_s
         await self._finish(queued)
-        queued.outcome.set_result(None)
+        submitted.succeed()
         return None
 
     async def _finish(self, queued: _Queued) -> None:
-        """Remove the stored request. One that stays is run again by whoever adopts it, and finds nothing to do."""
+        """Remove the stored request. One that stays is adopted and run again, and finds nothing to do."""
         for attempt in range(store_attempts_max):
             try:
                 await self._tables.remove(REQUESTS_TABLE, queued.table_key)

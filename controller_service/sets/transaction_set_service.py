@@ -1,4 +1,4 @@
-"""Several transactions, also of several streams, decided together (the design's "Commit of a batch").
+"""Commits the transactions of a batch, also of several streams, as one set.
 
 The order of durable steps is the proof: the set is pending on its sink's record; every member is bound to it; one
 compare-and-set makes it committed. Before that step the set can only be refused, after it only be finished, by
@@ -180,7 +180,8 @@ class TransactionSetService(Service):
         return problem
 
     async def _registration_refused(self, taken: Step, members: Sequence[MemberRecord]) -> RegisterAnswer:
-        """Of a batch that is decided, what is not in its set can never be committed: abort it now."""
+        """Refuse a registration. Transactions of a decided batch that are not in its set are aborted at once: they can
+        never be committed."""
         if taken.verdict is Verdict.BATCH_DECIDED:
             await self._members.abort([Registered(member.stream, member.transaction) for member in members])
         return RegisterAnswer(taken.verdict, taken.detail, taken.record.last_batch_id)
@@ -267,7 +268,7 @@ class TransactionSetService(Service):
     # ---- get, list, keep ---------------------------------------------------------------------------------------------
 
     async def get(self, query_id: str, destination: str, batch_id: int) -> DecisionAnswer:
-        """What was decided about a batch."""
+        """The decision about a batch, if there is one, and the last batch of its sink."""
         check_sink(query_id, destination)
         found = await self._sinks.read(sink_key(query_id, destination))
         record = None if found is None else found.record
@@ -281,7 +282,7 @@ class TransactionSetService(Service):
         return [found.record for _, found in page], token
 
     async def lost_members(self) -> list[LostMember]:
-        """Of all sinks: what keeps a committed set out of the commit orders of its streams."""
+        """The members of all sinks that keep a committed set out of the commit orders of its streams."""
         lost: list[LostMember] = []
         token = b""
         while True:
@@ -344,7 +345,7 @@ class TransactionSetService(Service):
         self.log.warning("set is not finished yet", sink=key, batch=committed.batch_id)
 
     async def _wait(self, expectation: Expectation, delay_s: float) -> None:
-        """Until the members are told readable, or it is time to look again."""
+        """Wait until this controller has made the members readable, or it is time to look again."""
         alarm = self.spawn(self._clock.sleep(delay_s), "next look")
         try:
             await asyncio.wait({alarm, expectation.all_came}, return_when=asyncio.FIRST_COMPLETED)
@@ -454,7 +455,7 @@ class TransactionSetService(Service):
             return None
 
     async def _apply_new(self, key: str, query_id: str, destination: str, event: Event) -> Step | None:
-        """One try of a step, on a new record if there is none; None if it has to be repeated."""
+        """Try a step once, on a new record if the sink has none yet; None if it has to be repeated."""
         found = await self._read_or_new(key, query_id, destination)
         taken = transaction_set.step(found.record, event)
         return taken if await self._write(key, found, taken.record) is not None else None

@@ -80,6 +80,3 @@ class WorkScheduler:
         payload = {"stream": name, "transaction": identifier.hex}
         await self._queue.submit(Request(request_id, ABORT_KIND, f"{name}#{identifier.hex}", payload))
         return request_id
-
-    async def wait_done(self, request_id: str, timeout_s: float) -> bool:
-        return await self._queue.wait_done(request_id, timeout_s)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from controller_service.queue.answers import run_and_wait
-from controller_service.queue.request_queue import Request, RequestQueue
+from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.records import (
@@ -59,7 +58,7 @@ class CreateStream:
             "stream_id": entry.stream_id,
             "configuration": encode(configuration).decode(),
         }
-        await run_and_wait(self._queue, f"{KIND}-{entry.stream_id}", KIND, scoped_name(scope, stream), payload)
+        await run_and_wait(self._queue, Request(f"{KIND}-{entry.stream_id}", KIND, scoped_name(scope, stream), payload))
         return added
 
     async def _is_complete(self, scope: str, stream: str) -> bool:

@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from controller_service.queue.answers import run_and_wait
-from controller_service.queue.request_queue import Postpone, Request, RequestQueue
+from controller_service.queue.request_queue import Postpone, Request, RequestQueue, run_and_wait
 from controller_service.store.members import KeyValueTableRecord, M, ReaderGroupRecord, ScopeMembers
 from controller_service.store.records import ScopeRecord
 from controller_service.store.stream_store import StreamStore
@@ -60,7 +59,7 @@ class DeleteScope:
         if record is None:
             return
         payload = {"scope": scope, "scope_id": record.scope_id}
-        await run_and_wait(self._queue, f"{KIND}-{record.scope_id}", KIND, f"{scope}/", payload)
+        await run_and_wait(self._queue, Request(f"{KIND}-{record.scope_id}", KIND, f"{scope}/", payload))
 
     async def delete_if_empty(self, request_id: str, scope: str) -> None:
         """``ScopeNotFound``; ``ScopeNotEmpty``: the scope is as it was then."""
@@ -70,7 +69,7 @@ class DeleteScope:
         # A scope in use is not closed, even for a moment, just to find that out.
         await self._require_empty(scope, record)
         payload = {"scope": scope, "scope_id": record.scope_id}
-        await run_and_wait(self._queue, f"{IF_EMPTY_KIND}-{request_id}", IF_EMPTY_KIND, f"{scope}/", payload)
+        await run_and_wait(self._queue, Request(f"{IF_EMPTY_KIND}-{request_id}", IF_EMPTY_KIND, f"{scope}/", payload))
 
     async def _require_empty(self, scope: str, record: ScopeRecord) -> None:
         try:

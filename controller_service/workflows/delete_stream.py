@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_service.queue.answers import run_and_wait
-from controller_service.queue.request_queue import Request, RequestQueue
+from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import last_number
 from controller_service.store.records import CURRENT_EPOCH, STATE, TRANSITION, TRUNCATION, StreamState
@@ -42,7 +41,7 @@ class DeleteStream:
         if state not in (StreamState.SEALED, StreamState.CREATING):
             raise StreamNotSealed(f"stream {scope}/{stream} is {state.value}, not sealed")
         payload = {"scope": scope, "stream": stream, "stream_id": entry.stream_id}
-        await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
+        await run_and_wait(self._queue, Request(f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload))
 
     async def handle(self, request: Request) -> None:
         await self.carry_out(request.payload["scope"], request.payload["stream"], request.payload["stream_id"])

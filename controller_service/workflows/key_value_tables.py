@@ -6,8 +6,7 @@ import asyncio
 import dataclasses
 from typing import Final
 
-from controller_service.queue.answers import run_and_wait
-from controller_service.queue.request_queue import Request, RequestQueue
+from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState, key_value_tables
 from controller_service.store.stream_store import StreamStore
@@ -70,7 +69,9 @@ class KeyValueTables:
 
     async def _run(self, kind: str, scope: str, table: str, table_id: str) -> None:
         payload = {"scope": scope, "table": table, "table_id": table_id}
-        await run_and_wait(self._queue, f"{kind}-{table_id}", kind, scoped_name(scope, table_stream(table)), payload)
+        await run_and_wait(
+            self._queue, Request(f"{kind}-{table_id}", kind, scoped_name(scope, table_stream(table)), payload)
+        )
 
     async def _create(self, request: Request) -> None:
         scope, table = request.payload["scope"], request.payload["table"]

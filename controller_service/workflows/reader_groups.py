@@ -8,8 +8,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from controller_service.errors import PreconditionFailed
-from controller_service.queue.answers import run_and_wait
-from controller_service.queue.request_queue import Request, RequestQueue
+from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.store.members import (
     ReaderGroupConfig,
     ReaderGroupRecord,
@@ -114,7 +113,7 @@ class ReaderGroups:
     ) -> None:
         payload = {"scope": scope, "group": group, "group_id": group_id, **(details or {})}
         key = scoped_name(scope, reader_group_stream(group))
-        await run_and_wait(self._queue, f"{kind}-{identity}", kind, key, payload)
+        await run_and_wait(self._queue, Request(f"{kind}-{identity}", kind, key, payload))
 
     # ---- handlers ----------------------------------------------------------------------------------------------------
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from controller_service.errors import PreconditionFailed, WaitTimedOut
-from controller_service.queue.answers import wait_time_max_s
-from controller_service.queue.request_queue import Request, RequestQueue
+from controller_service.queue.request_queue import Answer, Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import Range, next_epoch, plan_scale, rebase
 from controller_service.store.records import (
@@ -33,7 +31,6 @@ from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
 KIND: Final = "scale_stream"
-plans_remembered_max: Final = 1_000
 
 PLANNED = register("controller.scale_planned")
 SEGMENTS_CREATED = register("controller.scale_segments_created")
@@ -47,9 +44,7 @@ class ScaleStream:
         self._store = store
         self._access = access
         self._queue = queue
-        self._plans: OrderedDict[str, EpochTransitionRecord] = OrderedDict()
-        self._told: dict[str, asyncio.Future[EpochTransitionRecord]] = {}
-        queue.register(KIND, self.handle)
+        queue.register_answering(KIND, self.handle)
 
     async def start(
         self, scope: str, stream: str, to_seal: Sequence[int], ranges: Sequence[Range], now_ms: int
@@ -73,35 +68,15 @@ class ScaleStream:
             "ranges": [list(item) for item in ranges],
             "now_ms": now_ms,
         }
-        await self._queue.submit(Request(request_id, KIND, scoped_name(scope, stream), payload))
-        return await self._plan_of(request_id)
+        submitted = await self._queue.submit(Request(request_id, KIND, scoped_name(scope, stream), payload))
+        plan: EpochTransitionRecord = await submitted.first_answer()
+        return plan
 
-    async def _plan_of(self, request_id: str) -> EpochTransitionRecord:
-        """The plan that a submitted request makes, or made just before; raises what refuses it."""
-        plan = self._plans.get(request_id)
-        if plan is not None:
-            return plan
-        told = self._told.get(request_id)
-        if told is None:
-            told = self._told[request_id] = asyncio.get_running_loop().create_future()
-        finished = asyncio.ensure_future(self._queue.wait_done(request_id, wait_time_max_s))
-        try:
-            waited: set[asyncio.Future[Any]] = {told, finished}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if told.done():
-                return told.result()
-            if not await finished:
-                raise WaitTimedOut(f"{request_id} was not planned within {wait_time_max_s:.0f} s")
-            return self._plans[request_id]
-        finally:
-            finished.cancel()
-            if self._told.get(request_id) is told:
-                del self._told[request_id]
-
-    async def handle(self, request: Request) -> None:
+    async def handle(self, request: Request, answer: Answer) -> None:
+        """The first answer is the plan, as soon as it is stored."""
         scope, stream, holder = request.payload["scope"], request.payload["stream"], request.request_id
         try:
-            self._tell(holder, await self._planned_transition(request))
+            answer(await self._planned_transition(request))
             failpoint(PLANNED)
             await enter(self._store, scope, stream, StreamState.SCALING, holder)
             # Again, since a rolling commit may have come in between; from here on nothing moves the epoch.
@@ -117,8 +92,7 @@ class ScaleStream:
         return await context.transition()
 
     async def _give_up(self, scope: str, stream: str, holder: str) -> None:
-        """Leave nothing of a scale that is refused, or was finished by a run that died right before its last step."""
-        self._plans.pop(holder, None)
+        """Remove what is left of a scale that is refused, or was finished by a run that died before its last step."""
 
         async def change(context: StreamContext) -> None:
             if (await context.transition()).request_id == holder:
@@ -129,14 +103,6 @@ class ScaleStream:
             await leave(self._store, scope, stream, holder)
         except StreamNotFound:
             return
-
-    def _tell(self, request_id: str, plan: EpochTransitionRecord) -> None:
-        self._plans[request_id] = plan
-        if len(self._plans) > plans_remembered_max:
-            self._plans.popitem(last=False)
-        told = self._told.pop(request_id, None)
-        if told is not None and not told.done():
-            told.set_result(plan)
 
     async def _plan(self, context: StreamContext, request: Request) -> None:
         payload = request.payload

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from controller_service.errors import OperationNotAllowed
-from controller_service.queue.answers import run_and_wait
-from controller_service.queue.request_queue import Postpone, Request, RequestQueue
+from controller_service.queue.request_queue import Postpone, Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import STATE, StateRecord, StreamState
 from controller_service.store.stream_context import StreamContext
@@ -52,7 +51,7 @@ class SealStream:
         if await context.state() is StreamState.SEALED:
             return
         payload = {"scope": scope, "stream": stream, "stream_id": context.stream_id}
-        await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
+        await run_and_wait(self._queue, Request(f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload))
 
     async def handle(self, request: Request) -> None:
         await self.carry_out(request.payload["scope"], request.payload["stream"], request.payload["stream_id"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from controller_service.queue.answers import run_and_wait
-from controller_service.queue.request_queue import Request, RequestQueue
+from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import TRUNCATION, StreamState, TruncationRecord
 from controller_service.store.stream_context import StreamContext
@@ -53,7 +52,7 @@ class TruncateStream:
             "stream_id": context.stream_id,
             "cut": {str(identifier): offset for identifier, offset in cut.items()},
         }
-        await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
+        await run_and_wait(self._queue, Request(f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload))
 
     async def handle(self, request: Request) -> None:
         scope, stream = request.payload["scope"], request.payload["stream"]

@@ -6,8 +6,7 @@ import asyncio
 import dataclasses
 from typing import Final
 
-from controller_service.queue.answers import run_and_wait
-from controller_service.queue.request_queue import Request, RequestQueue
+from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import equal_ranges, initial_epoch, plan_scale
 from controller_service.store.records import CONFIGURATION, TRANSITION, StreamState
@@ -46,7 +45,7 @@ class UpdateStream:
             "ticket": (await context.configuration()).updates_promised,
             "configuration": encode(configuration).decode(),
         }
-        await run_and_wait(self._queue, f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload)
+        await run_and_wait(self._queue, Request(f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload))
 
     async def handle(self, request: Request) -> None:
         scope, stream = request.payload["scope"], request.payload["stream"]

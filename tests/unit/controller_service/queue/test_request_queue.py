@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from controller_service.errors import WaitTimedOut
 from controller_service.queue import table_request_queue
-from controller_service.queue.request_queue import Handler, Postpone, Request
+from controller_service.queue.request_queue import Answer, AnsweringHandler, Handler, Postpone, Request
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.store.in_memory import InMemoryVersionedStore
 from pravega_common.errors import InvalidArgument, Throttled, Unavailable, UnknownOutcome
@@ -53,9 +54,8 @@ async def queue(tables: InMemoryVersionedStore, done: list[int]) -> AsyncIterato
 async def test_requests_of_one_key_run_in_order(
     queue: TableRequestQueue, tables: InMemoryVersionedStore, done: list[int]
 ) -> None:
-    for number in range(20):
-        await queue.submit(request(number))
-    assert await queue.wait_done("id-19", 5)
+    submitted = [await queue.submit(request(number)) for number in range(20)]
+    await submitted[-1].outcome(5)
     assert done == list(range(20))
     assert await requests_left(tables) == 0
 
@@ -68,23 +68,26 @@ async def test_other_keys_do_not_wait(tables: InMemoryVersionedStore) -> None:
             await gate.wait()
 
     queue = await started(tables, "one", handler)
-    await queue.submit(request(1, "slow"))
-    await queue.submit(request(2, "fast"))
-    assert await queue.wait_done("id-2", 5)
-    assert not await queue.wait_done("id-1", 0.01)
+    slow = await queue.submit(request(1, "slow"))
+    fast = await queue.submit(request(2, "fast"))
+    await fast.outcome(5)
+    with pytest.raises(WaitTimedOut, match="work of slow is not finished after 0 s; it continues"):
+        await slow.outcome(0)
     gate.set()
-    assert await queue.wait_done("id-1", 5)
+    await slow.outcome(5)
     await queue.stop()
 
 
-async def test_a_refusal_reaches_whoever_waits(tables: InMemoryVersionedStore) -> None:
+async def test_a_refusal_reaches_the_caller(tables: InMemoryVersionedStore) -> None:
     async def handler(request: Request) -> None:
         raise InvalidArgument("no")
 
     queue = await started(tables, "one", handler)
-    await queue.submit(request(1))
+    submitted = await queue.submit(request(1))
     with pytest.raises(InvalidArgument):
-        await queue.wait_done("id-1", 5)
+        await submitted.outcome(5)
+    with pytest.raises(InvalidArgument):
+        await submitted.first_answer(5)
     assert await requests_left(tables) == 0
     await queue.stop()
 
@@ -101,8 +104,8 @@ async def test_failures_are_tried_again(tables: InMemoryVersionedStore) -> None:
             raise KeyError("a bug")
 
     queue = await started(tables, "one", handler)
-    await queue.submit(request(1))
-    assert await queue.wait_done("id-1", 5)
+    submitted = await queue.submit(request(1))
+    await submitted.outcome(5)
     assert attempts == 3
     await queue.stop()
 
@@ -117,9 +120,9 @@ async def test_a_postponed_request_lets_those_behind_it_pass(tables: InMemoryVer
         order.append(number)
 
     queue = await started(tables, "one", handler)
-    await queue.submit(request(1))
+    submitted = await queue.submit(request(1))
     await queue.submit(request(2))
-    assert await queue.wait_done("id-1", 5)
+    await submitted.outcome(5)
     assert order == [2, 1]
     await queue.stop()
 
@@ -134,10 +137,10 @@ async def test_the_same_request_is_not_queued_twice(tables: InMemoryVersionedSto
         await gate.wait()
 
     queue = await started(tables, "one", handler)
-    await queue.submit(request(1))
-    await queue.submit(request(1))
+    submitted = await queue.submit(request(1))
+    assert await queue.submit(request(1)) is submitted
     gate.set()
-    assert await queue.wait_done("id-1", 5)
+    await submitted.outcome(5)
     assert runs == 1
     await queue.stop()
 
@@ -156,8 +159,9 @@ async def test_what_a_dead_owner_left_is_adopted_in_order(tables: InMemoryVersio
         done.append(request.payload["number"])
 
     second = await started(tables, "two", handler)
-    assert await second.wait_done("id-4", 5)
-    assert done == [0, 1, 2, 3, 4]
+    last = await second.submit(request(5))
+    await last.outcome(5)
+    assert done == [0, 1, 2, 3, 4, 5]
     assert await requests_left(tables) == 0
     await second.stop()
 
@@ -194,8 +198,8 @@ async def test_a_lost_answer_does_not_leave_a_request_behind_unknown(
         return version
 
     monkeypatch.setattr(tables, "put", losing_put)
-    await queue.submit(request(1))
-    assert await queue.wait_done("id-1", 5)
+    submitted = await queue.submit(request(1))
+    await submitted.outcome(5)
     assert done == [1]
     assert await requests_left(tables) == 0
 
@@ -214,14 +218,93 @@ async def test_too_many_requests_are_refused(tables: InMemoryVersionedStore, mon
     await queue.stop()
 
 
-async def test_who_waits_is_told_when_the_queue_stops(tables: InMemoryVersionedStore) -> None:
+async def test_callers_get_an_unknown_outcome_when_the_queue_stops(tables: InMemoryVersionedStore) -> None:
     async def hang(request: Request) -> None:
         await asyncio.Event().wait()
 
     queue = await started(tables, "one", hang)
-    await queue.submit(request(1))
-    waiting = asyncio.ensure_future(queue.wait_done("id-1", 60))
+    submitted = await queue.submit(request(1))
+    waiting = asyncio.ensure_future(submitted.outcome(60))
     await asyncio.sleep(0)
     await queue.stop()
     with pytest.raises(UnknownOutcome):
         await waiting
+
+
+async def answering(tables: InMemoryVersionedStore, handler: AnsweringHandler) -> TableRequestQueue:
+    queue = TableRequestQueue(tables, "one", SystemClock(), nobody)
+    queue.register_answering("work", handler)
+    await queue.start()
+    return queue
+
+
+async def test_the_first_answer_comes_before_the_work_is_done(tables: InMemoryVersionedStore) -> None:
+    gate = asyncio.Event()
+
+    async def handler(request: Request, answer: Answer) -> None:
+        answer("planned")
+        answer("ignored")
+        await gate.wait()
+
+    queue = await answering(tables, handler)
+    submitted = await queue.submit(request(1))
+    assert await submitted.first_answer(5) == "planned"
+    assert not submitted.is_finished
+    gate.set()
+    await submitted.outcome(5)
+    assert await submitted.first_answer(5) == "planned"
+    await queue.stop()
+
+
+async def test_a_request_submitted_again_keeps_its_first_answer(tables: InMemoryVersionedStore) -> None:
+    runs = 0
+
+    async def handler(request: Request, answer: Answer) -> None:
+        nonlocal runs
+        runs += 1
+        answer(runs)
+
+    queue = await answering(tables, handler)
+    first = await queue.submit(request(1))
+    await first.outcome(5)
+    again = await queue.submit(request(1))
+    assert await again.first_answer(5) == 1
+    await again.outcome(5)
+    assert runs == 2
+    await queue.stop()
+
+
+async def test_two_submissions_that_race_have_one_first_answer(tables: InMemoryVersionedStore) -> None:
+    runs = 0
+
+    async def handler(request: Request, answer: Answer) -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 2:
+            raise InvalidArgument("done already")
+        answer("planned")
+        await asyncio.sleep(0)
+
+    queue = await answering(tables, handler)
+    submitted = await asyncio.gather(queue.submit(request(1)), queue.submit(request(1)))
+    assert await asyncio.gather(*(item.first_answer(5) for item in submitted)) == ["planned", "planned"]
+    await queue.stop()
+
+
+async def test_a_refused_request_is_answered_afresh(tables: InMemoryVersionedStore) -> None:
+    runs = 0
+
+    async def handler(request: Request, answer: Answer) -> None:
+        nonlocal runs
+        runs += 1
+        answer(runs)
+        if runs == 1:
+            raise InvalidArgument("no")
+
+    queue = await answering(tables, handler)
+    refused = await queue.submit(request(1))
+    with pytest.raises(InvalidArgument):
+        await refused.outcome(5)
+    again = await queue.submit(request(1))
+    assert await again.first_answer(5) == 2
+    await queue.stop()

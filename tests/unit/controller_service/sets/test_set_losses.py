@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from controller_service.repair.commit_repair import CommitRepair
-from controller_service.sets import transaction_set_service as set_service
+from controller_service.sets import transaction_set_service
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions import records, transaction_store
 from controller_service.transactions.records import transaction_segments
@@ -114,7 +114,7 @@ async def test_a_stream_of_the_set_is_deleted_while_another_stands_still(
 
 async def test_a_stream_is_deleted_between_its_commit_and_the_note_of_it(world: World) -> None:
     one = await world.instance()
-    one.die_at(set_service.MEMBERS_ORDERED)
+    one.die_at(transaction_set_service.MEMBERS_ORDERED)
     members = [await world.member(one, S, U, "u", 0)]
     assert await commit(world, one, 0, members) is Verdict.COMMITTED
     await world.clock.pass_time(1.0)
@@ -143,7 +143,7 @@ def repair_of(instance: Instance) -> CommitRepair:
 async def decided(world: World) -> tuple[uuid.UUID, MemberRecord]:
     """A set of two members is committed and its controller dies; the first member is to be lost, the second not."""
     one = await world.instance()
-    one.die_at(set_service.COMMIT_RECORDED)
+    one.die_at(transaction_set_service.COMMIT_RECORDED)
     members = [await world.member(one, S, T, label, number) for number, label in enumerate(("gone", "kept"))]
     with pytest.raises(Crashed):
         await commit(world, one, 0, members)

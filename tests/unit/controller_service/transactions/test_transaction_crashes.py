@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 # Imported for their failpoints, too.
-from controller_service.sets import transaction_set_service as set_service
+from controller_service.sets import transaction_set_service
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions import abort_transactions, commit_transactions
 from pravega_common.errors import PravegaError
@@ -30,7 +30,7 @@ settle_s = 5.0
 """Virtual seconds in which everything that a controller has begun comes to its end."""
 runs_max = 400
 
-assert set_service and abort_transactions and commit_transactions
+assert transaction_set_service and abort_transactions and commit_transactions
 SET_FAILPOINTS = sorted(name for name in failpoints.KNOWN if name.startswith("transaction_set."))
 COMMIT_FAILPOINTS = sorted(name for name in failpoints.KNOWN if name.startswith("transaction_commit."))
 ABORT_FAILPOINTS = sorted(name for name in failpoints.KNOWN if name.startswith("transaction_abort."))

@@ -159,18 +159,18 @@ async def test_an_old_update_that_turns_up_again_changes_nothing(stream: Control
     submitted: list[Request] = []
     submit = stream.queue.submit
 
-    async def recording_submit(request: Request) -> None:
+    async def recording_submit(request: Request) -> SubmittedRequest:
         submitted.append(request)
-        await submit(request)
+        return await submit(request)
 
     stream.queue.submit = recording_submit  # type: ignore[method-assign]
     await update.update("1", S, T, fixed(3, "old"))
     await update.update("2", S, T, fixed(4, "new"))
     await until_active(stream, 2)
     old = submitted[0]
-    await submit(Request("again", old.kind, old.key, old.payload))
+    again = await submit(Request("again", old.kind, old.key, old.payload))
     with pytest.raises(Superseded):
-        await stream.queue.wait_done("again", 5)
+        await again.outcome(5)
     found = await (await stream.store.open(S, T)).configuration()
     assert found.configuration == fixed(4, "new")
     await until_active(stream, 2)
