@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from controller_service.errors import PreconditionFailed
-from controller_service.queue.request_queue import Postpone, Request
+from controller_service.queue.request_queue import Postpone, Request, SubmittedRequest
 from controller_service.service import Controller
 from controller_service.store.epochs import duplicate_epoch, equal_ranges, next_epoch, plan_scale
 from controller_service.store.records import (
