@@ -26,7 +26,7 @@ from controller_service.buckets.stream_retention import StreamRetention
 from controller_service.cluster.assignment_leader import AssignmentLeader
 from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.cluster.membership import Membership
-from controller_service.config import ControllerConfig, StoreKind, load_config, redis_address, split_address
+from controller_service.config import ControllerConfig, StoreKind
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -58,6 +58,7 @@ from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
+from pravega_common.services.settings import host_and_port
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 
@@ -97,7 +98,7 @@ class Controller(Service):
         self.member_id = f"{config.controller.id or 'controller'}-{self._new_id()}"
         self.health = HealthRegistry()
         clock, random = backends.clock, backends.random
-        host, port = split_address(config.controller.published or config.controller.listen)
+        host, port = host_and_port(config.controller.published or config.controller.listen)
         lease_ms = config.cluster.lease_ms
         self.membership = Membership(backends.cpo, self.member_id, Member(host, port, self.member_id), lease_ms, clock)
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
@@ -222,14 +223,14 @@ class Controller(Service):
 
     async def _publish_port(self) -> None:
         """A port of 0 in the settings is known only now."""
-        host, port = split_address(self.config.controller.published or self.config.controller.listen)
+        host, port = host_and_port(self.config.controller.published or self.config.controller.listen)
         if port == 0:
             await self.membership.publish(Member(host, self.grpc.port, self.member_id))
 
 
 def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Backends:
     """The real ones: the oracle in Redis, and segment stores over the wire."""
-    cpo = RedisCPO(redis_address(config.cluster.cpo), allow_unsafe_redis=config.cluster.allow_unsafe_redis, clock=clock)
+    cpo = RedisCPO(config.cluster.cpo, allow_unsafe_redis=config.cluster.allow_unsafe_redis, clock=clock)
     hosts = AssignmentHostStore(cpo, config.controller.containers, clock)
     client = RawClient(hosts, clock=clock)
     tables: VersionedStore = (
@@ -285,6 +286,6 @@ def run_controller(config_path: Path) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
     arm_from_environment()
-    config = load_config(config_path)
+    config = ControllerConfig.load(config_path)
     structlog.get_logger().info("settings", file=str(config_path), **config.model_dump(mode="json"))
     asyncio.run(serve(config))

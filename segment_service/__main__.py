@@ -17,7 +17,7 @@ import uvloop
 
 from pravega_common.errors import PravegaError
 from pravega_common.runtime import failpoints
-from segment_service.config import SegmentStoreConfig, load_config
+from segment_service.config import SegmentStoreConfig
 from segment_service.service import SegmentStoreProcess
 from segment_service.tier1_memory import check_tier1_memory
 
@@ -39,7 +39,7 @@ def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None
         ]
     )
     failpoints.arm_from_environment()
-    config = load_config(config_path)
+    config = SegmentStoreConfig.load(config_path)
     structlog.get_logger().info("settings", file=str(config_path), **config.model_dump())
     gc.freeze()
     gc.set_threshold(*collector_thresholds)

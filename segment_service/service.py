@@ -11,10 +11,11 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
 from pravega_common.services.cluster.redis_cpo import RedisCPO
+from pravega_common.services.settings import host_and_port
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.cache.rocksdb_cache import RocksDBSecondLevel
-from segment_service.config import SegmentStoreConfig, host_and_port
+from segment_service.config import SegmentStoreConfig
 from segment_service.container.manager import ContainerManager, ManagerConfig
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import ContainerConfig, SegmentContainer

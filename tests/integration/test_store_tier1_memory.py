@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pravega_common.errors import ConfigurationError
-from segment_service.config import SegmentStoreConfig, make_config
+from segment_service.config import SegmentStoreConfig
 from segment_service.tier1_memory import check_tier1_memory, tier1_bytes_needed
 from tests.support.server_fixtures import own_redis as own_redis
 from tests.support.servers import RedisServer
 
 
 def config_for(server: RedisServer) -> SegmentStoreConfig:
-    return make_config({"tier1": {"servers": [server.address]}})
+    return SegmentStoreConfig.from_values({"tier1": {"servers": [server.address]}})
 
 
 async def test_a_redis_without_a_limit_is_fine(own_redis: RedisServer) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from controller_service.config import config_of
+from controller_service.config import ControllerConfig
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.service import Backends, Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
@@ -47,7 +47,7 @@ class ControllerParts:
 
     def controller(self, **settings: Any) -> Controller:
         """A controller that is not started, listening on free ports."""
-        config = config_of({"controller": {"listen": "127.0.0.1:0", "rest": "", **settings}})
+        config = ControllerConfig.from_values({"controller": {"listen": "127.0.0.1:0", "rest": "", **settings}})
         backends = Backends(
             self.cpo, self.hosts, self.tables, self.faulty_access or self.access, self.clock, self.random
         )

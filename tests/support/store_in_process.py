@@ -11,7 +11,7 @@ from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.segment.raw_client import RawClient
-from segment_service.config import load_config
+from segment_service.config import SegmentStoreConfig
 from segment_service.service import SegmentStoreProcess, StoreParts
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from tests.support.fakes.cpo import InMemoryCPO
@@ -56,7 +56,7 @@ async def running_store(folder: Path) -> AsyncIterator[RunningStore]:
     clock, cpo, logs = SystemClock(), InMemoryCPO(), InMemoryLogStore()
     await cpo.set_once(CONTAINER_COUNT_KEY, "2")
     process = SegmentStoreProcess(
-        load_config(settings),
+        SegmentStoreConfig.load(settings),
         StoreParts(cpo, InMemoryChunkStorage(), lambda container, _: InMemoryDataLog(container, logs), clock),
     )
     await process.start()

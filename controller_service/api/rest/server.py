@@ -11,9 +11,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.rest.admin import AdminRoutes, map_errors
 from controller_service.api.rest.health import HealthRegistry
-from controller_service.config import split_address
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.base import Service
+from pravega_common.services.settings import host_and_port
 
 request_bytes_max: Final = 1024 * 1024
 stop_grace_s: Final = 5.0
@@ -36,7 +36,7 @@ class RestServer(Service):
         application.add_routes(AdminRoutes(self._parts).routes())
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop_grace_s)
         await self._runner.setup()
-        host, port = split_address(self._listen)
+        host, port = host_and_port(self._listen)
         site = web.TCPSite(self._runner, host, port)
         try:
             await site.start()

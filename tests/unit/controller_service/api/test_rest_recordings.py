@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from controller_service.config import config_of
+from controller_service.config import ControllerConfig
 from controller_service.service import Controller
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.repository import TRANSCRIPTS
@@ -77,7 +77,7 @@ async def test_health_names_every_part(rest_controller: Controller) -> None:
 
 def test_rest_may_be_off() -> None:
     assert ControllerParts().controller().rest is None
-    assert config_of({"controller": {"rest": ""}}).controller.rest == ""
+    assert ControllerConfig.from_values({"controller": {"rest": ""}}).controller.rest == ""
 
 
 async def test_the_systems_own_scope_stays(rest_controller: Controller) -> None:

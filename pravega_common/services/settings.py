@@ -1,0 +1,146 @@
+"""Loads the settings of a service from a TOML file and from environment variables.
+
+A service declares its sections as frozen classes and one ``ServiceSettings`` that holds them. The environment variable
+``<PREFIX><SECTION>__<KEY>`` takes precedence over the file. All mistakes are named at once, unknown keys among them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
+
+from pravega_common.errors import ConfigurationError
+
+
+def redis_address(url: str) -> str:
+    """``host:port`` or ``unix:/path`` of ``redis://host[:port][/0]``, ``host:port`` or ``unix:/path``.
+
+    ``ValueError`` if it has another form, names another database, or has a user or password.
+    """
+    if url.startswith("unix:/"):
+        return url
+    parts = urlsplit(url if "://" in url else f"redis://{url}")
+    has_port = "://" in url or parts.port is not None
+    if parts.scheme != "redis" or not parts.hostname or not has_port or parts.path not in ("", "/", "/0"):
+        raise ValueError(f"{url!r} is no Redis address: use redis://host:port or unix:/path (database 0 only)")
+    if parts.query or "@" in parts.netloc:
+        raise ValueError(f"{url!r} is no Redis address: use redis://host:port without user, password or options")
+    return f"{parts.hostname}:{parts.port or 6379}"
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The host (without brackets) and the port of ``host:port``; ``ValueError`` for another form."""
+    host, _, port = address.rpartition(":")
+    if not host or any(map(str.isspace, host)) or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"{address!r} is no address: use host:port with a port of 0 to 65535")
+    return host.strip("[]"), int(port)
+
+
+def _checked_address(address: str) -> str:
+    host_and_port(address)
+    return address
+
+
+def _checked_optional_address(address: str) -> str:
+    return _checked_address(address) if address else ""
+
+
+RedisAddress = Annotated[str, AfterValidator(redis_address)]
+Address = Annotated[str, AfterValidator(_checked_address)]
+OptionalAddress = Annotated[str, AfterValidator(_checked_optional_address)]
+Bytes = Annotated[int, Field(ge=1)]
+Milliseconds = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A table of the settings file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class ClusterSection(Section):
+    """The cluster that a service belongs to, its control plane oracle, and the service's lease there."""
+
+    name: Annotated[str, Field(min_length=1)] = "pravega-spark"
+    cpo: RedisAddress = "127.0.0.1:6379"
+    lease_ms: Annotated[int, Field(ge=100)] = 10_000
+
+
+class RedisSafetySection(Section):
+    """The permission to use a Redis that may lose acknowledged data in a crash."""
+
+    allow_unsafe_redis: bool = False
+
+
+class ServiceSettings(BaseSettings):
+    """All sections of a service. Subclasses set ``env_prefix`` in their ``model_config``."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_nested_delimiter="__", hide_input_in_errors=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """The settings of a file. ``ConfigurationError`` with every mistake, one per line."""
+        try:
+            values = tomllib.loads(path.read_text())
+        except OSError as error:
+            raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{path}: is not TOML: {error}") from error
+        return cls.from_values(values, str(path))
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any], origin: str = "settings") -> Self:
+        """The settings given as nested dictionaries; errors as ``load``."""
+        try:
+            settings = cls(**values)
+        except SettingsError as error:
+            raise ConfigurationError(f"environment: {error}") from error
+        except ValidationError as error:
+            # Not chained: the original error may show a secret.
+            raise _refusal(origin, [_mistake(cls, item) for item in error.errors()]) from None
+        contradictions = settings.contradictions()
+        if contradictions:
+            raise _refusal(origin, contradictions)
+        return settings
+
+    def contradictions(self) -> list[str]:
+        """Settings that are valid alone and cannot work together; none unless a subclass finds some."""
+        return []
+
+
+def _refusal(origin: str, mistakes: Sequence[str]) -> ConfigurationError:
+    return ConfigurationError("\n".join(f"{origin}: {mistake}" for mistake in mistakes))
+
+
+def _mistake(settings: type[BaseSettings], item: Any) -> str:
+    location: tuple[str | int, ...] = item["loc"]
+    name = ".".join(map(str, location))
+    if item["type"] == "extra_forbidden":
+        return f"{name}: no such setting"
+    if len(location) == 1 or _is_secret(settings, location):
+        return f"{name}: {item['msg']}"
+    return f"{name} = {item['input']!r}: {item['msg']}"
+
+
+def _is_secret(settings: type[BaseSettings], location: Sequence[str | int]) -> bool:
+    section = settings.model_fields.get(str(location[0]))
+    keys = getattr(section.annotation, "model_fields", {}) if section is not None else {}
+    key = keys.get(str(location[1]))
+    return key is not None and key.annotation is SecretStr
