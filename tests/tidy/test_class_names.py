@@ -7,10 +7,7 @@ import ast
 from tests.tidy.test_tidy import relative, sources, tree_of
 
 WIRE_NAME = "a command or value of Pravega's wire protocol keeps Pravega's name"
-SETTLED_SOON = "being settled"
 DEFINED_TWICE = {
-    "ClusterSection": SETTLED_SOON,
-    "CommitMarks": SETTLED_SOON,
     "SegmentSealed": WIRE_NAME,
     "SegmentTruncated": WIRE_NAME,
 }
