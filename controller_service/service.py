@@ -48,7 +48,7 @@ from controller_service.workflows.scale_stream import ScaleStream
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.truncate_stream import TruncateStream
 from controller_service.workflows.update_stream import UpdateStream
-from pravega_common.errors import ConfigurationError, PravegaError
+from pravega_common.errors import ConfigurationError
 from pravega_common.proto.commit_operations_pb2_grpc import add_CommitOperationsServicer_to_server
 from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from pravega_common.proto.transaction_sets_pb2_grpc import add_TransactionSetsServicer_to_server
@@ -58,13 +58,14 @@ from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
+from pravega_common.services.retry import RetryLimits, retry, unlimited
 from pravega_common.services.settings import host_and_port
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 
 stores_poll_s: Final = 0.2
 stores_log_period_s: Final = 5.0
-system_tables_retry_s: Final = 1.0
+system_tables_limits: Final = RetryLimits(attempts_max=unlimited, pause_s=lambda failed: 1.0)
 
 
 class Hosts(HostStore, Protocol):
@@ -211,15 +212,13 @@ class Controller(Service):
 
     async def _create_system_tables(self) -> None:
         """Containers may be owned and still be recovering: this is repeated until they serve."""
-        while True:
-            try:
-                await self.store.create_system_tables()
-                return
-            except PravegaError as error:
-                if not error.retryable:
-                    raise
-                self.log.info("system tables cannot be created yet", error=str(error))
-                await self.backends.clock.sleep(system_tables_retry_s)
+        await retry(
+            self.store.create_system_tables,
+            system_tables_limits,
+            self.backends.clock,
+            when=lambda error: error.retryable,
+            before_pause=lambda error: self.log.info("system tables cannot be created yet", error=str(error)),
+        )
 
     async def _publish_port(self) -> None:
         """A port of 0 in the settings is known only now."""

@@ -17,11 +17,12 @@ from typing import Any, Final
 from controller_service.queue.request_queue import AnsweringHandler, Handler, Postpone, Request, SubmittedRequest
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ANY_VERSION, VersionedStore
-from pravega_common.errors import PravegaError, RejectedError, Throttled, UnknownOutcome
+from pravega_common.errors import Outcome, PravegaError, RejectedError, Throttled, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
+from pravega_common.services.retry import RetryLimits, retry
 
 REQUESTS_TABLE: Final = "requests"
 requests_concurrent_max: Final = 100
@@ -29,9 +30,10 @@ requests_queued_max: Final = 10_000
 requests_remembered_max: Final = 10_000
 """Requests whose first answer is kept for a caller that submits the same one again."""
 sweep_period_s: Final = 3.0
-store_attempts_max: Final = 8
 retry_delay_min_s: Final = 0.02
 retry_delay_max_s: Final = 5.0
+store_limits: Final = RetryLimits(attempts_max=8, pause_s=lambda failed: retry_delay_min_s * 2.0 ** (failed - 1))
+"""Attempts to write or remove a stored request."""
 
 SUBMITTED = register("controller.request_submitted")
 HANDLED = register("controller.request_handled_before_removal")
@@ -107,21 +109,21 @@ class TableRequestQueue(Service):
 
     async def _store(self, table_key: str, request: Request) -> None:
         """The key is this request's alone, so a put whose answer was lost is simply made again: a request must not
-        lie in the table unknown to its owner, to be run long after the caller was told that it failed."""
+        lie in the table unknown to its owner, to be run long after its caller saw it fail."""
         value = encode(StoredRequest(request.kind, request.key, _payload_text(request.payload)))
-        for attempt in range(store_attempts_max):
+        may_be_stored = False
+
+        async def put() -> None:
+            nonlocal may_be_stored
             try:
                 await self._tables.put(REQUESTS_TABLE, table_key, value, ANY_VERSION)
-                return
-            except UnknownOutcome as error:
-                failure: PravegaError = error
             except PravegaError as error:
-                if attempt == 0:
-                    raise
-                # An earlier attempt may have stored it all the same.
-                failure = UnknownOutcome(f"request {request.request_id} may be stored: {error}")
-            await self._clock.sleep(retry_delay_min_s * 2.0**attempt)
-        raise failure
+                if may_be_stored and error.outcome is not Outcome.UNKNOWN:
+                    raise UnknownOutcome(f"request {request.request_id} may be stored: {error}") from error
+                may_be_stored = True
+                raise
+
+        await retry(put, store_limits, self._clock, when=lambda error: error.outcome is Outcome.UNKNOWN)
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
@@ -192,13 +194,14 @@ class TableRequestQueue(Service):
 
     async def _finish(self, queued: _Queued) -> None:
         """Remove the stored request. One that stays is adopted and run again, and finds nothing to do."""
-        for attempt in range(store_attempts_max):
-            try:
-                await self._tables.remove(REQUESTS_TABLE, queued.table_key)
-                return
-            except PravegaError as error:
-                self.log.warning("finished request is still stored", key=queued.table_key, error=repr(error))
-                await self._clock.sleep(retry_delay_min_s * 2.0**attempt)
+
+        async def remove() -> None:
+            await self._tables.remove(REQUESTS_TABLE, queued.table_key)
+
+        try:
+            await retry(remove, store_limits, self._clock, when=lambda error: True)
+        except PravegaError as error:
+            self.log.warning("finished request is still stored", key=queued.table_key, error=repr(error))
 
     # ---- what others left --------------------------------------------------------------------------------------------
 

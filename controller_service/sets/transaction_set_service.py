@@ -39,6 +39,7 @@ from pravega_common.errors import FailedError, PravegaError, Throttled, UnknownO
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint_async, register
 from pravega_common.services.base import Service
+from pravega_common.services.retry import RetryLimits, compare_and_set, is_lost_race
 
 undecided_grace_ms: Final = 600_000
 """How long the transactions of an undecided batch stay open after the last call of any of its tasks."""
@@ -54,8 +55,8 @@ finish_look_last_s: Final = 2.0
 """Between two looks; the wait ends at once when this controller made the members readable itself."""
 finishing_max: Final = 1_000
 """Sets that one controller makes readable at the same time."""
-tries_max: Final = 50
-pause_s: Final = 0.005
+cas_limits: Final = RetryLimits(attempts_max=50, pause_s=lambda lost: 0.0 if lost <= 2 else 0.005 * min(lost - 1, 20))
+"""Attempts to change a sink's record before its conflict is reported."""
 
 PENDING_RECORDED = register("transaction_set.pending_recorded")
 MEMBERS_BOUND = register("transaction_set.members_bound")
@@ -128,12 +129,12 @@ class TransactionSetService(Service):
         """Announce a task's transactions, or renew them: every call keeps all of the batch's transactions open."""
         check_batch(query_id, destination, run_id, batch_id, members)
         key = sink_key(query_id, destination)
-        for attempt in range(tries_max):
+        for lost in range(1, cas_limits.attempts_max + 1):
             taken = await self._apply_new(
                 key, query_id, destination, transaction_set.Register(run_id, batch_id, self._now())
             )
             if taken is None:
-                await self._pause(attempt)
+                await self._clock.sleep(cas_limits.pause_s(lost))
                 continue
             if taken.verdict is Verdict.TOO_MANY_BATCHES:
                 raise Throttled(taken.detail)
@@ -156,7 +157,7 @@ class TransactionSetService(Service):
             if problem:
                 return RegisterAnswer(Verdict.REFUSED, problem, last)
             return RegisterAnswer(Verdict.REGISTERED, "", last, undecided_grace_ms)
-        raise VersionConflict(f"sink {key}: changed by others {tries_max} times in a row")
+        raise VersionConflict(f"sink {key}: changed by others {cas_limits.attempts_max} times in a row")
 
     async def _write_registrations(self, key: str, run_id: str, batch_id: int, members: Sequence[MemberRecord]) -> str:
         """Note the members with the batch, and the batch with the members; what is wrong with one of them."""
@@ -166,12 +167,12 @@ class TransactionSetService(Service):
         now_ms = self._now()
 
         async def add(shard: int, some: list[MemberRecord]) -> None:
-            for attempt in range(tries_max):
-                try:
-                    return await self._sinks.add_registrations(key, batch_id, shard, some, now_ms)
-                except (VersionConflict, UnknownOutcome):
-                    await self._pause(attempt)
-            raise VersionConflict(f"registrations of sink {key}: changed by others {tries_max} times in a row")
+            await compare_and_set(
+                lambda: self._sinks.add_registrations(key, batch_id, shard, some, now_ms),
+                cas_limits,
+                self._clock,
+                subject=f"registrations of sink {key}",
+            )
 
         _, problem = await asyncio.gather(
             asyncio.gather(*(add(shard, some) for shard, some in by_shard.items())),
@@ -204,7 +205,7 @@ class TransactionSetService(Service):
         key = sink_key(query_id, destination)
         request = transaction_set.Commit(run_id, batch_id, tuple(members), events, size_bytes, self._now())
         tried: dict[int, SetRecord] = {}
-        for attempt in range(tries_max):
+        for lost in range(1, cas_limits.attempts_max + 1):
             found = await self._read_or_new(key, query_id, destination)
             last = found.record.last
             if last is not None and last.sequence in tried:
@@ -219,7 +220,7 @@ class TransactionSetService(Service):
                 taken = transaction_set.step(taken.record, AllBound(_required(taken.set).sequence, self._now()))
             version = await self._write(key, found, taken.record)
             if version is None:
-                await self._pause(attempt)
+                await self._clock.sleep(cas_limits.pause_s(lost))
                 continue
             if taken.verdict is Verdict.COMMITTED:
                 return self._committed(key, _required(taken.set))
@@ -231,7 +232,7 @@ class TransactionSetService(Service):
             decided = await self._bind_and_decide(key, FoundSink(taken.record, version), pending)
             if decided is not None:
                 return decided
-        raise VersionConflict(f"sink {key}: changed by others {tries_max} times in a row")
+        raise VersionConflict(f"sink {key}: changed by others {cas_limits.attempts_max} times in a row")
 
     async def _bind_and_decide(self, key: str, found: FoundSink, pending: SetRecord) -> CommitAnswer | None:
         """Take a pending set to its end; None when somebody changed the sink's record meanwhile."""
@@ -451,8 +452,10 @@ class TransactionSetService(Service):
             return found.version
         try:
             return await self._sinks.write(key, record, found.version)
-        except (VersionConflict, UnknownOutcome):
-            return None
+        except PravegaError as error:
+            if is_lost_race(error):
+                return None
+            raise
 
     async def _apply_new(self, key: str, query_id: str, destination: str, event: Event) -> Step | None:
         """Try a step once, on a new record if the sink has none yet; None if it has to be repeated."""
@@ -462,18 +465,16 @@ class TransactionSetService(Service):
 
     async def _apply(self, key: str, event: Event) -> None:
         """A step on a record that exists, until it is in; nothing if the record is gone."""
-        for attempt in range(tries_max):
+
+        async def apply() -> None:
             found = await self._sinks.read(key)
             if found is None:
                 return
             taken = transaction_set.step(found.record, event)
-            if await self._write(key, found, taken.record) is not None:
-                return
-            await self._pause(attempt)
-        raise VersionConflict(f"sink {key}: changed by others {tries_max} times in a row")
+            if taken.record != found.record:
+                await self._sinks.write(key, taken.record, found.version)
 
-    async def _pause(self, attempt: int) -> None:
-        await (asyncio.sleep(0) if attempt < 2 else self._clock.sleep(pause_s * min(attempt, 20)))
+        await compare_and_set(apply, cas_limits, self._clock, subject=f"sink {key}")
 
     def _now(self) -> int:
         return self._clock.wall_ms()

@@ -10,7 +10,6 @@ from typing import Final, Generic, TypeVar
 from controller_service.store.scope_store import (
     KEY_VALUE_TABLES_LIST,
     READER_GROUPS_LIST,
-    cas_attempts_max,
     page_size,
 )
 from controller_service.store.serializer import decode, encode
@@ -107,22 +106,20 @@ class ScopeMembers(Generic[M]):
         return record, True
 
     async def change(self, scope: str, name: str, change: Callable[[M], M]) -> M | None:
-        """Replace the record by ``change`` of it, by compare-and-set; the record then, or None if there is none."""
+        """Replace the record by ``change`` of it, by compare-and-set; the record then, None if it does not exist."""
         table = await self._store.list_table(scope, self._kind)
-        for attempt in range(cas_attempts_max):
+
+        async def replace() -> M | None:
             found = await self._store.tables.get(table, name)
             if found is None:
                 return None
             old: M = decode(self._record, found.value)
             new = change(old)
-            if new == old:
-                return old
-            try:
+            if new != old:
                 await self._store.tables.put(table, name, encode(new), found.version)
-                return new
-            except (VersionConflict, UnknownOutcome):
-                await self._store.pause(attempt)
-        raise VersionConflict(f"{self._kind} {scope}/{name}: changed by others {cas_attempts_max} times in a row")
+            return new
+
+        return await self._store.compare_and_set(f"{self._kind} {scope}/{name}", replace)
 
     async def remove(self, scope: str, name: str, record: M) -> None:
         """Idempotent; another record under the same name is left alone."""

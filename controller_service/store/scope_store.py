@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from controller_service.store.records import ScopeRecord
 from controller_service.store.serializer import decode, encode
@@ -14,11 +14,12 @@ from pravega_common.errors import ScopeNotFound, UnknownOutcome, VersionConflict
 from pravega_common.names import SYSTEM_SCOPE
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.services.retry import RetryLimits, compare_and_set
 
-cas_attempts_max: Final = 20
-"""Tries of one compare-and-set operation before its conflict is reported."""
-cas_pause_s: Final = 0.01
-"""Wait after a lost compare-and-set, times the number of losses."""
+T = TypeVar("T")
+
+cas_limits: Final = RetryLimits(attempts_max=20, pause_s=lambda lost: 0.01 * lost)
+"""Attempts of one compare-and-set operation before its conflict is reported."""
 page_size: Final = 1_000
 """Names on one page of a listing."""
 
@@ -49,9 +50,9 @@ class ScopeStore:
         await asyncio.gather(*(self.tables.create_table(table) for table in (SCOPES_TABLE, DELETED_STREAMS_TABLE)))
         await self.create_scope(SYSTEM_SCOPE)
 
-    async def pause(self, attempt: int) -> None:
-        """Wait after the given lost attempt (from 0)."""
-        await self.clock.sleep(cas_pause_s * (attempt + 1))
+    async def compare_and_set(self, subject: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Run ``work`` again, from its reads, while others get in between; ``VersionConflict`` names the subject."""
+        return await compare_and_set(work, cas_limits, self.clock, subject=subject)
 
     # ---- one scope ---------------------------------------------------------------------------------------------------
 
@@ -97,7 +98,8 @@ class ScopeStore:
         ``holder``: the request that may open it again, also instead of another one that closed it before; a scope that
         was closed without one stays closed.
         """
-        for attempt in range(cas_attempts_max):
+
+        async def close() -> tuple[ScopeRecord, int] | None:
             found = await self.tables.get(SCOPES_TABLE, scope)
             if found is None:
                 return None
@@ -107,11 +109,9 @@ class ScopeStore:
             if record.deleting and record.holder in ("", holder):
                 return record, found.version
             closed = dataclasses.replace(record, deleting=True, holder=holder)
-            try:
-                return closed, await self.tables.put(SCOPES_TABLE, scope, encode(closed), found.version)
-            except (VersionConflict, UnknownOutcome):
-                await self.pause(attempt)
-        raise VersionConflict(f"scope {scope}: changed by others {cas_attempts_max} times in a row")
+            return closed, await self.tables.put(SCOPES_TABLE, scope, encode(closed), found.version)
+
+        return await self.compare_and_set(f"scope {scope}", close)
 
     async def reopen_scope(self, scope: str, record: ScopeRecord, version: int) -> None:
         """Undo ``close_scope``; ``VersionConflict`` if the scope was closed by another one since."""
@@ -143,16 +143,13 @@ class ScopeStore:
 
     async def remove_if(self, table: str, key: str, is_it: Callable[[bytes], bool]) -> None:
         """Remove an entry if its value is the one meant; nothing happens to another one under the same key."""
-        for attempt in range(cas_attempts_max):
+
+        async def remove() -> None:
             found = await self.tables.get(table, key)
-            if found is None or not is_it(found.value):
-                return
-            try:
+            if found is not None and is_it(found.value):
                 await self.tables.remove(table, key, found.version)
-                return
-            except (VersionConflict, UnknownOutcome):
-                await self.pause(attempt)
-        raise VersionConflict(f"{table}: {key!r} was changed by others {cas_attempts_max} times in a row")
+
+        await self.compare_and_set(f"{table}: {key!r}", remove)
 
     # ---- lists -------------------------------------------------------------------------------------------------------
 

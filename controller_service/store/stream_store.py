@@ -27,7 +27,6 @@ from controller_service.store.scope_store import (
     DELETED_STREAMS_TABLE,
     STREAMS_LIST,
     ScopeStore,
-    cas_attempts_max,
     list_table_name,
     page_size,
 )
@@ -95,18 +94,18 @@ class StreamStore(ScopeStore):
 
         ``change`` must look at the records it finds: after a lost answer it sees its own effect.
         """
-        for attempt in range(cas_attempts_max):
+
+        async def change_and_flush() -> StreamContext:
             context = await self.open(scope, stream, *keys)
             await change(context)
             try:
                 await context.flush()
-                return context
             except SegmentNotFound as error:
                 self.forget(scope, stream)
                 raise StreamNotFound.of(scope, stream) from error
-            except (VersionConflict, UnknownOutcome):
-                await self.pause(attempt)
-        raise VersionConflict(f"stream {scope}/{stream}: changed by others {cas_attempts_max} times in a row")
+            return context
+
+        return await self.compare_and_set(f"stream {scope}/{stream}", change_and_flush)
 
     async def entry(self, scope: str, stream: str) -> StreamEntry | None:
         """The stream in its scope's list, from the store."""
@@ -158,17 +157,17 @@ class StreamStore(ScopeStore):
     async def set_tags(self, scope: str, stream: str, stream_id: str, tags: tuple[str, ...]) -> None:
         """Make the tags of the list entry those of the configuration. Idempotent."""
         table = await self.list_table(scope, STREAMS_LIST)
-        for attempt in range(cas_attempts_max):
+
+        async def put_tags() -> None:
             found = await self.tables.get(table, stream)
-            entry = None if found is None else decode(StreamEntry, found.value)
-            if found is None or entry is None or entry.stream_id != stream_id or entry.tags == tags:
+            if found is None:
                 return
-            try:
+            entry = decode(StreamEntry, found.value)
+            if entry.stream_id == stream_id and entry.tags != tags:
                 changed = StreamEntry(stream_id, entry.created_ms, tags)
                 await self.tables.put(table, stream, encode(changed), found.version)
-                return
-            except (VersionConflict, UnknownOutcome):
-                await self.pause(attempt)
+
+        await self.compare_and_set(f"entry of stream {scope}/{stream}", put_tags)
 
     def _tables_of(self, scope: str, stream: str, stream_id: str) -> tuple[str, ...]:
         return (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_service.transactions.records import CommitQueue
-from controller_service.transactions.transaction_store import Change, CommitState, TransactionStore, tries_max
+from controller_service.transactions.transaction_store import Change, CommitState, TransactionStore, cas_limits
 from pravega_common.errors import Throttled, UnknownOutcome, VersionConflict
 
 changes_per_write_max: Final = 500
@@ -96,7 +96,7 @@ class CommitOrder:
 
     async def _write_together(self, scope: str, stream: str, entries: list[_Entry]) -> None:
         state = (entries[0].known if len(entries) == 1 else None) or await self._records.commit_state(scope, stream)
-        for attempt in range(tries_max):
+        for lost in range(1, cas_limits.attempts_max + 1):
             entries = _fitting(state.queue, entries)
             if not entries:
                 return
@@ -106,13 +106,15 @@ class CommitOrder:
                     scope, stream, changes, state.queue.adding([change[0] for change in changes]), state.queue_version
                 )
             except (VersionConflict, UnknownOutcome):
-                await self._records.pause(attempt)
+                await self._records.pause(lost)
             else:
                 for entry in entries:
                     entry.outcome.set_result(None)
                 return
             entries, state = await self._unchanged(scope, stream, entries)
-        raise VersionConflict(f"{scope}/{stream}: the commit order was changed by others {tries_max} times in a row")
+        raise VersionConflict(
+            f"{scope}/{stream}: the commit order was changed by others {cas_limits.attempts_max} times in a row"
+        )
 
     async def _unchanged(self, scope: str, stream: str, entries: Sequence[_Entry]) -> tuple[list[_Entry], CommitState]:
         """The entries whose records are as they were, and the commit order now; the others' callers look again."""

@@ -1,4 +1,4 @@
-"""The records of transactions over a ``VersionedStore``.
+"""Stores the records of transactions in a ``VersionedStore``.
 
 * Per stream, the table that the stream store makes for it: one key per active transaction (its id in hex), the commit
   queue under ``commits`` and the round in progress under ``committing``; so marking, queueing and starting a round
@@ -7,7 +7,8 @@
   key ``<stream id>/<id>`` per transaction and ``<stream id>/recent`` for listings; ``transactionStreams`` names the
   streams a sweep has to look at.
 
-A completed record is written before the active one is removed: who finds neither knows that there is none.
+A completed record is written before the active one is removed: a reader that finds neither knows that the transaction
+is not there.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from controller_service.transactions.records import (
 from pravega_common.errors import SegmentNotFound, StreamNotFound, UnknownOutcome, VersionConflict
 from pravega_common.model.transactions import TransactionState
 from pravega_common.names import scoped_name, split_scoped_name
+from pravega_common.services.retry import RetryLimits, is_lost_race, retry
 
 T = TypeVar("T")
 
@@ -47,8 +49,9 @@ COMPLETED_BATCHES_KEY: Final = "batches"
 completed_batch_ms: Final = 24 * 3600 * 1000
 """Completed transactions are forgotten by tables of this span, so after 24 to 48 hours (controller-api.md 4.7)."""
 completed_batches_kept: Final = 2
-tries_max: Final = 30
-"""Tries of a compare-and-set operation before its conflict is reported."""
+cas_limits: Final = RetryLimits(attempts_max=30, pause_s=lambda lost: 0.0 if lost <= 2 else 0.01 * min(lost, 11))
+"""Attempts of a compare-and-set operation before its conflict is reported. The first repetitions have no pause: most
+conflicts are with one neighbour that is done by now."""
 scan_page: Final = 500
 streams_cached_max: Final = 10_000
 
@@ -98,17 +101,11 @@ class TransactionStore:
 
     async def retrying(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work`` again, from its reads, while others get in between or an answer is lost."""
-        for attempt in range(tries_max - 1):
-            try:
-                return await work()
-            except (VersionConflict, UnknownOutcome):
-                await self.pause(attempt)
-        return await work()
+        return await retry(work, cas_limits, self._clock, when=is_lost_race)
 
-    async def pause(self, attempt: int) -> None:
-        """After the given lost attempt (from 0). The first repetitions are free: most conflicts are with one neighbour
-        who is done by now."""
-        await (asyncio.sleep(0) if attempt < 2 else self.streams.pause(min(attempt, 10)))
+    async def pause(self, lost: int) -> None:
+        """Wait as ``retrying`` does after so many lost attempts."""
+        await self._clock.sleep(cas_limits.pause_s(lost))
 
     # ---- streams -----------------------------------------------------------------------------------------------------
 
@@ -170,7 +167,7 @@ class TransactionStore:
         return (await self.get_many(scope, stream, [identifier]))[0]
 
     async def get_many(self, scope: str, stream: str, ids: Sequence[uuid.UUID]) -> list[Found | None]:
-        """The active records, None where there is none; ``StreamNotFound``."""
+        """The active records, None for each id that has no record; ``StreamNotFound``."""
 
         async def read(tables: StreamTables) -> list[Found | None]:
             values = await self._store.get_many(tables.table, [identifier.hex for identifier in ids])
@@ -310,7 +307,7 @@ class TransactionStore:
         await self._store.remove_many(tables.table, [identifier.hex for identifier in ids])
 
     async def completed_state(self, scope: str, stream: str, identifier: uuid.UUID) -> TransactionState:
-        """How a transaction ended; ``UNKNOWN`` if there is no record of it any more, or never was."""
+        """The final state of a transaction; ``UNKNOWN`` without a record of it."""
         found = await self.completed(scope, stream, identifier)
         return TransactionState.UNKNOWN if found is None else found.state
 

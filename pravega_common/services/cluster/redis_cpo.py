@@ -35,12 +35,13 @@ from pravega_common.services.cluster.redis_audit import (
     refuse_unsafe,
 )
 from pravega_common.services.cluster.redis_script import Script
+from pravega_common.services.retry import RetryLimits, retry
 
 call_timeout_s: Final = 5.0
 connections_max: Final = 16
 assignment_poll_s: Final = 2.0
 """Longest blocking read; between two of them the assignment itself is read, in case the wake-up was lost."""
-attempts_max: Final = 3
+call_limits: Final = RetryLimits(attempts_max=3, pause_s=lambda failed: 0.0)
 """Connections tried for one reading call."""
 
 _LOST: Final = (RedisConnectionError, RedisTimeoutError, OSError)
@@ -314,14 +315,12 @@ class RedisCPO:
 
     async def _call(self, command: tuple[Answer, ...], *, changes: bool) -> Answer:
         """One command; tried again on another connection only if it changes nothing or was never sent."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return await self._call_once(command, changes=changes)
-            except Unavailable:
-                if attempt >= attempts_max:
-                    raise
+        return await retry(
+            lambda: self._call_once(command, changes=changes),
+            call_limits,
+            self._clock,
+            when=lambda error: error.retryable,
+        )
 
     async def _call_once(self, command: tuple[Answer, ...], *, changes: bool) -> Answer:
         connection = await self._connect()
