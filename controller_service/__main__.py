@@ -1,4 +1,4 @@
-"""``python -m controller_service --config FILE``."""
+"""Runs a controller: ``python -m controller_service --config FILE``."""
 
 from __future__ import annotations
 

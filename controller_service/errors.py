@@ -1,4 +1,4 @@
-"""Defines the errors that only the controller raises. ``pravega_common.errors`` draws the whole tree."""
+"""Defines the errors of the controller's own subjects; their outcomes are those of ``pravega_common.errors``."""
 
 from __future__ import annotations
 

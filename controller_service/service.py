@@ -1,4 +1,4 @@
-"""The composition root of a controller: makes every part, starts them in order, stops them in reverse."""
+"""Composes a controller: makes every part, starts them in order, stops them in reverse."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Hosts(HostStore, Protocol):
 
 @dataclass(frozen=True)
 class Backends:
-    """What a controller stands on. ``services`` are started before everything else, in order."""
+    """The adapters that a controller stands on. ``services`` are started before everything else, in order."""
 
     cpo: ControlPlaneOracle
     hosts: Hosts
@@ -274,7 +274,7 @@ async def _run(controller: Controller) -> None:
 
 
 def run_controller(config_path: Path) -> None:
-    """What the command line calls. ``ConfigurationError`` for settings that cannot work."""
+    """Run a controller until it is stopped. ``ConfigurationError`` for settings that cannot work."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

@@ -1,4 +1,4 @@
-"""Which controller looks after which streams (controller-api.md 9): pure."""
+"""Spreads streams over the controllers that look after them (controller-api.md 9), as pure functions."""
 
 from __future__ import annotations
 

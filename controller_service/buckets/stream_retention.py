@@ -1,4 +1,4 @@
-"""Retention of one stream: record the tail, decide, truncate, forget what lies before the head."""
+"""Applies retention to one stream: records the tail, decides, truncates, forgets what lies before the head."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from pravega_common.model.segments import SegmentOffsets
 from pravega_common.runtime.failpoints import failpoint, register
 
 references_max: Final = 4_096
-"""Of one stream, to keep the record well below the largest value of a table: 85 days at 30 min each."""
+"""References of one stream: 85 days at 30 min each. Keeps the record well below the largest value of a table."""
 
 RECORDED = register("controller.retention_recorded")
 TRUNCATED = register("controller.retention_truncated")

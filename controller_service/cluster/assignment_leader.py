@@ -1,4 +1,4 @@
-"""The one controller that assigns containers to stores."""
+"""Assigns containers to stores on the one elected controller."""
 
 from __future__ import annotations
 

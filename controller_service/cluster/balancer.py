@@ -1,4 +1,4 @@
-"""Which store gets which container (controller-api.md 9): pure, and moving as little as possible."""
+"""Assigns containers to stores, moving as few as possible (controller-api.md 9), as pure functions."""
 
 from __future__ import annotations
 

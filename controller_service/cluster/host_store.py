@@ -1,4 +1,4 @@
-"""Where every container is served, as of the last assignment; answers ``getURI`` and the controller's own calls."""
+"""Knows the owner of every container, as of the last assignment, for ``getURI`` and the controller's own calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller's lease in the control plane oracle, and who else has one."""
+"""Keeps a controller's lease in the control plane oracle and lists the other controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where retention truncates a stream (controller-api.md 3.11): pure functions.
+"""Decides where retention truncates a stream (controller-api.md 3.11), as pure functions.
 
 A *reference* is a stream cut that was taken at the tail, with the time of that and the stream's bytes up to it. Its
 *value* is its age in milliseconds (TIME) or the bytes written since (SIZE). References are given oldest first.
@@ -52,14 +52,14 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class BoundFacts:
-    """How the lower bound of the subscribers lies."""
+    """The position of the subscribers' lower bound among the references."""
 
     retained: int
     """Bytes from the bound to the newest reference, below 0 if the bound is later. Matters for SIZE only."""
     minimum: Relation
-    """``Candidates.minimum`` against the bound; anything if there is none."""
+    """``Candidates.minimum`` against the bound; anything without a minimum."""
     beyond: Relation
-    """The bound against ``Candidates.beyond``; anything if there is none."""
+    """The bound against ``Candidates.beyond``; anything without one."""
     newest_before: RetentionReference | None
     """The newest reference that no part of the bound lies before."""
 
@@ -112,10 +112,10 @@ def _uncovered(ranges: Sequence[Range], segment: SegmentRecord) -> list[Range]:
 
 
 def lower_bound(cuts: Iterable[PlacedCut]) -> dict[int, int]:
-    """The cut that no part of any of ``cuts`` lies before; empty if there are none.
+    """The cut that no part of any of ``cuts`` lies before; empty without cuts.
 
-    Per segment the smallest offset. An older segment goes before newer ones of the same keys: they are left out, or
-    count as not reached (-1) where they have keys that nothing older covers.
+    Per segment the smallest offset. An older segment takes precedence over newer ones of the same keys: they are left
+    out, or count as not reached (-1) where they have keys that nothing older covers.
     """
     offsets: dict[int, int] = {}
     segments: dict[int, SegmentRecord] = {}
@@ -135,8 +135,8 @@ def lower_bound(cuts: Iterable[PlacedCut]) -> dict[int, int]:
 
 
 def limits(policy: RetentionPolicy) -> tuple[int, int]:
-    """Minimum and maximum. A maximum that was never set arrives as 0 and means that there is none; one below the
-    minimum counts as the minimum, which is kept in any case."""
+    """Minimum and maximum. A maximum that was never set arrives as 0 and means no limit; one below the minimum counts
+    as the minimum, which is kept in any case."""
     return policy.minimum, max(policy.minimum, policy.maximum or unlimited)
 
 
@@ -159,7 +159,7 @@ def candidates(policy: RetentionPolicy, references: Sequence[RetentionReference]
 
 
 def decide(policy: RetentionPolicy, found: Candidates, bound: BoundFacts | None) -> Target:
-    """Where to truncate; ``bound`` is None without subscribers, and while none of them has released anything."""
+    """The target of the truncation. There is no ``bound`` without subscribers and until one has released something."""
     if bound is None:
         return _reference(found.minimum)
     if policy.retention_type is RetentionType.SIZE:

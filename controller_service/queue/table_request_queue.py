@@ -1,4 +1,4 @@
-"""``RequestQueue`` in a table of the versioned store.
+"""Keeps the request queue in a table of the versioned store.
 
 A request is stored under ``<owner>/<sequence>/<request id>`` and removed when its handler has finished. An owner is one
 run of one controller instance: what is found under an owner without a lease is adopted, at start and periodically.

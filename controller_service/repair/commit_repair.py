@@ -1,9 +1,9 @@
-"""What keeps a stream's commits from going on, found by looking, and the two ways out that an operator has.
+"""Finds the obstacles of a stream's commits and carries out the two remedies that an operator has.
 
 A commit that was promised is never dropped by itself, so data that is lost stops its stream; a transaction that is lost
-on its way from a committed set into the commit order stops the sink of the set. What is lost before anything of a
-transaction was merged: the transaction can be given up, none of it is ever readable. What is lost in the middle of a
-round: what is there is merged already, and all that can be done is to let the round end without the rest.
+on its way from a committed set into the commit order stops the sink of the set. A transaction that
+lost data before anything of it was merged can be given up: none of it is ever readable. A round that lost data in the
+middle has merged the rest already: all that can be done is to let it end without the lost bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CommitFindings:
 
 
 class Sets(Protocol):
-    """What the repair asks of the transaction sets."""
+    """The transaction sets, as seen from the repair."""
 
     async def lost_members(self) -> list[LostMember]: ...
 
@@ -173,7 +173,7 @@ class CommitRepair:
 
     @staticmethod
     async def _target_names(context: StreamContext, record: CommittingRecord) -> list[str]:
-        """Where a round's bytes go, in the order of its targets; a rolling one makes segments of their numbers."""
+        """The segments that receive a round's bytes, in the order of its targets; a rolling round makes its own."""
         if record.rolling:
             ids = [names.segment_id(target.number, record.active_epoch + 1) for target in record.targets]
         else:

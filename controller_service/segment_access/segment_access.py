@@ -1,4 +1,4 @@
-"""The contract of the controller's hand on the segment stores."""
+"""Defines the operations that a controller needs of the segment stores."""
 
 from __future__ import annotations
 

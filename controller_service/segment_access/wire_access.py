@@ -1,4 +1,4 @@
-"""``SegmentAccess`` over the wire protocol."""
+"""Implements ``SegmentAccess`` over the wire protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transaction set does to the records of its members: bind, release, put in order, abort."""
+"""Binds, releases, orders and aborts the member transactions of a set."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class MemberTransactions:
     async def _lost(
         self, reference: SetReference, scope: str, stream: str, identifier: uuid.UUID, item: Found | None
     ) -> LostMember | None:
-        """Of a member that is not bound any more; None if it went on as decided, or an operator gave it up."""
+        """The loss of a member that is not bound any more; None if it went on as decided, or an operator gave it up."""
         found = await self._records.completed(scope, stream, identifier) if item is None else item.record
         state = TransactionState.UNKNOWN if found is None else found.state
         if state in (TransactionState.COMMITTING, TransactionState.COMMITTED) or (found is not None and found.lost):
@@ -217,7 +217,7 @@ class MemberTransactions:
         return self._transactions.completions.expect([uuid.UUID(hex=member.transaction) for member in members])
 
     async def unfinished(self, members: Sequence[MemberRecord]) -> int:
-        """How many members are not completed."""
+        """The number of members that are not completed."""
 
         async def count(chunk: Chunk) -> int:
             scope, stream, ids = chunk

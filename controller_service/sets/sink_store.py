@@ -1,4 +1,4 @@
-"""Records of sinks and of the transactions that their tasks registered, over a ``VersionedStore``.
+"""Stores the records of sinks and of the transactions that their tasks registered.
 
 ``transactionSets`` has one record per sink. ``transactionSetRegistrations`` has up to 16 records per sink and batch, a
 task's by its partition, so that hundreds of tasks register without fighting over one key.
@@ -27,7 +27,7 @@ shards: Final = 16
 registrations_per_shard_max: Final = 5_000
 page_size: Final = 100
 sink_bytes_max: Final = 1_000_000
-"""Of a sink's record as it is stored; a table's values may be little larger."""
+"""Limit of a sink's record as it is stored; a table's values may be little larger."""
 plain_bytes_max: Final = 16_384
 """Larger records are stored compressed: the ids of a big batch's transactions have most of their bits in common."""
 
@@ -94,7 +94,7 @@ class SinkStore:
         return found, page.continuation
 
     async def registrations(self, key: str, batch_id: int) -> list[RegistrationShard]:
-        """All that was registered for a batch; one round trip."""
+        """The registrations of a batch; one round trip."""
         keys = [_shard_key(key, batch_id, shard) for shard in range(shards)]
         found = await self._store.get_many(REGISTRATIONS_TABLE, keys)
         return [decode(RegistrationShard, value.value) for value in found if value is not None]

@@ -1,7 +1,7 @@
-"""The state machine of sinks and their transaction sets, without I/O.
+"""Decides the steps of sinks and their transaction sets: a state machine without I/O.
 
 A *sink* is (query id, destination), a *run* is one start of the query, a *set* is what one batch of the sink commits.
-``step(record, event)`` gives the sink's next record and what that means for whoever asked. The caller writes the
+``step(record, event)`` gives the sink's next record and what that means for the caller. The caller writes the
 record by compare-and-set; when that fails it reads again and repeats the step.
 
 One set at a time is pending; the step from pending to committed is the commit point. Anything newer than a pending
@@ -84,7 +84,7 @@ class SinkRecord:
     runs: tuple[str, ...] = ()
     """The last ones to show up, the present one at the end."""
     sequence: int = 0
-    """Of the latest set."""
+    """The number of the latest set."""
     last: SetRecord | None = None
     """The committed set with the highest batch id."""
     pending: SetRecord | None = None
@@ -183,7 +183,7 @@ class StreamsOrdered:
 
 @dataclass(frozen=True, slots=True)
 class BatchesCleared:
-    """Nothing registered for these batches is open any more."""
+    """The registered transactions of these batches have all ended."""
 
     batches: tuple[int, ...]
     now_ms: int
@@ -398,7 +398,7 @@ def in_partition_order(members: Sequence[MemberRecord]) -> tuple[MemberRecord, .
 
 
 def decision(record: SinkRecord | None, batch_id: int) -> SetRecord | RefusedSet | None:
-    """What was decided about a batch: its committed or pending set, its last refusal, or nothing.
+    """The decision about a batch: its committed or pending set, its last refusal, or None.
 
     Of batches below the last committed one nothing is known any more but that they are decided.
     """

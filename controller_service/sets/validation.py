@@ -1,4 +1,4 @@
-"""What a call about transaction sets may contain."""
+"""Checks the arguments of calls about transaction sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.names import split_scoped_name
 
 id_chars_max: Final = 500
-"""Of a query id, a destination and a run id."""
+"""Length of a query id, a destination or a run id."""
 batch_id_max: Final = 2**63 - 1
 
 _TRANSACTION = re.compile(r"[0-9a-f]{32}")

@@ -1,4 +1,4 @@
-"""How sets of segments follow each other (controller-api.md 3.2, 3.5, 3.10): pure functions over epoch records."""
+"""Computes how epochs follow each other (controller-api.md 3.2, 3.5, 3.10), as pure functions over epoch records."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def duplicate_epoch(original: EpochRecord, epoch: int, now_ms: int, counts_from:
 def successors(
     segment: SegmentRecord, replaced_in: EpochRecord, before: EpochRecord
 ) -> list[tuple[SegmentRecord, tuple[int, ...]]]:
-    """What follows a segment, each with all the segments that must be read to their ends before it.
+    """The successors of a segment, each with all the segments that must be read to their ends before it.
 
     ``replaced_in`` is the first epoch without the segment and ``before`` the epoch in front of it.
     """

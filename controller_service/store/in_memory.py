@@ -1,4 +1,4 @@
-"""``VersionedStore`` in memory, for tests, the simulator and the memory profile. Nothing survives the process."""
+"""Keeps a ``VersionedStore`` in memory, for tests and ``store = "memory"``. Nothing survives the process."""
 
 from __future__ import annotations
 

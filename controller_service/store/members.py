@@ -1,4 +1,4 @@
-"""Key-value tables and reader groups: one record each, in a list of their scope."""
+"""Stores key-value tables and reader groups, one record each, in a list of their scope."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ScopeMemberState(enum.StrEnum):
 
 
 class ReaderGroupRetention(enum.IntEnum):
-    """When a group's position frees data: never, when it says so, at its last checkpoint."""
+    """The moment at which a group's position frees data: never, on request, at its last checkpoint."""
 
     NONE = 0
     MANUAL = 1

@@ -1,4 +1,4 @@
-"""What the controller remembers about scopes and streams, and the keys under which it does (controller-api.md 3).
+"""Defines the stored records of scopes and streams, and their keys (controller-api.md 3).
 
 Every record is immutable; a change is a new record written by compare-and-set. Times are milliseconds since 1970.
 """
@@ -61,7 +61,7 @@ class ScopeRecord:
     created_ms: int
     deleting: bool = False
     holder: str = ""
-    """Of a scope that is being deleted: the request that opens it again if it has members. None: it goes with them."""
+    """The request that opens the scope again if it has members; empty for a scope that is deleted with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class SealedSegmentRecord:
-    """Written before the stores seal the segment, so that whoever finds it sealed finds its successors."""
+    """Written before the stores seal the segment, so that a reader that finds it sealed finds its successors."""
 
     replaced_in_epoch: int
     """The first epoch without the segment."""

@@ -1,4 +1,4 @@
-"""Scopes and the lists of what is in them, over a ``VersionedStore``."""
+"""Stores scopes and the lists of their members in a ``VersionedStore``."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class ScopeStore:
         return record
 
     async def still_usable(self, scope: str, record: ScopeRecord) -> bool:
-        """Whether the scope is the one of the record, and open. Whoever adds a member asks again afterwards: who
-        deletes a scope closes it first and looks for members then, so one of the two sees the other."""
+        """Whether the scope is the one of the record, and open. A caller that adds a member asks again
+        afterwards: a deletion closes the scope first and looks for members then, so one of the two sees the other."""
         now = await self.scope(scope)
         return now is not None and now.scope_id == record.scope_id and not now.deleting
 

@@ -1,4 +1,4 @@
-"""Records as versioned JSON: small, readable in a dump, and tolerant of fields added later.
+"""Serializes records as versioned JSON: small, readable in a dump, and tolerant of fields added later.
 
 A record is a frozen dataclass whose fields are ``int``, ``float``, ``str``, ``bool``, enums, dataclasses, ``X | None``,
 ``tuple[X, ...]`` and ``dict[int | str, X]``. Unknown fields are ignored, missing ones take their default, so a newer

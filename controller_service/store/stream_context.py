@@ -1,4 +1,4 @@
-"""One operation's view of one stream: every record is read at most once, and changes are written together."""
+"""Reads each record of a stream at most once for one operation, and writes the changes together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class RecordSource(Protocol):
-    """Where a context finds a stream's tables, and the cache of epoch records that all contexts share."""
+    """The tables of a stream, and the cache of epoch records that all contexts share."""
 
     @property
     def tables(self) -> VersionedStore: ...

@@ -1,4 +1,4 @@
-"""Scopes and streams over a ``VersionedStore``.
+"""Stores scopes and streams in a ``VersionedStore``.
 
 Tables (names as the store sees them; the table-segment adapter puts them under ``_system/_tables/``):
 

@@ -1,4 +1,4 @@
-"""``VersionedStore`` on hash table segments of the cluster itself, under ``_system/_tables/``."""
+"""Keeps a ``VersionedStore`` in hash table segments of the cluster itself, under ``_system/_tables/``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of the controller's memory: named tables of versioned values, every update compare-and-set."""
+"""Defines the controller's metadata store: named tables of versioned values, changed by compare-and-set."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class VersionedStore(Protocol):
         ...
 
     async def remove_many(self, table: str, keys: Sequence[str]) -> None:
-        """Whatever their versions are, and also if some are absent."""
+        """Unconditional; absent keys are no error."""
         ...
 
     async def scan(self, table: str, continuation: bytes = b"", count_max: int = 100) -> Page:

@@ -1,4 +1,4 @@
-"""What is left to do once a transaction is marked as aborting (controller-api.md 4.6)."""
+"""Cleans up transactions that are marked as aborting (controller-api.md 4.6)."""
 
 from __future__ import annotations
 

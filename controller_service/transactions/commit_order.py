@@ -1,7 +1,7 @@
-"""How transactions enter the commit order of their stream: those that come at the same time enter together.
+"""Adds transactions to the commit order of their stream, those of concurrent callers in one write.
 
-The order of a stream is one record that everybody who commits changes. Callers that do so one by one lose nearly every
-compare-and-set to each other; so within one controller they form a line, and whoever is first writes for all that wait.
+The order of a stream is one record, which every commit changes. Callers that change it one by one lose nearly every
+compare-and-set to each other; so within one controller they form a line, and the first one writes for all that wait.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class CommitOrder:
 
 
 def _fitting(queue: CommitQueue, entries: Sequence[_Entry]) -> list[_Entry]:
-    """Those that the order has room for, the first ones first; the others are told."""
+    """The entries that the order has room for, the first ones first; the others fail with ``Throttled``."""
     fitting = []
     for entry in entries:
         try:

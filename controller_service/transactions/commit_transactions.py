@@ -1,4 +1,4 @@
-"""Making committing transactions readable, in the commit order of their stream (controller-api.md 4.5).
+"""Makes committing transactions readable, in the commit order of their stream (controller-api.md 4.5).
 
 One round takes up to 100 transactions of the lowest epoch that has any. What it takes, and how long every source and
 target is, is durable before the first merge. From then on a missing source was merged by this round; a source that is
@@ -186,7 +186,7 @@ class CommitWorkflow:
     async def _next_batch(
         self, scope: str, stream: str, state: CommitState, count_max: int
     ) -> list[tuple[uuid.UUID, CommittingTransaction]] | None:
-        """What to commit next; drops from the order what a round that crashed at its very end completed."""
+        """The transactions to commit next. Drops from the order those that a round completed before it crashed."""
         while batch := state.queue.next_batch(count_max):
             found = await self._transactions.get_many(scope, stream, batch)
             gone = [identifier for identifier, record in zip(batch, found, strict=True) if record is None]
@@ -404,7 +404,7 @@ class CommitWorkflow:
         following: EpochRecord,
         sizes: dict[int, int],
     ) -> None:
-        """Successors are on record before the stores seal the active segments, so that whoever finds one sealed
+        """Successors are on record before the stores seal the active segments, so that a reader that finds one sealed
         finds what follows it."""
 
         async def change(fresh: StreamContext) -> None:

@@ -1,4 +1,4 @@
-"""Who waits, in this process, for transactions to become readable."""
+"""Notifies waiters of this process when transactions become readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transaction ids: an epoch and a cluster-wide 96-bit counter (controller-api.md 4.1)."""
+"""Makes transaction ids of an epoch and a cluster-wide 96-bit counter (controller-api.md 4.1)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def id_of_counter(epoch: int, counter: int) -> uuid.UUID:
 
 
 class TransactionIds:
-    """Hands out ids that no other controller of the cluster hands out."""
+    """Allocates ids that no other controller of the cluster allocates."""
 
     def __init__(self, store: VersionedStore) -> None:
         self._store = store

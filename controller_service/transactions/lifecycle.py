@@ -1,4 +1,4 @@
-"""Transactions of one stream each: create, ping, commit, abort, time out (controller-api.md 4)."""
+"""Creates, renews, commits, aborts and times out transactions of one stream each (controller-api.md 4)."""
 
 from __future__ import annotations
 

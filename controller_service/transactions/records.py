@@ -1,4 +1,4 @@
-"""What the controller remembers about the transactions of a stream."""
+"""Defines the stored records of a stream's transactions."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class CommitQueue:
 
 @dataclass(frozen=True, slots=True)
 class MergeTarget:
-    """What one stream segment is to receive.
+    """The bytes that one stream segment is to receive in a round.
 
     The lengths were measured, with every source present, before this record was written and before anything was
     merged. A source that is missing later was therefore merged under this record, and the target must have grown

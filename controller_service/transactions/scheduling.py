@@ -1,4 +1,4 @@
-"""Work on transactions that outlives the call that asked for it, as requests of the controller's queue."""
+"""Submits commits and aborts of transactions to the controller's queue, where they outlive their call."""
 
 from __future__ import annotations
 

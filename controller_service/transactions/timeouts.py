@@ -1,4 +1,4 @@
-"""Which transaction's lease ends next: a heap of deadlines, without tasks and without a clock."""
+"""Orders the deadlines of transactions in a heap, without tasks and without a clock."""
 
 from __future__ import annotations
 

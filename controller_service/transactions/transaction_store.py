@@ -104,7 +104,7 @@ class TransactionStore:
         return await retry(work, cas_limits, self._clock, when=is_lost_race)
 
     async def pause(self, lost: int) -> None:
-        """Wait as ``retrying`` does after so many lost attempts."""
+        """Wait as ``retrying`` does after this number of lost attempts."""
         await self._clock.sleep(cas_limits.pause_s(lost))
 
     # ---- streams -----------------------------------------------------------------------------------------------------

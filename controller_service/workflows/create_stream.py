@@ -1,4 +1,4 @@
-"""Create a stream (controller-api.md 3.3), with its mark stream."""
+"""Creates a stream with its mark stream (controller-api.md 3.3)."""
 
 from __future__ import annotations
 

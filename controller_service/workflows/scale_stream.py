@@ -1,4 +1,4 @@
-"""Replace segments by others (controller-api.md 3.5): the manual scale, and the steps that every scale shares."""
+"""Replaces segments by others (controller-api.md 3.5): the manual scale, and the steps that every scale shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""End a stream (controller-api.md 3.7)."""
+"""Seals a stream (controller-api.md 3.7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEGMENTS_SEALED = register("controller.seal_segments_sealed")
 
 
 class TransactionEnder(Protocol):
-    """What sealing needs of the transaction service."""
+    """The part of the transaction service that sealing needs."""
 
     async def end_all(self, scope: str, stream: str) -> bool:
         """Abort the open transactions of a stream that is being sealed; true once no transaction is left, also none

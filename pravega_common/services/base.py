@@ -1,4 +1,4 @@
-"""The life cycle that every long-lived part shares, and the only place where background tasks are made."""
+"""Defines the life cycle that every long-lived part shares; background tasks are made only here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ServiceState(enum.Enum):
 
 
 class Part(Protocol):
-    """What a service can own: another service, or whatever passes on the failures of the services inside it."""
+    """A part that a service can own: another service, or an object that passes on the failures of its services."""
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Call this when the part failed by itself; at once if it has already."""
@@ -33,14 +33,14 @@ class Part(Protocol):
 
 
 class Service:
-    """Start, run, stop, with ownership of every task made on the way.
+    """A long-lived part that starts, runs and stops, and owns every task made on the way.
 
     Subclasses override ``on_start`` and ``on_stop`` and make tasks only with ``spawn``. A task that ends with an
     error moves the service to ``FAILED``: its other tasks are cancelled, ``on_stop`` runs, ``wait_stopped`` raises
-    the error and the callbacks given to ``on_failure`` are told. ``stop`` may be called in every state and twice.
+    the error and the callbacks given to ``on_failure`` run. ``stop`` may be called in every state and twice.
 
-    A service that starts another one calls ``own`` first: a part that fails takes its owner down, up to whoever can
-    do something about it. Nothing goes on beside a part that is dead.
+    A service that starts another one calls ``own`` first: a part that fails takes its owner down, up to a part
+    that can do something about it. Nothing goes on beside a part that is dead.
     """
 
     def __init__(self, name: str) -> None:

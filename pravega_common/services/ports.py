@@ -1,4 +1,4 @@
-"""TCP ports for servers that nobody addresses by a well-known number."""
+"""Finds free TCP ports for servers without a well-known number."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class RetryLimits:
 
     attempts_max: int
     pause_s: Callable[[int], float]
-    """The pause after so many failed attempts, from 1."""
+    """The pause after the given number of failed attempts, from 1."""
 
 
 async def retry(

@@ -1,4 +1,4 @@
-"""A whole controller on the in-memory twins, with a real gRPC port when it is started."""
+"""Builds a whole controller on in-memory fakes, with a real gRPC port once it is started."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StaticHosts:
 
 @dataclass
 class ControllerParts:
-    """What outlives a controller, so that a second one can be started on it."""
+    """The state that outlives a controller, so that a second one can be started on it."""
 
     clock: Clock = field(default_factory=SystemClock)
     cpo: InMemoryCPO = field(default_factory=InMemoryCPO)

@@ -1,4 +1,4 @@
-"""A controller's transactions in memory, with instances that die at a chosen operation and time that runs by itself."""
+"""Runs a controller's transactions in memory: instances die at a chosen operation, and time runs by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``CommitOperations`` gRPC service: messages in, messages out."""
+"""Serves the gRPC service ``CommitOperations``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between the API's messages and the controller's records."""
+"""Translates between the API's messages and the controller's records."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def segment_ranges(scope: str, stream: str, epoch: EpochRecord) -> pb.SegmentRan
 
 
 def page_start(token: pb.ContinuationToken) -> bytes | None:
-    """Where the page of a token starts in the store; None behind the last one."""
+    """The place in the store where the page of a token starts; None behind the last page."""
     if len(token.token) > continuation_chars_max:
         raise InvalidArgument(f"continuation token of {len(token.token)} characters, at most {continuation_chars_max}")
     if token.token == END_TOKEN:

@@ -1,4 +1,4 @@
-"""What the API's handlers are made of: the stores and workflows that a composition root puts together."""
+"""Lists the stores and workflows that the API's handlers are made of."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from controller_service.workflows.update_stream import UpdateStream
 
 
 class HostStore(Protocol):
-    """Who serves which segment."""
+    """The owners of segments and the controllers of the cluster."""
 
     async def owner_of(self, segment: str) -> tuple[str, int]:
         """Host and port of the store that owns the segment's container; ``NoHost``. The segment need not exist."""

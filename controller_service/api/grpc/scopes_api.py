@@ -1,4 +1,4 @@
-"""Scopes: create, delete, list (controller-api.md 2.4)."""
+"""Serves the calls that create, delete and list scopes (controller-api.md 2.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gRPC endpoint of a controller."""
+"""Listens for the gRPC calls of a controller."""
 
 from __future__ import annotations
 

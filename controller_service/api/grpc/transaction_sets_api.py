@@ -1,4 +1,4 @@
-"""The ``TransactionSets`` gRPC service: messages in, messages out."""
+"""Serves the gRPC service ``TransactionSets``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scopes, streams and reader groups over REST (controller-api.md 8). Answers to errors have empty bodies."""
+"""Administers scopes, streams and reader groups over REST (controller-api.md 8). Errors have empty bodies."""
 
 from __future__ import annotations
 

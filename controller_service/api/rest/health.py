@@ -1,4 +1,4 @@
-"""Health of a controller's parts, in the shape of Pravega's REST API (controller-api.md 8)."""
+"""Reports the health of a controller's parts, in the shape of Pravega's REST API (controller-api.md 8)."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class HealthRegistry:
         self._complete = False
 
     def add(self, service: Service, details: Callable[[], dict[str, Any]] | None = None) -> None:
-        """``details``: what else is to be told about the part, in JSON; it says nothing about being up or ready."""
+        """``details``: further facts about the part, in JSON; it says nothing about being up or ready."""
         self._services[service.name] = service
         if details is not None:
             self._details[service.name] = details
 
     def all_added(self) -> None:
-        """From now on the parts are all there are."""
+        """Declare that no part will be added any more."""
         self._complete = True
 
     def find(self, name: str) -> Service | None:
         return self._services.get(name)
 
     def result(self, name: str) -> dict[str, Any] | None:
-        """One part's health; None if there is no such part."""
+        """One part's health; None for an unknown part."""
         service = self._services.get(name)
         return None if service is None else self._result(service)
 

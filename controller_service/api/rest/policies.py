@@ -1,4 +1,4 @@
-"""Stream configurations as JSON, in the shape of Pravega's REST API (controller-api.md 8)."""
+"""Translates stream configurations to and from the JSON of Pravega's REST API (controller-api.md 8)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def configuration_of(body: dict[str, Any]) -> StreamConfiguration:
 
 
 def stream_property(scope: str, stream: str, configuration: StreamConfiguration) -> dict[str, Any]:
-    """What the API says about a stream."""
+    """The API's description of a stream."""
     scaling = configuration.scaling
     policy: dict[str, Any] = {"type": _SCALE_NAMES[scaling.scale_type]}
     if scaling.scale_type is not ScaleType.FIXED:

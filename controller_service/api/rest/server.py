@@ -1,4 +1,4 @@
-"""The REST endpoint of a controller: ping, health and metrics here, administration in ``admin.py``."""
+"""Listens for the REST calls of a controller: ping, health and metrics here, administration in ``admin.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text forms and limits that all implementations of the control plane oracle share."""
+"""Encodes and checks the values that all implementations of the control plane oracle share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of the control plane oracle (CPO): the little shared state that every other part agrees on.
+"""Defines the contract of the control plane oracle (CPO): the little shared state that every other part agrees on.
 
 Segment stores and controllers use it for container epochs, the registry of metadata plogs, the assignment of
 containers, membership, elections and locks. Leases and locks only decide who *tries*; epochs and compare-and-set decide
@@ -38,7 +38,7 @@ class PersistenceCluster:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which store owns which container."""
+    """The owner of each container."""
 
     version: int
     """0 while nothing was ever assigned; raised by one with every change."""

@@ -1,6 +1,6 @@
 """Refuses a Redis server that could lose data it acknowledged.
 
-Pure rules over the answers of ``INFO`` and ``CONFIG GET``; whoever connects asks the server and hands the answers in.
+Pure rules over the answers of ``INFO`` and ``CONFIG GET``; the caller connects and asks the server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The control plane oracle over one Redis server (6.2 or later), by short scripts on declared keys."""
+"""Implements the control plane oracle on one Redis server (6.2 or later), by short scripts on declared keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lua scripts for Redis, called by digest. No shebang (Redis 6.2), small arguments only, all keys declared."""
+"""Names Lua scripts for Redis by their digest. No shebang (Redis 6.2), small arguments only, all keys declared."""
 
 from __future__ import annotations
 

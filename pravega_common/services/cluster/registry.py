@@ -1,4 +1,4 @@
-"""What segment stores and controllers write to the control plane oracle about themselves: the names both sides use."""
+"""Defines the keys and payloads under which segment stores and controllers register in the control plane oracle."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import pytest
 from controller_service.service import Controller
 from pravega_common.runtime import failpoints
 from tests.support.controller_in_memory import ControllerParts
+from tests.support.transaction_world import World
 
 
 @pytest.fixture
@@ -20,6 +21,15 @@ async def controller(parts: ControllerParts) -> AsyncIterator[Controller]:
     await controller.start()
     yield controller
     await controller.stop()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """A world of transactions with the stream ``scope/stream``."""
+    made = World()
+    await made.create_stream("scope", "stream")
+    yield made
+    await made.close()
 
 
 @pytest.fixture(autouse=True)

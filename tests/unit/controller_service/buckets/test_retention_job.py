@@ -53,7 +53,7 @@ class Crash(BaseException):
     """Ends a run, as far as a test can."""
 
 
-class World:
+class RetentionWorld:
     def __init__(self, controller: Controller, parts: ControllerParts, clock: ShiftedClock) -> None:
         self.controller, self.parts, self.clock = controller, parts, clock
         self.workflows = controller.parts.workflows
@@ -104,167 +104,167 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def retention() -> AsyncIterator[RetentionWorld]:
     clock = ShiftedClock()
     parts = ControllerParts(clock=clock)
     controller = parts.controller()
     await controller.start()
     await controller.store.create_scope(S)
-    yield World(controller, parts, clock)
+    yield RetentionWorld(controller, parts, clock)
     await controller.stop()
 
 
-async def test_a_stream_without_policy_is_left_alone(world: World) -> None:
-    await world.create(None)
-    world.write(S0, 10)
-    await world.run()
-    assert await world.references() == []
+async def test_a_stream_without_policy_is_left_alone(retention: RetentionWorld) -> None:
+    await retention.create(None)
+    retention.write(S0, 10)
+    await retention.run()
+    assert await retention.references() == []
 
 
-async def test_a_cut_is_taken_at_the_tail_once_per_period(world: World) -> None:
-    await world.create(RetentionPolicy(TIME, 1000 * MINUTE_MS))
-    world.write(S0, 10)
-    await world.run()
-    world.write(S1, 5)
-    await world.run(29)
-    assert await world.references() == [(29, 10)]
-    await world.run(1)
-    assert await world.references() == [(30, 10), (0, 15)]
-    found = await (await world.context()).read(retention_cut_key(world.clock.now_ms))
+async def test_a_cut_is_taken_at_the_tail_once_per_period(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(TIME, 1000 * MINUTE_MS))
+    retention.write(S0, 10)
+    await retention.run()
+    retention.write(S1, 5)
+    await retention.run(29)
+    assert await retention.references() == [(29, 10)]
+    await retention.run(1)
+    assert await retention.references() == [(30, 10), (0, 15)]
+    found = await (await retention.context()).read(retention_cut_key(retention.clock.now_ms))
     assert found is not None and found.cut == {S0: 10, S1: 5}
-    assert await world.head() == {}
+    assert await retention.head() == {}
 
 
-async def test_by_time_what_is_old_enough_goes(world: World) -> None:
-    await world.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
+async def test_by_time_what_is_old_enough_goes(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
     for length in (10, 20, 30):
-        world.write(S0, length)
-        await world.run(30)
-    assert await world.head() == {S0: 10, S1: 0}
-    await world.run(30)
-    assert await world.head() == {S0: 30, S1: 0}
-    assert await world.references() == [(60, 30), (30, 60), (0, 60)]
-    assert await world.cut_records() == 3
-    assert world.parts.access.segments[segment_name(S, T, S0)].start_offset == 30
+        retention.write(S0, length)
+        await retention.run(30)
+    assert await retention.head() == {S0: 10, S1: 0}
+    await retention.run(30)
+    assert await retention.head() == {S0: 30, S1: 0}
+    assert await retention.references() == [(60, 30), (30, 60), (0, 60)]
+    assert await retention.cut_records() == 3
+    assert retention.parts.access.segments[segment_name(S, T, S0)].start_offset == 30
 
 
-async def test_by_size_what_is_too_much_goes_also_over_scaling(world: World) -> None:
-    await world.create(RetentionPolicy(SIZE, 100))
-    world.write(S0, 60)
-    await world.run(30)
-    await world.scale([S0], [(0.0, 0.25), (0.25, 0.5)], 1)
-    new, other, _ = (await (await world.context()).current_epoch()).segment_ids
-    world.write(new, 70)
-    await world.run(30)
-    assert await world.references() == [(30, 60), (0, 130)]
-    assert await world.head() == {}
-    world.write(new, 30)
-    await world.run(30)
-    assert await world.head() == {S0: 60, S1: 0}
-    world.write(new, 70)
-    await world.run(30)
-    assert await world.head() == {new: 70, other: 0, S1: 0}
-    assert await world.references() == [(60, 130), (30, 160), (0, 230)]
-    assert segment_name(S, T, S0) not in world.parts.access.segments
+async def test_by_size_what_is_too_much_goes_also_over_scaling(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(SIZE, 100))
+    retention.write(S0, 60)
+    await retention.run(30)
+    await retention.scale([S0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    new, other, _ = (await (await retention.context()).current_epoch()).segment_ids
+    retention.write(new, 70)
+    await retention.run(30)
+    assert await retention.references() == [(30, 60), (0, 130)]
+    assert await retention.head() == {}
+    retention.write(new, 30)
+    await retention.run(30)
+    assert await retention.head() == {S0: 60, S1: 0}
+    retention.write(new, 70)
+    await retention.run(30)
+    assert await retention.head() == {new: 70, other: 0, S1: 0}
+    assert await retention.references() == [(60, 130), (30, 160), (0, 230)]
+    assert segment_name(S, T, S0) not in retention.parts.access.segments
 
 
-async def test_by_time_subscribers_hold_on_until_the_maximum(world: World) -> None:
-    await world.create(RetentionPolicy(TIME, 60 * MINUTE_MS, 120 * MINUTE_MS))
-    await world.subscribe(slow={S0: 1, S1: 0}, fast={S0: 12, S1: 0}, silent={})
+async def test_by_time_subscribers_hold_on_until_the_maximum(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(TIME, 60 * MINUTE_MS, 120 * MINUTE_MS))
+    await retention.subscribe(slow={S0: 1, S1: 0}, fast={S0: 12, S1: 0}, silent={})
     for length in (10, 20, 30):
-        world.write(S0, length)
-        await world.run(30)
-    assert await world.head() == {S0: 1, S1: 0}
-    await world.run(30)
-    assert await world.head() == {S0: 1, S1: 0}
+        retention.write(S0, length)
+        await retention.run(30)
+    assert await retention.head() == {S0: 1, S1: 0}
+    await retention.run(30)
+    assert await retention.head() == {S0: 1, S1: 0}
     # The first cut is as old as the maximum now, and still ahead of the slowest: what is beyond it is given up.
-    await world.run(30)
-    assert await world.head() == {S0: 10, S1: 0}
-    await world.subscribe(slow={S0: 60, S1: 0})
-    await world.run(30)
-    assert await world.head() == {S0: 60, S1: 0}
+    await retention.run(30)
+    assert await retention.head() == {S0: 10, S1: 0}
+    await retention.subscribe(slow={S0: 60, S1: 0})
+    await retention.run(30)
+    assert await retention.head() == {S0: 60, S1: 0}
 
 
-async def test_by_size_subscribers_hold_on_until_the_maximum(world: World) -> None:
-    await world.create(RetentionPolicy(SIZE, 10, 100))
-    await world.subscribe(slow={S0: 4, S1: 0}, other={S0: 30, S1: 0})
-    world.write(S0, 50)
-    await world.run(30)
-    assert await world.head() == {S0: 4, S1: 0}
-    world.write(S0, 54)
-    await world.run(30)
-    assert await world.head() == {S0: 50, S1: 0}
+async def test_by_size_subscribers_hold_on_until_the_maximum(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(SIZE, 10, 100))
+    await retention.subscribe(slow={S0: 4, S1: 0}, other={S0: 30, S1: 0})
+    retention.write(S0, 50)
+    await retention.run(30)
+    assert await retention.head() == {S0: 4, S1: 0}
+    retention.write(S0, 54)
+    await retention.run(30)
+    assert await retention.head() == {S0: 50, S1: 0}
     # They are ahead of what is to be kept: the minimum decides.
-    await world.subscribe(slow={S0: 104, S1: 0})
-    world.write(S0, 5)
-    await world.run(30)
-    assert await world.head() == {S0: 50, S1: 0}
-    world.write(S0, 5)
-    await world.run(30)
-    assert await world.head() == {S0: 104, S1: 0}
+    await retention.subscribe(slow={S0: 104, S1: 0})
+    retention.write(S0, 5)
+    await retention.run(30)
+    assert await retention.head() == {S0: 50, S1: 0}
+    retention.write(S0, 5)
+    await retention.run(30)
+    assert await retention.head() == {S0: 104, S1: 0}
 
 
-async def test_a_cut_behind_the_head_is_passed_over_and_forgotten(world: World) -> None:
-    await world.create(RetentionPolicy(TIME, 30 * MINUTE_MS))
-    world.write(S0, 10)
-    await world.run()
-    world.write(S0, 10)
-    await world.run(20)
-    await world.workflows.truncate.truncate("by-hand", S, T, {S0: 15, S1: 0})
-    await world.run(10)
-    assert await world.head() == {S0: 15, S1: 0}
-    await world.run(30)
-    assert await world.head() == {S0: 20, S1: 0}
+async def test_a_cut_behind_the_head_is_passed_over_and_forgotten(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(TIME, 30 * MINUTE_MS))
+    retention.write(S0, 10)
+    await retention.run()
+    retention.write(S0, 10)
+    await retention.run(20)
+    await retention.workflows.truncate.truncate("by-hand", S, T, {S0: 15, S1: 0})
+    await retention.run(10)
+    assert await retention.head() == {S0: 15, S1: 0}
+    await retention.run(30)
+    assert await retention.head() == {S0: 20, S1: 0}
     # Nothing was written since: the newest of equal cuts is enough.
-    assert await world.references() == [(0, 20)]
-    assert await world.cut_records() == 1
+    assert await retention.references() == [(0, 20)]
+    assert await retention.cut_records() == 1
 
 
-async def test_a_sealed_stream_keeps_what_it_has(world: World) -> None:
-    await world.create(RetentionPolicy(TIME, 0))
-    world.write(S0, 10)
-    await world.workflows.seal.seal("again", S, T)
-    await world.run(30)
-    assert await world.references() == []
-    assert await world.head() == {}
+async def test_a_sealed_stream_keeps_what_it_has(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(TIME, 0))
+    retention.write(S0, 10)
+    await retention.workflows.seal.seal("again", S, T)
+    await retention.run(30)
+    assert await retention.references() == []
+    assert await retention.head() == {}
 
 
-async def test_a_stream_that_fails_does_not_hold_up_others(world: World) -> None:
-    await world.create(RetentionPolicy(TIME, 0))
+async def test_a_stream_that_fails_does_not_hold_up_others(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(TIME, 0))
     lost = StreamConfiguration(ScalingPolicy.fixed(1), RetentionPolicy(TIME, 0))
-    await world.workflows.create.create(S, "lost", lost)
-    del world.parts.access.segments[segment_name(S, "lost", 0)]
-    world.write(S0, 10)
-    await world.run()
-    assert await world.head() == {S0: 10, S1: 0}
+    await retention.workflows.create.create(S, "lost", lost)
+    del retention.parts.access.segments[segment_name(S, "lost", 0)]
+    retention.write(S0, 10)
+    await retention.run()
+    assert await retention.head() == {S0: 10, S1: 0}
 
 
 @pytest.mark.parametrize("name", [RECORDED, TRUNCATED, FORGOTTEN])
-async def test_the_next_run_completes_one_that_died(world: World, name: str) -> None:
+async def test_the_next_run_completes_one_that_died(retention: RetentionWorld, name: str) -> None:
     def die() -> None:
         raise Crash(name)
 
-    await world.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
+    await retention.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
     for length in (10, 20):
-        world.write(S0, length)
-        await world.run(30)
+        retention.write(S0, length)
+        await retention.run(30)
     arm(name, die)
-    world.clock.now_ms += 60 * MINUTE_MS
+    retention.clock.now_ms += 60 * MINUTE_MS
     with pytest.raises(Crash):
-        await world.controller.retention._apply(S, T)
+        await retention.controller.retention._apply(S, T)
     disarm_all()
-    await world.run()
-    assert await world.head() == {S0: 30, S1: 0}
-    assert await world.references() == [(0, 30)]
+    await retention.run()
+    assert await retention.head() == {S0: 30, S1: 0}
+    assert await retention.references() == [(0, 30)]
 
 
-async def test_two_instances_at_once_take_one_cut(world: World) -> None:
-    await world.create(RetentionPolicy(TIME, 30 * MINUTE_MS))
-    world.write(S0, 10)
-    apply = world.controller.retention._apply
+async def test_two_instances_at_once_take_one_cut(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(TIME, 30 * MINUTE_MS))
+    retention.write(S0, 10)
+    apply = retention.controller.retention._apply
     await asyncio.gather(apply(S, T), apply(S, T))
-    assert await world.references() == [(0, 10)]
-    assert await world.cut_records() == 1
+    assert await retention.references() == [(0, 10)]
+    assert await retention.cut_records() == 1
 
 
 def test_too_many_references_are_thinned() -> None:

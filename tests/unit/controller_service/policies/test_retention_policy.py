@@ -1,4 +1,4 @@
-"""What retention decides, from facts alone."""
+"""Checks the decisions of retention, from facts alone."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_comparison(first: dict[int, int], second: dict[int, int], relation: Rel
         ([], {}),
         ([{S0: 5, S1: 7}], {S0: 5, S1: 7}),
         ([{S0: 5, S1: 7}, {S0: 6, S1: 3}], {S0: 5, S1: 3}),
-        # The older segment goes before the two that replaced it.
+        # The older segment takes precedence over the two that replaced it.
         ([{S0: 5, S1: 7}, {S2: 9, S3: 9, S1: 3}], {S0: 5, S1: 3}),
         ([{S2: 9, S4: 1}, {S0: 5, S1: 7}], {S0: 5, S1: 7}),
         # One waits for 1 before it goes on to 4, the other is in 4: the keys of 3 are not left without an owner.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -20,14 +19,6 @@ from pravega_common.names import segment_id, segment_name
 from tests.support.transaction_world import CrashSwitch, Instance, World
 
 SCOPE, STREAM = "scope", "stream"
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
-    await world.create_stream(SCOPE, STREAM)
-    yield world
-    await world.close()
 
 
 def repair_of(instance: Instance) -> CommitRepair:

@@ -1,5 +1,5 @@
-"""A committed set of which something is gone before all of it stands in the commit orders: its sink goes on by itself
-where nothing promised is lost, and else waits for an operator, who is told and has a command."""
+"""Checks sets that lose a member between their commit and the commit orders of their streams: the sink goes on by
+itself if nothing promised is lost, and otherwise waits for an operator, who sees the reason and has a command."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -32,12 +32,9 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.create_stream(S, T)
-    await made.create_stream(S, U, 1)
-    yield made
-    await made.close()
+async def world(world: World) -> World:
+    await world.create_stream(S, U, 1)
+    return world
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -53,14 +53,6 @@ class Writes:
             self.lose_answer = False
             raise UnknownOutcome("the answer is lost")
         return versions
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
-    await world.create_stream("scope", "stream")
-    yield world
-    await world.close()
 
 
 async def begun(world: World, instance: Instance, count: int) -> list[uuid.UUID]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,14 +17,6 @@ from tests.support.transaction_world import Instance, World
 
 S, T = "scope", "stream"
 pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.create_stream(S, T)
-    yield made
-    await made.close()
 
 
 @pytest.fixture

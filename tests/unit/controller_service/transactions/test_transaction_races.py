@@ -1,4 +1,4 @@
-"""Two calls about the same thing at the same time, in many interleavings: one wins, and both are told so."""
+"""Checks two calls about the same thing at the same time, in many interleavings: one wins, and both learn it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_set_against_the_commit_of_a_member(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds)
 async def test_a_registration_against_the_commit_of_its_batch(seed: int) -> None:
-    """Of the two at least one sees the other: a transaction outside the set ends at once, not with its lease."""
+    """One of the two sees the other: a transaction outside the set ends at once, not with its lease."""
     world, one, other = await world_of(seed)
     member = await world.member(one, S, T, "in", 0)
     late = await world.member(one, S, T, "late", 1, lease_ms=600_000)

@@ -69,7 +69,7 @@ async def until_active(controller: Controller, epoch: int) -> EpochRecord:
 
 
 async def write_epochs(controller: Controller, parts: ControllerParts, epochs: list[EpochRecord]) -> None:
-    """What another workflow would leave: new epochs, the last of them current, and their segments."""
+    """Leave new epochs, the last of them current, and their segments, as another workflow would."""
     for epoch in epochs:
         await parts.access.create_segments(epoch.names(S, T))
 
