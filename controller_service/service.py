@@ -58,7 +58,7 @@ from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
-from pravega_common.services.retry import RetryLimits, retry, unlimited
+from pravega_common.services.retrying import RetryLimits, retry, unlimited
 from pravega_common.services.settings import host_and_port
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
@@ -217,7 +217,7 @@ class Controller(Service):
             system_tables_limits,
             self.backends.clock,
             when=lambda error: error.retryable,
-            before_pause=lambda error: self.log.info("system tables cannot be created yet", error=str(error)),
+            on_error=lambda error: self.log.info("system tables cannot be created yet", error=str(error)),
         )
 
     async def _publish_port(self) -> None:

@@ -22,7 +22,7 @@ from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
-from pravega_common.services.retry import RetryLimits, retry
+from pravega_common.services.retrying import RetryLimits, retry
 
 REQUESTS_TABLE: Final = "requests"
 requests_concurrent_max: Final = 100

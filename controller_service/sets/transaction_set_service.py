@@ -39,7 +39,7 @@ from pravega_common.errors import FailedError, PravegaError, Throttled, UnknownO
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint_async, register
 from pravega_common.services.base import Service
-from pravega_common.services.retry import RetryLimits, compare_and_set, is_lost_race
+from pravega_common.services.retrying import RetryLimits, compare_and_set, is_lost_race
 
 undecided_grace_ms: Final = 600_000
 """How long the transactions of an undecided batch stay open after the last call of any of its tasks."""

@@ -14,7 +14,7 @@ from pravega_common.errors import ScopeNotFound, UnknownOutcome, VersionConflict
 from pravega_common.names import SYSTEM_SCOPE
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.services.retry import RetryLimits, compare_and_set
+from pravega_common.services.retrying import RetryLimits, compare_and_set
 
 T = TypeVar("T")
 

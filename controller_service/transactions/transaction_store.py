@@ -35,7 +35,7 @@ from controller_service.transactions.records import (
 from pravega_common.errors import SegmentNotFound, StreamNotFound, UnknownOutcome, VersionConflict
 from pravega_common.model.transactions import TransactionState
 from pravega_common.names import scoped_name, split_scoped_name
-from pravega_common.services.retry import RetryLimits, is_lost_race, retry
+from pravega_common.services.retrying import RetryLimits, is_lost_race, retry
 
 T = TypeVar("T")
 

@@ -35,7 +35,7 @@ from pravega_common.services.cluster.redis_audit import (
     refuse_unsafe,
 )
 from pravega_common.services.cluster.redis_script import Script
-from pravega_common.services.retry import RetryLimits, retry
+from pravega_common.services.retrying import RetryLimits, retry
 
 call_timeout_s: Final = 5.0
 connections_max: Final = 16

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pravega_common.errors import InvalidArgument, PravegaError, Throttled, UnknownOutcome, VersionConflict
-from pravega_common.services.retry import RetryLimits, compare_and_set, is_lost_race, retry
+from pravega_common.services.retrying import RetryLimits, compare_and_set, is_lost_race, retry
 
 LIMITS = RetryLimits(attempts_max=3, pause_s=lambda failed: 0.5 * failed)
 
@@ -40,7 +40,7 @@ class Work:
 async def test_a_call_is_repeated_with_pauses_until_it_succeeds() -> None:
     clock, work, noted = RecordingClock(), Work(Throttled("one"), Throttled("two")), list[str]()
     answer = await retry(
-        work, LIMITS, clock, when=lambda error: error.retryable, before_pause=lambda error: noted.append(str(error))
+        work, LIMITS, clock, when=lambda error: error.retryable, on_error=lambda error: noted.append(str(error))
     )
     assert (answer, work.calls, clock.pauses, noted) == ("done", 3, [0.5, 1.0], ["one", "two"])
 
