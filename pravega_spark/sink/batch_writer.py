@@ -1,4 +1,4 @@
-"""Batch writes: one job is one commit set."""
+"""Batch writes: one job is one transaction set."""
 
 from __future__ import annotations
 

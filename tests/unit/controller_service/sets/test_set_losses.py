@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -22,15 +21,6 @@ from tests.support.transaction_world import Crashed, CrashSwitch, Instance, Worl
 S, T, U = "scope", "stream", "other"
 Q, D = "query", "scope/stream"
 pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    await made.create_stream(S, T)
-    await made.create_stream(S, U, 1)
-    yield made
-    await made.close()
 
 
 async def commit(world: World, instance: Instance, batch: int, members: list[MemberRecord]) -> Verdict:

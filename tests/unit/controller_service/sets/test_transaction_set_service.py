@@ -32,12 +32,6 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture
-async def world(world: World) -> World:
-    await world.create_stream(S, U, 1)
-    return world
-
-
-@pytest.fixture
 async def one(world: World) -> Instance:
     return await world.instance()
 
