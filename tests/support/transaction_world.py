@@ -102,6 +102,10 @@ class VirtualClock:
             if not task.done():
                 task.cancel()
 
+    def skip(self, delta_s: float) -> None:
+        """Move the time without waking anybody in between."""
+        self._now_s += delta_s
+
     async def pass_time(self, delta_s: float) -> None:
         await self.run(self.sleep(delta_s), delta_s + 1)
 
@@ -198,6 +202,7 @@ class Instance:
         self.switch = switch
         store: Any = CrashingProxy(world.store, switch)
         segments: Any = CrashingProxy(world.segments, switch)
+        self.segments = segments
         self.streams = StreamStore(store, world.clock, world.new_id)
         self.queue = TableRequestQueue(store, name, world.clock, world.live_owners)
         self.transactions = TransactionService(

@@ -23,7 +23,7 @@ SCOPE, STREAM = "scope", "stream"
 
 def repair_of(instance: Instance) -> CommitRepair:
     transactions = instance.transactions
-    return CommitRepair(transactions.records, transactions._segments, transactions.scheduler, instance.sets)
+    return CommitRepair(transactions.records, instance.segments, transactions.scheduler, instance.sets)
 
 
 async def committing(world: World, instance: Instance, label: str) -> uuid.UUID:
