@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from controller_service.errors import PreconditionFailed, WaitTimedOut
+from controller_service.errors import PreconditionFailed
 from controller_service.queue.request_queue import Answer, Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import Range, next_epoch, plan_scale, rebase

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_never
 
-from pravega_common.errors import FailedError, Fenced, Outcome, PravegaError, UnknownOutcome, VersionConflict
+from pravega_common.errors import Outcome, PravegaError, VersionConflict
 from pravega_common.runtime.clock import Clock
 
 T = TypeVar("T")
