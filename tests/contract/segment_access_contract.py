@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from controller_service.segment_access.segment_access import SegmentAccess
-from pravega_common.errors import NoSuchSegment, SegmentSealed
+from pravega_common.errors import SegmentNotFound, SegmentSealed
 
 Append = Callable[[str, int], Awaitable[None]]
 """Grows a segment by this many bytes, as a writer does."""
@@ -30,11 +30,11 @@ class SegmentAccessContract:
         assert (await access.info(T)).length == 0
 
     async def test_a_missing_segment_is_named(self, access: SegmentAccess) -> None:
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await access.info(S)
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await access.seal_segments([S])
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await access.truncate_segment(S, 0)
 
     async def test_sealing_is_repeatable(self, access: SegmentAccess, append: Append) -> None:
@@ -49,7 +49,7 @@ class SegmentAccessContract:
         await access.create_segments([S, T])
         for _ in range(2):
             await access.delete_segments([S])
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await access.info(S)
         assert (await access.info(T)).length == 0
 
@@ -78,7 +78,7 @@ class SegmentAccessContract:
         assert await access.merge_batch(S, sources) == [6, 8, 11]
         assert await access.merge_batch(S, sources) == [11, 11, 11]
         for source in sources:
-            with pytest.raises(NoSuchSegment):
+            with pytest.raises(SegmentNotFound):
                 await access.info(source)
 
     async def test_a_missing_source_answers_the_present_length(self, access: SegmentAccess, append: Append) -> None:
