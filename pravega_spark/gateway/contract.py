@@ -12,12 +12,13 @@ from typing import Any, Protocol
 
 from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.model.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
+from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
 from pravega_common.model.transactions import NewTransaction
+from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget
 
-Cut = Mapping[int, int]
+SegmentOffsets = Mapping[int, int]
 """Offset by segment id: a stream cut without the name of its stream."""
 
 
@@ -86,7 +87,7 @@ class StreamGateway(Protocol):
         self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
     ) -> list[SegmentRange]: ...
 
-    def truncate_stream(self, scope: str, stream: str, cut: Cut) -> None: ...
+    def truncate_stream(self, scope: str, stream: str, cut: SegmentOffsets) -> None: ...
 
     def seal_stream(self, scope: str, stream: str) -> None: ...
 
@@ -108,7 +109,7 @@ class StreamGateway(Protocol):
 
     def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]: ...
 
-    def segments_between(self, scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+    def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         """Ids of all segments between two cuts, the cuts' own included."""
         ...
 
@@ -132,26 +133,15 @@ class StreamGateway(Protocol):
         """``TransactionFailed`` if it is committed, ``NotFound`` if it is long gone."""
         ...
 
-    def register_transactions(
-        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]
-    ) -> Registration:
+    def register_transactions(self, registration: BatchRegistration) -> Registration:
         """Bind transactions to their batch, and keep all of the batch's transactions open."""
         ...
 
-    def commit_transaction_set(
-        self,
-        sink: Sink,
-        run_id: str,
-        batch_id: int,
-        members: Sequence[SetMember],
-        events: int,
-        size_bytes: int,
-        on_unresolved: str = "fail",
-    ) -> SetDecision:
+    def commit_transaction_set(self, commit: BatchCommit) -> SetDecision:
         """Decide a batch, whole or not at all.
 
         Where the controller cannot, an earlier attempt's fate may not be known: ``BatchUnresolved``, unless
-        ``on_unresolved`` is ``skip`` or ``replay``.
+        ``commit.on_unresolved`` is ``skip`` or ``replay``.
         """
         ...
 

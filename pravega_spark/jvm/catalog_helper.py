@@ -32,7 +32,9 @@ from pravega_common.names import (
     validate_user_scope_name,
 )
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.options.definitions import Options, Use
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import EVENT_NAMES, KEY_NAMES, SOURCE_COLUMNS
 from pravega_streams.client import StreamClient
 from pravega_streams.errors import AlreadyExists, ScopeNotEmpty, ScopeNotFound, StreamNotFound
@@ -110,11 +112,11 @@ class CatalogCalls:
         place = {"controller": self._controller, "scope": scope, "stream": stream}
         own = _own_options(place, options)
         # Either direction checks what it knows; the table serves both.
-        Options({**own, **place}, Use.STREAM_READ)
-        checked = Options({**own, **place}, Use.BATCH_WRITE)
+        ReadOptions.parse({**own, **place}, Use.STREAM_READ)
+        checked = WriteOptions.parse({**own, **place}, Use.BATCH_WRITE)
         if not self.scope_exists(scope):
             raise ScopeNotFound(f"scope '{scope}' does not exist; CREATE NAMESPACE makes it")
-        configuration = replace(checked.stream_configuration(), tags=tags_of_options(own))
+        configuration = replace(checked.stream_configuration, tags=tags_of_options(own))
         return self._client.controller.create_stream(scope, stream, configuration)
 
     def drop_stream(self, scope: str, stream: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -172,7 +172,7 @@ def _parsed(value: dict[str, Any]) -> LedgerRecord:
 # What to do next
 
 
-class Next(enum.Enum):
+class CommitStep(enum.Enum):
     """What a commit has to do, given the record."""
 
     FENCED = enum.auto()
@@ -185,20 +185,20 @@ class Next(enum.Enum):
     """Make the wanted set the pending one."""
 
 
-def next_of_commit(record: LedgerRecord, wanted: TransactionSet) -> Next:
+def commit_step(record: LedgerRecord, wanted: TransactionSet) -> CommitStep:
     if record.is_displaced(wanted.run_id):
-        return Next.FENCED
+        return CommitStep.FENCED
     if record.is_pending:
-        return Next.ROLL_FORWARD
+        return CommitStep.ROLL_FORWARD
     if wanted.batch_id < record.last_batch_id:
-        return Next.BEHIND
+        return CommitStep.BEHIND
     if wanted.batch_id == record.last_batch_id:
         same = (record.last_events, record.last_bytes) == (wanted.events, wanted.bytes)
-        return Next.COMMITTED_ALREADY if same else Next.DIFFERS
-    return Next.PUT
+        return CommitStep.COMMITTED_ALREADY if same else CommitStep.DIFFERS
+    return CommitStep.PUT
 
 
-class MemberState(enum.Enum):
+class MemberStatus(enum.Enum):
     """Of a transaction. Decided is as good as done: a plain controller never goes back on it (reference 4.3)."""
 
     OPEN = enum.auto()
@@ -208,7 +208,7 @@ class MemberState(enum.Enum):
     """Forgotten by the controller, or never there: never to be read as aborted."""
 
 
-class Roll(enum.Enum):
+class RecoveryStep(enum.Enum):
     """What the states of a recorded set call for."""
 
     COMMIT = enum.auto()
@@ -220,19 +220,19 @@ class Roll(enum.Enum):
     UNRESOLVED = enum.auto()
 
 
-def roll_of(states: Mapping[uuid.UUID, MemberState]) -> Roll:
+def recovery_step(states: Mapping[uuid.UUID, MemberStatus]) -> RecoveryStep:
     found = set(states.values())
-    if MemberState.UNKNOWN in found or found >= {MemberState.COMMITTED, MemberState.ABORTED}:
-        return Roll.UNRESOLVED
-    if MemberState.ABORTED in found:
-        return Roll.ABORT if MemberState.OPEN in found else Roll.ABORTED
-    return Roll.COMMIT if MemberState.OPEN in found else Roll.COMMITTED
+    if MemberStatus.UNKNOWN in found or found >= {MemberStatus.COMMITTED, MemberStatus.ABORTED}:
+        return RecoveryStep.UNRESOLVED
+    if MemberStatus.ABORTED in found:
+        return RecoveryStep.ABORT if MemberStatus.OPEN in found else RecoveryStep.ABORTED
+    return RecoveryStep.COMMIT if MemberStatus.OPEN in found else RecoveryStep.COMMITTED
 
 
-def unresolved_text(sink: Sink, entry: TransactionSet, states: Mapping[uuid.UUID, MemberState]) -> str:
+def unresolved_text(sink: Sink, entry: TransactionSet, states: Mapping[uuid.UUID, MemberStatus]) -> str:
     """Names the transactions of each kind, up to a limit."""
     kinds = []
-    for state in MemberState:
+    for state in MemberStatus:
         ids = [str(item) for item, found in states.items() if found is state]
         if ids:
             more = f" and {len(ids) - ids_named_max} more" if len(ids) > ids_named_max else ""
@@ -241,7 +241,3 @@ def unresolved_text(sink: Sink, entry: TransactionSet, states: Mapping[uuid.UUID
         f"batch {entry.batch_id} of {sink.query_id} into {sink.destination} was begun by run {entry.run_id}, and "
         f"whether all of its {entry.events} events are in the stream cannot be decided ({'; '.join(kinds)})"
     )
-
-
-def same_members(first: Sequence[SetMember], second: Sequence[SetMember]) -> bool:
-    return [item.transaction_id for item in first] == [item.transaction_id for item in second]

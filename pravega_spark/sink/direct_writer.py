@@ -13,7 +13,7 @@ from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed, Un
 from pravega_common.model.segments import SegmentRange
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
-from pravega_spark.options.definitions import StreamName
+from pravega_spark.options.given import StreamName
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.rows.framing import Int64s, event_lengths, events_of, index_events
 from pravega_spark.sink.destinations import Destinations
@@ -134,7 +134,7 @@ def _name(segment: SegmentRange) -> str:
     return segment.name
 
 
-class DirectTask:
+class MultiStreamWriter:
     """Writes one task's rows, each to its stream, and returns when every one of them is durable."""
 
     def __init__(

@@ -10,13 +10,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pravega_spark.gateway.connect import gateway_for
-from pravega_spark.gateway.preparation import prepared_stream
-from pravega_spark.options.definitions import Options
+from pravega_spark.gateway.provisioning import provision_stream
+from pravega_spark.ledger.batch import BatchIdentity
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
-from pravega_spark.sink.commit_protocol import BatchIdentity
 from pravega_spark.sink.destinations import Destinations
-from pravega_spark.sink.direct_writer import DirectTask
-from pravega_spark.sink.transaction_writer import PartitionWriter
+from pravega_spark.sink.direct_writer import MultiStreamWriter
+from pravega_spark.sink.transaction_writer import TransactionWriter
 
 
 @dataclass(frozen=True)
@@ -28,31 +28,31 @@ class DirectMessage(WriterCommitMessage):
 
 
 def write_rows(
-    options: Options,
+    options: WriteOptions,
     columns: SinkColumns,
     identity: Callable[[TaskContext | None], BatchIdentity],
     batches: Iterable[pa.RecordBatch],
 ) -> WriterCommitMessage:
     """Exactly once under ``identity``, or at least once; streams that only the rows name are made as they appear."""
-    gateway = gateway_for(options["controller"])
+    gateway = gateway_for(options.controller)
     destinations = Destinations(
-        options.scope, options.streams[0] if options.streams else None, options["max_streams_per_task"]
+        options.scope, options.streams[0] if options.streams else None, options.max_streams_per_task
     )
 
     def prepare(scope: str, stream: str) -> None:
-        prepared_stream(gateway, options, scope, stream)
+        provision_stream(gateway, options, scope, stream)
 
-    if not options["exactly_once"]:
-        written = DirectTask(gateway, destinations, columns, prepare).write(batches)
+    if not options.exactly_once:
+        written = MultiStreamWriter(gateway, destinations, columns, prepare).write(batches)
         return DirectMessage(written.events, written.size_bytes)
     context = TaskContext.get()
-    writer = PartitionWriter(
+    writer = TransactionWriter(
         gateway,
         identity(context),
         destinations,
         columns,
         partition=0 if context is None else context.partitionId(),
-        lease_ms=options["transaction_timeout_ms"],
+        lease_ms=options.transaction_timeout_ms,
         prepare=prepare,
     )
     return writer.write(batches)

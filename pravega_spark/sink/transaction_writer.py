@@ -15,10 +15,11 @@ from pravega_common.model.transaction_sets import RegisterStatus, Registration, 
 from pravega_common.names import transaction_segment_name
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
-from pravega_spark.options.definitions import StreamName
+from pravega_spark.ledger.batch import BatchIdentity, BatchRegistration
+from pravega_spark.options.given import StreamName
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.rows.framing import event_lengths
-from pravega_spark.sink.commit_protocol import BatchIdentity, TaskMessage
+from pravega_spark.sink.commit_protocol import TaskMessage
 from pravega_spark.sink.destinations import Destinations, StreamRows
 from pravega_spark.sink.lease_keeper import LeaseKeeper
 from pravega_spark.sink.routing import RowRouter
@@ -58,7 +59,7 @@ class _Transaction:
         return replace(self.member, events=self._tally.events, bytes=self._tally.size_bytes)
 
 
-class PartitionWriter:
+class TransactionWriter:
     """Writes one task's rows and tells what it wrote; commits nothing.
 
     A stream's transaction is begun at its first row. Where the batch turns out to be decided already (a replay, or an
@@ -172,8 +173,7 @@ class PartitionWriter:
             self._keeper.start()
 
     def _register(self, members: Sequence[SetMember]) -> Registration:
-        identity = self._identity
-        return self._gateway.register_transactions(identity.sink, identity.run_id, identity.batch_id, members)
+        return self._gateway.register_transactions(BatchRegistration(self._identity, tuple(members)))
 
     def _lost(self, transaction: _Transaction, error: PravegaError) -> None:
         """A transaction segment took no bytes: ask what became of the transaction."""

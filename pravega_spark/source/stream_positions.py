@@ -14,9 +14,9 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
-from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import segment_epoch, segment_name
-from pravega_spark.gateway.contract import Boundaries, Cut, StreamGateway
+from pravega_spark.gateway.contract import Boundaries, StreamGateway
 from pravega_spark.source.event_walk import Walked, walk
 from pravega_spark.source.range_planner import Span
 from pravega_streams.errors import NotFound
@@ -43,10 +43,10 @@ def data_loss(scope: str, stream: str, segment_id: int, wanted: int, available: 
     )
 
 
-class Bound:
+class ReadBound:
     """An end that a read must not pass: a cut of the stream, and which segments lie before it."""
 
-    def __init__(self, cut: Cut, before: list[int]) -> None:
+    def __init__(self, cut: SegmentOffsets, before: list[int]) -> None:
         self._cut = cut
         self._before = set(before)
 
@@ -56,12 +56,12 @@ class Bound:
             return max(offset, min(length, self._cut[segment_id]))
         return length if segment_id in self._before else offset
 
-    def is_reached(self, position: Cut) -> bool:
+    def is_reached(self, position: SegmentOffsets) -> bool:
         """Whether nothing that a read at a position may still take could lie before this end."""
         return all(self.end_of(item, offset, offset_max) == offset for item, offset in position.items())
 
 
-def ended_at(position: Cut) -> dict[int, SegmentInfo]:
+def ended_at(position: SegmentOffsets) -> dict[int, SegmentInfo]:
     """What to know of the segments of a position from which nothing is to be read, whatever they are."""
     return {item: SegmentInfo("", offset, offset, False) for item, offset in position.items()}
 
@@ -79,17 +79,17 @@ class StreamPositions:
         self._successors: dict[int, list[int]] = {}
         self._counts: dict[int, tuple[int, int, int | None]] = {}
 
-    def bound(self, cut: Cut) -> Bound:
+    def bound(self, cut: SegmentOffsets) -> ReadBound:
         """``InvalidArgument`` for a cut with segments that the stream never had."""
         head = self._gateway.head_cut(self.scope, self.stream)
         try:
             before = self._gateway.segments_between(self.scope, self.stream, head, cut)
         except (InvalidArgument, UnknownOutcome):  # It lies before what is left, at least in part: from the beginning.
             before = self._gateway.segments_between(self.scope, self.stream, {}, cut)
-        return Bound(cut, before)
+        return ReadBound(cut, before)
 
     def advanced(
-        self, cut: Cut, known: Mapping[int, SegmentInfo] | None = None
+        self, cut: SegmentOffsets, known: Mapping[int, SegmentInfo] | None = None
     ) -> tuple[dict[int, int], dict[int, SegmentInfo]]:
         """The same position with segments that are read to their end replaced by their successors.
 
@@ -108,7 +108,7 @@ class StreamPositions:
             moved, infos = self._present({**kept, **added}, infos)
 
     def _present(
-        self, cut: Cut, known: Mapping[int, SegmentInfo] | None = None
+        self, cut: SegmentOffsets, known: Mapping[int, SegmentInfo] | None = None
     ) -> tuple[dict[int, int], dict[int, SegmentInfo]]:
         """The cut without what is gone, which is an error or skipped.
 
@@ -137,7 +137,7 @@ class StreamPositions:
             _log.warning("stream %s/%s is deleted: nothing is read until it is created anew", self.scope, self.stream)
             return dict(cut), ended_at(cut)
 
-    def _around(self, cut: Cut, gone: set[int]) -> dict[int, int]:
+    def _around(self, cut: SegmentOffsets, gone: set[int]) -> dict[int, int]:
         """The cut with its deleted segments replaced by what the head of the stream has for their keys.
 
         The head itself when the stream does not know the segments: it was created anew.
@@ -198,7 +198,7 @@ class StreamPositions:
             raise error
         _log.warning("%s", error)
 
-    def spans(self, start: Cut, end: Cut) -> list[Span]:
+    def spans(self, start: SegmentOffsets, end: SegmentOffsets) -> list[Span]:
         """All that lies between any two cuts, also where segments begin or end between them.
 
         What is gone at the time of planning is an error or left out, as ``fail_on_data_loss`` says.

@@ -21,13 +21,13 @@ from pravega_common.errors import InvalidArgument, NoSuchSegment
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_spark.gateway.connect import gateway_for
-from pravega_spark.gateway.preparation import prepared_gateway
-from pravega_spark.options.definitions import Options
+from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.options.limits import UNBOUNDED
+from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.offsets import Position, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_span
 from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
-from pravega_spark.source.stream_positions import Bound, StreamPositions, ended_at
+from pravega_spark.source.stream_positions import ReadBound, StreamPositions, ended_at
 from pravega_streams.errors import NotFound
 from pravega_streams.segment.event_index import EventCount
 
@@ -53,13 +53,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     goes on with the successors. So the rows of a routing key come in their order, batch by batch.
     """
 
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
         self._streams: dict[str, StreamPositions] = {}
         self._initial: dict[str, Any] | None = None
-        self._end: dict[str, Bound] = {}
-        self._target: dict[str, Bound] = {}
+        self._end: dict[str, ReadBound] = {}
+        self._target: dict[str, ReadBound] = {}
         self._reported: dict[str, Any] | None = None
         self._is_end_settled = False
         self._is_told = False
@@ -76,9 +76,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _opened(self) -> dict[str, StreamPositions]:
         """The streams of the options, by ``scope/stream``; connects at the first call."""
         if not self._streams:
-            prepared_gateway(self._options)
+            provisioned_gateway(self._options)
             made = {scoped_name(*name): self._positions(*name) for name in self._options.streams}
-            limit = self._options["end_stream_cut"]
+            limit = self._options.end_stream_cut
             if limit is not None and limit != UNBOUNDED:
                 for name, positions in made.items():
                     cut = self._tail(name) if limit.is_latest else limit.cut_of(*split_scoped_name(name))
@@ -87,22 +87,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._streams
 
     def _positions(self, scope: str, stream: str) -> StreamPositions:
-        fails = self._options["fail_on_data_loss"]
-        return StreamPositions(gateway_for(self._options["controller"]), scope, stream, fail_on_data_loss=fails)
+        fails = self._options.fail_on_data_loss
+        return StreamPositions(gateway_for(self._options.controller), scope, stream, fail_on_data_loss=fails)
 
     def _first_cut(self, name: str) -> dict[int, int]:
-        if self._options["start_time"] is not None:
-            return self._opened()[name].cut_at_time(self._options["start_time"], as_end=False)
-        limit = self._options["start_stream_cut"]
+        if self._options.start_time is not None:
+            return self._opened()[name].cut_at_time(self._options.start_time, as_end=False)
+        limit = self._options.start_stream_cut
         if limit is None or limit.is_latest:
             return self._tail(name)
         return self._head(name) if limit.keyword is not None else limit.cut_of(*split_scoped_name(name))
 
     def _tail(self, name: str) -> dict[int, int]:
-        return prepared_gateway(self._options).tail_cut(*split_scoped_name(name))
+        return provisioned_gateway(self._options).tail_cut(*split_scoped_name(name))
 
     def _head(self, name: str) -> dict[int, int]:
-        return prepared_gateway(self._options).head_cut(*split_scoped_name(name))
+        return provisioned_gateway(self._options).head_cut(*split_scoped_name(name))
 
     # How far to go
 
@@ -111,17 +111,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A start at a stream cut does not move; and when there is a checkpoint, it need not be of all streams any more.
         """
-        limit = self._options["start_stream_cut"]
+        limit = self._options.start_stream_cut
         if limit is None or limit.keyword is not None:
             self.initialOffset()
         self._target = {name: positions.bound(self._tail(name)) for name, positions in self._opened().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark takes only one, and none of two kinds; ``latestOffset`` applies all that are configured."""
-        if self._options["approx_bytes_per_trigger"] is not None:
-            return ReadMaxBytes(self._options["approx_bytes_per_trigger"])
-        if self._options["max_events_per_trigger"] is not None:
-            return ReadMaxRows(self._options["max_events_per_trigger"])
+        if self._options.approx_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.approx_bytes_per_trigger)
+        if self._options.max_events_per_trigger is not None:
+            return ReadMaxRows(self._options.max_events_per_trigger)
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         For a moment after it the index of the store may not know the last events; then the bound is looked up anew.
         """
-        time_ms = self._options["end_time"]
+        time_ms = self._options.end_time
         now_ms = time.time_ns() // 1_000_000
         if time_ms is None or now_ms < time_ms or self._is_end_settled:
             return
@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """``start`` without streams that are no longer read, and with those that came, from their head."""
         names = self._opened()
         removed = sorted(set(start) - set(names))
-        if removed and self._options["fail_on_data_loss"]:
+        if removed and self._options.fail_on_data_loss:
             raise InvalidArgument(
                 f"the checkpoint has a position in {', '.join(removed)}, which the option 'stream' does not name; "
                 "name it, or set fail_on_data_loss=false to give it up"
@@ -207,7 +207,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _limit_bytes(self, position: Position, backlogs: _BySegment, ends: Position) -> None:
-        limit = self._options["approx_bytes_per_trigger"]
+        limit = self._options.approx_bytes_per_trigger
         if limit is None:
             return
         for (name, item), wanted in share(limit, backlogs).items():
@@ -216,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[name][item] = self._opened()[name].after_bytes(item, offset, wanted, end)
 
     def _limit_events(self, position: Position, ends: Position, backlogs: _BySegment) -> None:
-        limit = self._options["max_events_per_trigger"]
+        limit = self._options.max_events_per_trigger
         if limit is None:
             return
         counts = self._counted(position, backlogs, limit)
@@ -300,7 +300,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 positions = self._positions(span.scope, span.stream)
             return positions.locate(span.segment_id, offset, span.end)
 
-        pieces = split(spans, self._options["min_partitions"], self._options["max_partition_bytes"], locate)
+        pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         return [SpanPartition(span) for span in pieces]
 
     def _check_joined(self, before: Position, start: Position) -> None:
@@ -316,8 +316,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_span(
                 partition.span,
                 self._schema,
-                self._options["controller"],
-                fail_on_data_loss=self._options["fail_on_data_loss"],
+                self._options.controller,
+                fail_on_data_loss=self._options.fail_on_data_loss,
             )
 
     def commit(self, end: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from pravega_common.errors import NoSuchSegment, SegmentSealed, SegmentTruncated
 from pravega_common.event_index import IndexRecord
 from pravega_common.invariants import check
-from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import (
     CommitStatus,
@@ -34,7 +34,7 @@ from pravega_common.model.transaction_sets import (
 )
 from pravega_common.model.transactions import NewTransaction
 from pravega_common.names import is_transaction_segment, parse_segment_name, segment_id, segment_name, segment_number
-from pravega_spark.gateway.contract import Cut
+from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
 from pravega_streams import errors
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget
@@ -58,12 +58,12 @@ CREATE TABLE sets (sink TEXT, batch INT, record TEXT, PRIMARY KEY (sink, batch))
 address_scheme: Final = "directory"
 
 
-def open_address(address: str) -> InMemoryGateway:
+def open_address(address: str) -> FakeGateway:
     """The fake over the directory of an address ``directory:///some/path``."""
-    return InMemoryGateway(address.removeprefix(f"{address_scheme}://"))
+    return FakeGateway(address.removeprefix(f"{address_scheme}://"))
 
 
-class InMemoryGateway:
+class FakeGateway:
     """See ``StreamGateway``. Two of them over one directory are two clients of one store."""
 
     def __init__(self, directory: str, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
@@ -145,7 +145,7 @@ class InMemoryGateway:
             store.execute("UPDATE streams SET epoch = ? WHERE scope = ? AND name = ?", (epoch, scope, stream))
             return _begin_epoch(store, scope, stream, epoch, kept, list(enumerate(new_ranges, first)))
 
-    def truncate_stream(self, scope: str, stream: str, cut: Cut) -> None:
+    def truncate_stream(self, scope: str, stream: str, cut: SegmentOffsets) -> None:
         older = set(self.segments_between(scope, stream, {}, cut)) - set(cut)
         with self._change() as store:
             for item in older:
@@ -204,7 +204,7 @@ class InMemoryGateway:
         with self._change() as store:
             return _epoch_segments(store, scope, stream, epoch)
 
-    def segments_between(self, scope: str, stream: str, start: Cut, end: Cut) -> list[int]:
+    def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         with self._change() as store:
             last = _epoch(store, scope, stream)
             everything = {
@@ -248,13 +248,13 @@ class InMemoryGateway:
             found = store.execute(query, (name, offset)).fetchone()[0]
             return length if found is None else found
 
-    def boundaries(self, scope: str, stream: str, segment_id: int) -> InMemoryBoundaries:
+    def boundaries(self, scope: str, stream: str, segment_id: int) -> FakeBoundaries:
         """Every block is in the index."""
         name = segment_name(scope, stream, segment_id)
         with self._change() as store:
             info = _present(store, name)
             query = "SELECT start + LENGTH(data), events, time_ms FROM blocks WHERE segment = ? ORDER BY start"
-            return InMemoryBoundaries(info, store.execute(query, (name,)).fetchall())
+            return FakeBoundaries(info, store.execute(query, (name,)).fetchall())
 
     # Transactions
 
@@ -281,16 +281,16 @@ class InMemoryGateway:
             rows = store.execute("SELECT id, state FROM transactions").fetchall()
             return {uuid.UUID(hex=identifier): state for identifier, state in rows}
 
-    def register_transactions(
-        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]
-    ) -> Registration:
+    def register_transactions(self, registration: BatchRegistration) -> Registration:
+        identity = registration.identity
+        sink, run_id, batch_id = identity.sink, identity.run_id, identity.batch_id
         with self._change() as store:
             last, current = _sink(store, sink, run_id)
             if not current:
                 return Registration(RegisterStatus.FENCED, f"run {run_id} was displaced", last, 0)
             if batch_id <= last:
                 return Registration(RegisterStatus.BATCH_DECIDED, "", last, 0)
-            for member in members:
+            for member in registration.members:
                 if _state(store, member.transaction_id) != "open":
                     detail = f"transaction {member.transaction_id} is not open"
                     return Registration(RegisterStatus.TRANSACTION_NOT_OPEN, detail, last, 0)
@@ -298,17 +298,9 @@ class InMemoryGateway:
                 store.execute("UPDATE transactions SET sink = ?, batch = ? WHERE id = ?", row)
             return Registration(RegisterStatus.REGISTERED, "", last, renewal_ms)
 
-    def commit_transaction_set(
-        self,
-        sink: Sink,
-        run_id: str,
-        batch_id: int,
-        members: Sequence[SetMember],
-        events: int,
-        size_bytes: int,
-        on_unresolved: str = "fail",
-    ) -> SetDecision:
-        asked = TransactionSet(SetState.FINISHED, batch_id, run_id, tuple(members), events, size_bytes)
+    def commit_transaction_set(self, commit: BatchCommit) -> SetDecision:
+        sink, run_id, batch_id = commit.identity.sink, commit.identity.run_id, commit.identity.batch_id
+        asked = commit.as_set(SetState.FINISHED)
         with self._change() as store:
             last, current = _sink(store, sink, run_id)
             recorded = _set(store, sink, batch_id)
@@ -317,14 +309,14 @@ class InMemoryGateway:
             if batch_id < last:
                 return SetDecision(CommitStatus.CHECKPOINT_BEHIND_SINK, f"the sink is at batch {last}", recorded)
             if batch_id == last:
-                same = (recorded.events, recorded.bytes) == (events, size_bytes)
+                same = (recorded.events, recorded.bytes) == (commit.events, commit.size_bytes)
                 status = CommitStatus.ALREADY_COMMITTED if same else CommitStatus.REPLAY_DIFFERS
                 return SetDecision(status, "", recorded)
-            for member in members:
+            for member in asked.members:
                 if _state(store, member.transaction_id) != "open":
                     detail = f"transaction {member.transaction_id} is not open"
                     return SetDecision(CommitStatus.REFUSED, detail, recorded)
-            for member in sorted(members, key=lambda item: item.partition):
+            for member in asked.members:
                 _merge(store, member, self.now_ms())
             store.execute("UPDATE sinks SET last_batch = ? WHERE sink = ?", (batch_id, _key(sink)))
             store.execute("INSERT INTO sets VALUES (?, ?, ?)", (_key(sink), batch_id, _record(asked)))
@@ -340,11 +332,11 @@ class InMemoryGateway:
 
     # Bytes
 
-    def open_writer(self, segment: str) -> InMemoryWriter:
-        return InMemoryWriter(self, segment)
+    def open_writer(self, segment: str) -> FakeWriter:
+        return FakeWriter(self, segment)
 
-    def open_range(self, segment: str, start: int, end: int) -> InMemoryRange:
-        return InMemoryRange(self, segment, start, end)
+    def open_range(self, segment: str, start: int, end: int) -> FakeRange:
+        return FakeRange(self, segment, start, end)
 
     def append(self, segment: str, data: bytes, events: int) -> None:
         with self._change() as store:
@@ -372,10 +364,10 @@ class InMemoryGateway:
             return piece
 
 
-class InMemoryWriter:
+class FakeWriter:
     """Like ``BlockWriter``: what is written is there after ``flush``."""
 
-    def __init__(self, gateway: InMemoryGateway, segment: str) -> None:
+    def __init__(self, gateway: FakeGateway, segment: str) -> None:
         self._gateway = gateway
         self._segment = segment
         self._pieces: list[Piece] = []
@@ -398,10 +390,10 @@ class InMemoryWriter:
         self._pieces.clear()
 
 
-class InMemoryRange:
+class FakeRange:
     """Like ``RangeReader``."""
 
-    def __init__(self, gateway: InMemoryGateway, segment: str, start: int, end: int) -> None:
+    def __init__(self, gateway: FakeGateway, segment: str, start: int, end: int) -> None:
         self.position = start
         self._gateway = gateway
         self._segment = segment
@@ -422,7 +414,7 @@ class InMemoryRange:
         """Nothing is held."""
 
 
-class InMemoryBoundaries:
+class FakeBoundaries:
     """Like ``EventIndex``."""
 
     def __init__(self, info: SegmentInfo, blocks: list[tuple[int, int, int]]) -> None:

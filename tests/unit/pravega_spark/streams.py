@@ -14,19 +14,19 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.gateway.connect import gateway_for, register_scheme
 from pravega_spark.rows.framing import EventWindow
 from pravega_spark.source.range_planner import Span
-from tests.support.fakes.stream_gateway import InMemoryGateway, address_scheme, open_address
+from tests.support.fakes.stream_gateway import FakeGateway, address_scheme, open_address
 
 SCOPE = "s"
 
 
-class TwinStreams:
+class FakeStreams:
     """A fresh store in a directory. Streams are of scope ``s``."""
 
     def __init__(self, directory: Path) -> None:
         register_scheme(address_scheme, open_address)
         self.controller = f"{address_scheme}://{directory}"
         gateway = gateway_for(self.controller)
-        assert isinstance(gateway, InMemoryGateway)
+        assert isinstance(gateway, FakeGateway)
         self.gateway = gateway
         self.gateway.create_scope(SCOPE)
 
