@@ -7,19 +7,16 @@ Two implementations: ``gateway/service.py`` (a Pravega cluster, ours or another)
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from pravega_common.model.segments import SegmentInfo, SegmentRange, Successor
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
 from pravega_common.model.transactions import NewTransaction
 from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget
-
-SegmentOffsets = Mapping[int, int]
-"""Offset by segment id: a stream cut without the name of its stream."""
 
 
 class SegmentWriter(Protocol):

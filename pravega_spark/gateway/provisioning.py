@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 
 from pravega_common.errors import ConfigurationError
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.stream_options import StreamOptions
 
 _prepared: set[tuple[int, str, str, str]] = set()
@@ -19,7 +19,7 @@ def provisioned_gateway(options: StreamOptions) -> StreamGateway:
     Raises ``ConfigurationError`` when one is missing and must not be created. Asked once per process and stream: a sink
     is planned anew for every micro-batch.
     """
-    gateway = gateway_for(options.controller)
+    gateway = worker_gateway(options.controller)
     for scope, stream in options.streams:
         provision_stream(gateway, options, scope, stream)
     if not options.streams:

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.model.transaction_sets import Sink
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.provisioning import provisioned_gateway
+from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
@@ -53,8 +53,8 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._options.exactly_once:
-            commit_batch(gateway_for(self._options.controller), self._options, messages)
+            commit_batch(worker_gateway(self._options.controller), self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._options.exactly_once:
-            abort_batch(gateway_for(self._options.controller), messages)
+            abort_batch(worker_gateway(self._options.controller), messages)

@@ -142,13 +142,13 @@ class MultiStreamWriter:
         gateway: StreamGateway,
         destinations: Destinations,
         columns: SinkColumns,
-        prepare: Callable[[str, str], None] | None = None,
+        provision: Callable[[str, str], None] | None = None,
     ) -> None:
-        """``prepare(scope, stream)`` is called before the first row of a stream."""
+        """``provision(scope, stream)`` is called before the first row of a stream."""
         self._gateway = gateway
         self._destinations = destinations
         self._columns = columns
-        self._prepare = prepare
+        self._provision = provision
         self._writers: dict[StreamName, DirectWriter] = {}
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Tally:
@@ -158,8 +158,8 @@ class MultiStreamWriter:
             for batch in batches:
                 if batch.num_rows:
                     lengths = event_lengths(self._columns.events_of(batch))
-                    for part in self._destinations.split(batch, self._columns, lengths):
-                        self._writer(part.stream).add(part.rows, part.lengths)
+                    for rows in self._destinations.split(batch, self._columns, lengths):
+                        self._writer(rows.stream).add(rows.rows, rows.lengths)
                     tally.add(lengths)
             for writer in self._writers.values():
                 writer.flush()
@@ -172,8 +172,8 @@ class MultiStreamWriter:
     def _writer(self, name: StreamName) -> DirectWriter:
         writer = self._writers.get(name)
         if writer is None:
-            if self._prepare is not None:
-                self._prepare(*name)
+            if self._provision is not None:
+                self._provision(*name)
             writer = DirectWriter(self._gateway, *name, self._columns)
             self._writers[name] = writer
         return writer

@@ -9,8 +9,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError, InvalidArgument
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.provisioning import provisioned_gateway
+from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
@@ -43,8 +43,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if self._options.exactly_once:
-            commit_batch(gateway_for(self._options.controller), self._options, messages, batchId)
+            commit_batch(worker_gateway(self._options.controller), self._options, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if self._options.exactly_once:
-            abort_batch(gateway_for(self._options.controller), messages)
+            abort_batch(worker_gateway(self._options.controller), messages)

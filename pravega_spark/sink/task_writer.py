@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.provisioning import provision_stream
+from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
@@ -34,16 +34,16 @@ def write_rows(
     batches: Iterable[pa.RecordBatch],
 ) -> WriterCommitMessage:
     """Exactly once under ``identity``, or at least once; streams that only the rows name are made as they appear."""
-    gateway = gateway_for(options.controller)
+    gateway = worker_gateway(options.controller)
     destinations = Destinations(
         options.scope, options.streams[0] if options.streams else None, options.max_streams_per_task
     )
 
-    def prepare(scope: str, stream: str) -> None:
+    def provision(scope: str, stream: str) -> None:
         provision_stream(gateway, options, scope, stream)
 
     if not options.exactly_once:
-        written = MultiStreamWriter(gateway, destinations, columns, prepare).write(batches)
+        written = MultiStreamWriter(gateway, destinations, columns, provision).write(batches)
         return DirectMessage(written.events, written.size_bytes)
     context = TaskContext.get()
     writer = TransactionWriter(
@@ -53,6 +53,6 @@ def write_rows(
         columns,
         partition=0 if context is None else context.partitionId(),
         lease_ms=options.transaction_timeout_ms,
-        prepare=prepare,
+        provision=provision,
     )
     return writer.write(batches)

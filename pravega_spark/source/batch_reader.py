@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.provisioning import provisioned_gateway
+from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_span
 from pravega_spark.source.pushed_filters import NO_FILTERS, pushed
@@ -103,7 +103,7 @@ class MetadataReader(DataSourceReader):
     def _rows(self) -> list[tuple[str, str]]:
         scope = self._options.scope
         if self._options.metadata == "Streams":
-            return [(scope, name) for name in gateway_for(self._options.controller).list_streams(scope)]
+            return [(scope, name) for name in worker_gateway(self._options.controller).list_streams(scope)]
         gateway = provisioned_gateway(self._options)
         return [
             (

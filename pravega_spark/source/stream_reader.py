@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import (
 from pravega_common.errors import InvalidArgument, NoSuchSegment
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import scoped_name, split_scoped_name
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.provisioning import provisioned_gateway
+from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.offsets import Position, SourceOffset
@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _positions(self, scope: str, stream: str) -> StreamPositions:
         fails = self._options.fail_on_data_loss
-        return StreamPositions(gateway_for(self._options.controller), scope, stream, fail_on_data_loss=fails)
+        return StreamPositions(worker_gateway(self._options.controller), scope, stream, fail_on_data_loss=fails)
 
     def _first_cut(self, name: str) -> dict[int, int]:
         if self._options.start_time is not None:

@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from pravega_common.model.transaction_sets import SetDecision
 from pravega_spark import datasource
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchCommit
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.write_options import WriteOptions
@@ -60,7 +60,7 @@ class TimedWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         options = WriteOptions.parse(self._given, Use.STREAM_WRITE)
-        gateway = TimedGateway(gateway_for(options.controller))
+        gateway = TimedGateway(worker_gateway(options.controller))
         started_s = time.perf_counter()
         commit_batch(cast(StreamGateway, gateway), options, messages, batchId)
         total_s = time.perf_counter() - started_s

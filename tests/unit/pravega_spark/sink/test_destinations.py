@@ -61,7 +61,7 @@ def writer(
         COLUMNS,
         partition=partition,
         lease_ms=30_000,
-        prepare=lambda scope, stream: provision_stream(streams.gateway, OPTIONS, scope, stream),
+        provision=lambda scope, stream: provision_stream(streams.gateway, OPTIONS, scope, stream),
     )
 
 
