@@ -1,4 +1,4 @@
-"""What ``format("pravega")`` is made of, from options and schemas; ``pyspark_pravega.DefaultSource`` calls this."""
+"""Makes the readers and writers of ``format("pravega")`` from options and schemas, for ``pyspark_pravega``."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """Just what Spark compares the first record batch with (spark-connector.md B.4)."""
+    """The schema that Spark compares the first record batch with (spark-connector.md B.4)."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def _sink_columns(options: WriteOptions, schema: StructType) -> SinkColumns:
-    """Option ``stream`` goes before a column of that name: rows that were read from a stream have one."""
+    """Option ``stream`` takes precedence over a column of that name: rows that were read from a stream have one."""
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     columns = sink_columns(fields, with_stream=options.stream is None)
     if options.stream is None and columns.stream is None:

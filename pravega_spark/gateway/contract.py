@@ -44,7 +44,7 @@ class RangeSource(Protocol):
 
 
 class Boundaries(Protocol):
-    """What is known of the event boundaries of one segment, as they were when asked for; ``EventIndex`` says more."""
+    """The event boundaries that a store knows of one segment, at the time of the call; ``EventIndex`` says more."""
 
     def offset_at_or_after(self, offset: int) -> int: ...
 
@@ -58,26 +58,28 @@ class Boundaries(Protocol):
 
 
 class StreamGateway(Protocol):
-    """Blocking. Calls about scopes, streams and transactions may come from several threads; bytes from one only.
+    """A client of one stream store.
+
+    Its calls block. Calls about scopes, streams and transactions may come from several threads; bytes from one only.
 
     Errors: ``ScopeNotFound``, ``StreamNotFound``, ``NoSuchSegment``, ``Unavailable``; what else a method raises is said
     with it.
     """
 
     def create_scope(self, scope: str) -> bool:
-        """Whether it is new."""
+        """True if the scope is new."""
         ...
 
     def scope_exists(self, scope: str) -> bool: ...
 
     def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
-        """Whether it is new; an existing one keeps its configuration."""
+        """True if the stream is new; an existing one keeps its configuration."""
         ...
 
     def stream_exists(self, scope: str, stream: str) -> bool: ...
 
     def list_streams(self, scope: str) -> list[str]:
-        """Without internal ones."""
+        """The streams of a scope, without internal ones."""
         ...
 
     def scale_stream(
@@ -89,7 +91,7 @@ class StreamGateway(Protocol):
     def seal_stream(self, scope: str, stream: str) -> None: ...
 
     def delete_stream(self, scope: str, stream: str) -> None:
-        """A sealed one."""
+        """Delete a sealed stream."""
         ...
 
     def head_cut(self, scope: str, stream: str) -> dict[int, int]:
@@ -107,7 +109,7 @@ class StreamGateway(Protocol):
     def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]: ...
 
     def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
-        """Ids of all segments between two cuts, the cuts' own included."""
+        """Ids of all segments between two cuts, with those of the cuts."""
         ...
 
     def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:

@@ -1,4 +1,4 @@
-"""What happens once before data moves: the scope and the stream are there, or are created, or are missed by name."""
+"""Creates the scopes and streams that options name, once per process and before data moves."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.stream_options import StreamOptions
 
-_prepared: set[tuple[int, str, str, str]] = set()
+_provisioned: set[tuple[int, str, str, str]] = set()
 
 
 def provisioned_gateway(options: StreamOptions) -> StreamGateway:
     """The gateway of these options, with scope and streams in place.
 
-    Raises ``ConfigurationError`` when one is missing and must not be created. Asked once per process and stream: a sink
-    is planned anew for every micro-batch.
+    Raises ``ConfigurationError`` when one is missing and must not be created. The store is asked once per process and
+    stream, since a sink is planned for every micro-batch.
     """
     gateway = worker_gateway(options.controller)
     for scope, stream in options.streams:
         provision_stream(gateway, options, scope, stream)
     if not options.streams:
-        _once(options, options.scope, "", lambda: _prepare_scope(gateway, options, options.scope))
+        _once(options, options.scope, "", lambda: _provision_scope(gateway, options, options.scope))
     return gateway
 
 
 def provision_stream(gateway: StreamGateway, options: StreamOptions, scope: str, stream: str) -> None:
-    """The same for one stream that the options need not name."""
-    _once(options, scope, stream, lambda: _prepare(gateway, options, scope, stream))
+    """Create one stream if it is missing; the options need not name it."""
+    _once(options, scope, stream, lambda: _provision(gateway, options, scope, stream))
 
 
-def _once(options: StreamOptions, scope: str, stream: str, prepare: Callable[[], None]) -> None:
+def _once(options: StreamOptions, scope: str, stream: str, provision: Callable[[], None]) -> None:
     key = (os.getpid(), options.controller, scope, stream)
-    if key not in _prepared:
-        prepare()
-        _prepared.add(key)
+    if key not in _provisioned:
+        provision()
+        _provisioned.add(key)
 
 
-def _prepare(gateway: StreamGateway, options: StreamOptions, scope: str, stream: str) -> None:
+def _provision(gateway: StreamGateway, options: StreamOptions, scope: str, stream: str) -> None:
     if gateway.stream_exists(scope, stream):
         return
-    _prepare_scope(gateway, options, scope)
+    _provision_scope(gateway, options, scope)
     if not options.allow_create_stream:
         raise ConfigurationError(
             f"stream does not exist: '{scope}/{stream}'; create it, or set allow_create_stream=true"
@@ -50,7 +50,7 @@ def _prepare(gateway: StreamGateway, options: StreamOptions, scope: str, stream:
     gateway.create_stream(scope, stream, options.stream_configuration)
 
 
-def _prepare_scope(gateway: StreamGateway, options: StreamOptions, scope: str) -> None:
+def _provision_scope(gateway: StreamGateway, options: StreamOptions, scope: str) -> None:
     if not gateway.scope_exists(scope):
         if not options.allow_create_scope:
             raise ConfigurationError(f"scope does not exist: '{scope}'; create it, or set allow_create_scope=true")
@@ -58,5 +58,5 @@ def _prepare_scope(gateway: StreamGateway, options: StreamOptions, scope: str) -
 
 
 def forget_provisioned() -> None:
-    """Ask again: for tests that delete streams."""
-    _prepared.clear()
+    """Ask the store again: for tests that delete streams."""
+    _provisioned.clear()

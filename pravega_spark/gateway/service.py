@@ -1,4 +1,4 @@
-"""The gateway to a running Pravega cluster, over ``pravega_streams``."""
+"""Implements the gateway to a running Pravega cluster, over ``pravega_streams``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The JVM catalog's hands: ``python -m pravega_spark.jvm.catalog_helper CONTROLLER`` answers calls by lines of JSON.
+"""Looks up and changes streams for the JVM catalog: answers calls, one line of JSON each.
 
-The Java catalog of the jvm-shim starts it, asks one call at a time, and ends it by closing its input::
+The Java catalog of the jvm-shim starts ``python -m pravega_spark.jvm.catalog_helper CONTROLLER``, asks one call at a
+time, and ends it by closing its input::
 
     {"id": 7, "call": "find_stream", "scope": "s", "stream": "t"}
     {"id": 7, "answer": {"exists": true, "options": {}}}
@@ -57,7 +58,7 @@ _PLACE: Final = ("controller", "scope", "stream", "path")
 
 
 class CatalogCalls:
-    """What the catalog may ask; every method is one call, its keywords are the members of the request."""
+    """The calls of the catalog: every public method is one, and its keywords are the members of the request."""
 
     def __init__(self, client: StreamClient, controller: str) -> None:
         self._client = client
@@ -66,7 +67,7 @@ class CatalogCalls:
     # Scopes
 
     def list_scopes(self) -> list[str]:
-        """By name, without those that are not the users'."""
+        """The names of users' scopes, sorted."""
         return _visible(self._client.controller.list_scopes())
 
     def scope_exists(self, scope: str) -> bool:
@@ -78,7 +79,7 @@ class CatalogCalls:
         return self._client.controller.create_scope(scope)
 
     def drop_scope(self, scope: str, cascade: bool) -> bool:
-        """Whether it was there; ``cascade`` deletes its streams first. ``ScopeNotEmpty`` without it."""
+        """True if the scope was there; ``cascade`` deletes its streams first. ``ScopeNotEmpty`` without it."""
         if not self.scope_exists(scope):
             return False
         streams = _visible(self._client.controller.list_streams(scope))
@@ -91,13 +92,13 @@ class CatalogCalls:
     # Streams
 
     def list_streams(self, scope: str) -> list[str]:
-        """By name, without reader groups' and other internal ones. ``ScopeNotFound``."""
+        """The names of users' streams, sorted: not those of reader groups. ``ScopeNotFound``."""
         if not self.scope_exists(scope):
             raise ScopeNotFound(f"scope '{scope}' does not exist")
         return _visible(self._client.controller.list_streams(scope))
 
     def find_stream(self, scope: str, stream: str) -> dict[str, Any]:
-        """Whether it is there, and the options that its table was created with."""
+        """Says whether a stream is there, with the options that its table was created with."""
         controller = self._client.controller
         if not _is_name(scope, stream) or not controller.stream_exists(scope, stream):
             return {"exists": False, "options": {}}
@@ -120,7 +121,7 @@ class CatalogCalls:
         return self._client.controller.create_stream(scope, stream, configuration)
 
     def drop_stream(self, scope: str, stream: str) -> bool:
-        """Seal and delete, whoever writes to it. Whether it was there."""
+        """Seal and delete a stream, also one that is being written to. True if it was there."""
         controller = self._client.controller
         if not _is_name(scope, stream) or not controller.stream_exists(scope, stream):
             return False
@@ -131,7 +132,7 @@ class CatalogCalls:
             return False
 
     def describe_stream(self, scope: str, stream: str) -> dict[str, str]:
-        """For DESCRIBE EXTENDED: segments, both cuts, bytes between them, and options: policies and the table's own."""
+        """The rows of DESCRIBE EXTENDED: segments, both cuts, bytes between them, policies and the table's options."""
         configuration = self._client.controller.stream_configuration(scope, stream)
         head, tail = self._client.head_cut(scope, stream), self._client.tail_cut(scope, stream)
         segments = self._client.controller.current_segments(scope, stream)
@@ -152,7 +153,7 @@ class CatalogCalls:
 
 
 def _own_options(place: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    """Without those that say again where the stream is. ``InvalidArgument`` when they say another place."""
+    """The options without those that repeat where the stream is. ``InvalidArgument`` when they say another place."""
     own = {}
     for name, value in options.items():
         plain = name.replace("_", "").lower()
@@ -167,7 +168,7 @@ def _own_options(place: Mapping[str, str], options: Mapping[str, str]) -> dict[s
 
 
 def tags_of_options(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Sorted, without what is only for creating: that is the stream's configuration itself."""
+    """The tags of options, sorted, without those for creating: they are in the stream's configuration."""
     kept = {
         name: value
         for name, value in options.items()
@@ -221,7 +222,7 @@ def _visible(names: Iterable[str]) -> list[str]:
 
 
 def _is_name(scope: str, stream: str) -> bool:
-    """What could not be a stream is not there; asking a controller for it would be an error."""
+    """False for names that no stream can have: to ask a controller for them would be an error."""
     try:
         validate_scope_name(scope)
         validate_stream_name(stream)
@@ -246,7 +247,7 @@ def answer(calls: CatalogCalls, line: str) -> dict[str, Any]:
 
 
 def serve(calls: CatalogCalls, requests: Iterable[str], replies: TextIO) -> None:
-    """Until the requests end."""
+    """Answer calls until the requests end."""
     for line in requests:
         replies.write(json.dumps(answer(calls, line)) + "\n")
         replies.flush()

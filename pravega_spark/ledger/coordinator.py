@@ -22,7 +22,7 @@ T = TypeVar("T")
 class TransactionCoordinator:
     """A client of what decides transaction sets on one cluster.
 
-    The first call finds out whether the controller has the extension, and all later ones go the same way.
+    The first call finds out whether the controller has the extension, and all later ones take the same way.
 
     All controllers of a cluster must have the extension, or none: a sink's two kinds of record know nothing of each
     other.

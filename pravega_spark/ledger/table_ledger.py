@@ -1,7 +1,7 @@
-"""Batches decided once and whole on a plain Pravega: the shell around ``plain_ledger``.
+"""Decides transaction sets on a plain Pravega, by a record of each sink in a table segment.
 
-Speaks the same three calls as the controller's extension (``TransactionSetClient``), over transactions of single
-streams and one table segment per scope.
+Has the same three calls as the controller's extension (``TransactionSetClient``), over transactions of single streams
+and one table segment per scope. The rules are in ``record.py``; here are the calls, and what to do when one is lost.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ AFTER_MARK: Final = register("spark.plain.after_mark")
 lease_ms: Final = 600_000
 """The largest that a controller accepts by default (controller-api.md 4.2)."""
 lease_ms_fallback: Final = 30_000
-"""For a controller that was told to accept less."""
+"""For a controller that is configured to accept less."""
 commit_window_share: Final = 4
 """Members are committed only within this part of the lease after they were all seen open; then they are asked again.
 So a driver that slept through the leases commits nothing on what it saw before."""
 parallel_calls_max: Final = 8
 attempts_max: Final = 50
-"""Of a change of the record that others change too; each that fails means that somebody else's was done."""
+"""Attempts to change a record that others change too: each that fails means that another change was made."""
 retry_delay_s: Final = 0.05
 
 
 class TransactionCalls(Protocol):
-    """What is asked of the controller; ``ControllerClient`` has it."""
+    """The calls to the controller; ``ControllerClient`` has them."""
 
     def ping_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID, lease_ms: int) -> PingStatus: ...
 
@@ -91,7 +91,7 @@ class TransactionCalls(Protocol):
 
 
 class RecordTable(Protocol):
-    """What is asked of a table segment; ``BlockingTable`` has it."""
+    """The calls to a table segment; ``BlockingTable`` has them."""
 
     def create(self) -> bool: ...
 
@@ -110,7 +110,7 @@ class _Versioned:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """What the members were when they were asked, and when the first of them was (monotonic seconds)."""
+    """The states of members, and when the first of them was asked for (monotonic seconds)."""
 
     of: dict[uuid.UUID, MemberStatus]
     asked_s: float
@@ -122,7 +122,10 @@ class _States:
 
 
 class TableLedger:
-    """Safe to use from several threads. Errors of all calls: ``Unavailable``, ``UnknownOutcome``: call again."""
+    """A ledger of transaction sets. Safe to use from several threads.
+
+    Errors of all calls: ``Unavailable``, ``UnknownOutcome``: call again.
+    """
 
     def __init__(
         self,
@@ -200,7 +203,7 @@ class TableLedger:
         return recorded, record.last_batch_id
 
     def list_sinks(self, scope: str) -> list[SinkStatus]:
-        """All that is on record in a scope."""
+        """The sinks that are on record in a scope."""
         table = self._open_table(table_segment(Sink("", scope)))
         try:
             records = [from_bytes(item.value) for item in table.items()]
@@ -335,7 +338,7 @@ class TableLedger:
         return replace(states, of=of)
 
     def _unresolved(self, found: _Versioned, wanted: TransactionSet, policy: UnresolvedPolicy) -> SetDecision | None:
-        """What follows when the pending set cannot be decided; ``None`` to look at the record again."""
+        """Apply ``on_unresolved`` to a pending set that cannot be decided; ``None`` to look at the record again."""
         record, entry = found.record, found.record.entry
         states = self._states(entry.members)
         if recovery_step(states.of) is not RecoveryStep.UNRESOLVED:
@@ -414,8 +417,11 @@ class TableLedger:
         return self._state(member) is MemberStatus.OPEN
 
     def _is_readable(self, member: SetMember) -> bool:
-        """Of a member of a committed set: a plain controller says so, or forgot it long after it was. What a skipped
-        set lacks (``on_unresolved_batch``) will never be there and is not waited for."""
+        """True unless a member of a committed set is still being merged.
+
+        A plain controller says so, or forgot the transaction long after it was merged. The members that a skipped set
+        lacks (``on_unresolved_batch``) will never be there and are not waited for.
+        """
         if member.transaction_id not in self._readable:
             state = self._transactions.transaction_state(member.scope, member.stream, member.transaction_id)
             if state is TransactionState.COMMITTING:

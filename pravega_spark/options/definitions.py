@@ -31,7 +31,10 @@ class Use(enum.Flag):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """``parse`` turns the text into the value and raises ``ValueError`` with what is allowed."""
+    """The definition of one option.
+
+    ``parse`` turns the text into the value and raises ``ValueError`` with what is allowed.
+    """
 
     name: str
     use: Use
@@ -44,7 +47,7 @@ class Option:
 
 transaction_timeout_ms_min: Final = 10_000
 transaction_timeout_ms_max: Final = 600_000
-"""What a controller accepts as a lease (controller reference 10)."""
+"""The limits of a lease that a controller accepts (controller reference 10)."""
 streams_per_task_default: Final = 64
 """Streams that the rows of one task may go to: each costs a transaction, and memory for blocks of every segment."""
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"

@@ -27,7 +27,7 @@ CATALOG_PROPERTIES: Final = frozenset(
         "serialization.format",
     }
 )
-"""What Spark's own catalog puts among the properties of a table, in lower case; the jar takes them off
+"""The names that Spark's own catalog puts among the properties of a table, in lower case; the jar takes them off
 (``TableOptions.java``). Beside them each option of CREATE TABLE comes a second time, under ``option.NAME``."""
 
 _OF_KAFKA: Final = {
@@ -39,7 +39,7 @@ _OF_KAFKA: Final = {
     "startingtimestamp": "start_time",
     "endingtimestamp": "end_time",
 }
-"""What options of Spark's Kafka connector are called here, where the spelling alone does not lead to it."""
+"""Our names of options of Spark's Kafka connector, where the spelling alone does not lead to them."""
 
 _CREATE_TABLE: Final = (
     "options of CREATE TABLE do not reach a Python source, but those of CREATE TEMPORARY VIEW and of SELECT … WITH (…) "

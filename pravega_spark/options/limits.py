@@ -1,4 +1,4 @@
-"""Where a read starts and where it ends, as types: a keyword, or stream cuts given as text."""
+"""Defines the limits of a read, its start and its end: a keyword, or stream cuts given as text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pravega_common.stream_cut import StreamCut
 
 
 class Keyword(enum.Enum):
+    """The words for a position that every stream has."""
+
     EARLIEST = "earliest"
     LATEST = "latest"
     UNBOUNDED = "unbounded"
@@ -17,7 +19,7 @@ class Keyword(enum.Enum):
 
 @dataclass(frozen=True)
 class Limit:
-    """Either a keyword, or a cut for each stream (by ``scope/stream``)."""
+    """A start or an end: either a keyword, or a cut for each stream (by ``scope/stream``)."""
 
     keyword: Keyword | None
     cuts: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -27,7 +29,7 @@ class Limit:
         return self.keyword is Keyword.LATEST
 
     def cut_of(self, scope: str, stream: str) -> dict[int, int]:
-        """The cut given for a stream; ``InvalidArgument`` if there is none among them."""
+        """The cut given for a stream; ``InvalidArgument`` if the stream has no cut here."""
         cut = self.cuts.get(f"{scope}/{stream}")
         if cut is None:
             raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""Runs on the driver: the decision of a batch and what follows from it."""
+"""Commits and aborts batches, on the driver."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def _wait_until_readable(
     sleep: Callable[[float], None],
     monotonic_s: Callable[[], float],
 ) -> None:
-    """Asks soon, since a small batch is merged in milliseconds, then ever less often, down to every ``poll_s``."""
+    """Wait until readers see a decided batch.
+
+    The first question comes soon, since a small batch is merged in milliseconds; the pauses double up to ``poll_s``.
+    """
     deadline_s = monotonic_s() + readable_time_max_s
     delay_s = min(first_poll_s, poll_s)
     while True:

@@ -1,4 +1,4 @@
-"""Batch writes: one job is one commit set."""
+"""Writes a batch job; each job is one transaction set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pravega_spark.sink.task_writer import write_rows
 
 
 def batch_identity(options: WriteOptions) -> BatchIdentity:
-    """Who writes, from the options alone.
+    """The identity of a batch write, from its options alone.
 
     Never from task properties: inside ``foreachBatch`` they are the query's, the same for every write. Without a name
     of its own a write gets a random one, and a second run of the job writes its rows a second time.
@@ -37,7 +37,7 @@ def batch_identity(options: WriteOptions) -> BatchIdentity:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Its pickled copies write the tasks and commit: the identity made here is the same in all of them."""
+    """The writer of one job. Its pickled copies write the tasks and commit: all of them have the identity made here."""
 
     def __init__(self, options: WriteOptions, columns: SinkColumns, *, overwrite: bool) -> None:
         """Raises ``ConfigurationError`` for mode overwrite, and when the stream is missing and must not be created."""

@@ -1,7 +1,7 @@
-"""How the tasks of a batch become one decision: values and pure rules (DESIGN sections 6 and 7).
+"""Combines the messages of a batch's tasks into one commit, and interprets its decision (DESIGN sections 6 and 7).
 
 A task's message says what it wrote and under which identity. The driver combines the messages of a batch, asks for one
-decision, and the rules here say what each answer means. Nothing here talks to anybody.
+decision, and the rules here say what each answer means. All of this is values and pure rules.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def streaming_identity(read_property: Callable[[str], str | None], destination: 
 
 @dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
-    """What one task attempt wrote. ``size_bytes`` counts events with their headers, also of rows only counted."""
+    """The message of one task attempt that wrote in transactions.
+
+    ``size_bytes`` counts events with their headers, also of rows that were only counted.
+    """
 
     identity: BatchIdentity
     partition: int
@@ -101,7 +104,7 @@ def segments_of(messages: Sequence[WriterCommitMessage | None]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What follows from a decision: what to abort, whether to wait for readers, what to raise, what to say."""
+    """The consequence of a decision: transactions to abort, whether to wait for readers, an error, a warning."""
 
     aborts: tuple[SetMember, ...] = ()
     waits: bool = False

@@ -1,4 +1,4 @@
-"""Rows straight into the stream, at least once: for tasks with ``exactly_once=false``, and without Spark for pipes."""
+"""Writes rows into streams at least once, without transactions; also without Spark, for pipes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ scale_poll_s: Final = 0.05
 
 
 class DirectWriter:
-    """Writes rows and returns when every one of them is durable.
+    """A writer of rows to one stream; it returns when every one of them is durable.
 
     Where a segment is sealed by scaling, what it did not take goes to its successors, in order.
     """
@@ -54,7 +54,7 @@ class DirectWriter:
         self._writers: SegmentWriters | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Tally:
-        """What was written and can be read already. Raises ``InvalidArgument`` for null or too large events,
+        """The count of the rows, which can be read already. Raises ``InvalidArgument`` for null or too large events,
         ``StreamSealed``, ``Unavailable``."""
         tally = Tally()
         try:
@@ -135,7 +135,7 @@ def _name(segment: SegmentRange) -> str:
 
 
 class MultiStreamWriter:
-    """Writes one task's rows, each to its stream, and returns when every one of them is durable."""
+    """A writer of one task's rows, each to its stream; it returns when every one of them is durable."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Streaming writes: every micro-batch is decided once, whole (DESIGN sections 6 and 7)."""
+"""Writes the micro-batches of a query; each is decided once and whole (DESIGN sections 6 and 7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pravega_spark.sink.task_writer import write_rows
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made anew by Spark for the tasks and for the commit of each batch; nothing passes between but the messages."""
+    """The writer of a query. Spark makes one for the tasks and one for the commit of each batch; only messages pass."""
 
     def __init__(self, options: WriteOptions, columns: SinkColumns, *, overwrite: bool) -> None:
         """Raises ``ConfigurationError`` for complete mode, and when the stream is missing and must not be created."""

@@ -1,4 +1,4 @@
-"""Runs on executors: the rows of one task, as the options of its sink say."""
+"""Writes the rows of one task as the options of its sink say; runs on executors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pravega_spark.sink.transaction_writer import TransactionWriter
 
 @dataclass(frozen=True)
 class DirectMessage(WriterCommitMessage):
-    """What one task attempt wrote without a transaction; it can be read already."""
+    """The message of one task attempt that wrote without transactions; its rows can be read already."""
 
     events: int
     size_bytes: int
@@ -33,7 +33,7 @@ def write_rows(
     identity: Callable[[TaskContext | None], BatchIdentity],
     batches: Iterable[pa.RecordBatch],
 ) -> WriterCommitMessage:
-    """Exactly once under ``identity``, or at least once; streams that only the rows name are made as they appear."""
+    """Write exactly once under ``identity``, or at least once; streams that only rows name are made as they appear."""
     gateway = worker_gateway(options.controller)
     destinations = Destinations(
         options.scope, options.streams[0] if options.streams else None, options.max_streams_per_task

@@ -36,7 +36,7 @@ ROWS_DURABLE: Final = register("spark.task.rows_durable")
 
 
 class Phase(enum.Enum):
-    """What a ``TransactionWriter`` does with rows."""
+    """The phases of a ``TransactionWriter``."""
 
     WRITING = enum.auto()
     """Rows go into transactions, which are begun as streams appear."""
@@ -76,7 +76,7 @@ class OpenTransaction:
 
 
 class TransactionWriter:
-    """Writes one task's rows and returns the message that says what it wrote; commits nothing.
+    """A writer of one task's rows. It returns the message that says what it wrote, and commits nothing.
 
     A stream's transaction is begun at its first row. Where the batch turns out to be decided already (a replay, or an
     attempt that is too late), the rows are read to their end and counted, so that the driver can compare.

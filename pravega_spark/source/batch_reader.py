@@ -1,4 +1,4 @@
-"""Batch reads: what lies between two positions of a stream, or what is known about streams."""
+"""Reads streams between two positions as a batch, or facts about streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ METADATA_SCHEMAS = {
 
 
 class BatchReader(DataSourceReader):
-    """Planned on the driver, pickled to executors; positions are chosen when Spark asks for the partitions."""
+    """The reader of a batch, planned on the driver and pickled to executors.
+
+    Positions are chosen when Spark asks for the partitions.
+    """
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -82,7 +85,10 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """With option ``push_filters``. Spark refuses a reader that has this method unless its configuration allows it."""
+    """A batch reader with option ``push_filters``.
+
+    Spark refuses a reader that has this method unless its configuration allows it.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Yields those that Spark has to apply to the rows."""

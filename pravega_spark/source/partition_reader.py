@@ -1,4 +1,4 @@
-"""Runs on executors: one span of a segment to Arrow record batches."""
+"""Reads one span of a segment into Arrow record batches, on executors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming reads: offsets and partitions of micro-batches."""
+"""Plans the micro-batches of a streaming read: their offsets and partitions."""
 
 from __future__ import annotations
 
@@ -38,16 +38,18 @@ index_delay_max_ms: Final = 5_000
 """How long after an event its time may be unknown to the index of its store, and how far two clocks may differ."""
 
 plans_max: Final = 3
-"""How often a batch is planned anew because a segment or its stream was deleted while it was planned."""
+"""How often a batch is planned at most, when a segment or its stream is deleted while it is planned."""
 
 certain_excess: Final = 2
-"""So many times the limit of events are more than the limit, also where their number is an estimate."""
+"""An estimate of this many times the limit of events is certain to be more than the limit."""
 
 _log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The one in the source's own process keeps state; the one that is pickled to executors only reads spans.
+    """The reader of a query.
+
+    The one in the source's own process keeps state; the one that is pickled to executors only reads spans.
 
     A batch never has a segment and one of its successors: where a segment was sealed the batch ends, and the next one
     goes on with the successors. So the rows of a routing key come in their order, batch by batch.
@@ -62,12 +64,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, ReadBound] = {}
         self._reported: dict[str, Any] | None = None
         self._is_end_settled = False
-        self._is_told = False
+        self._has_warned = False
 
     # Where to start
 
     def initialOffset(self) -> dict[str, Any]:
-        """The same in one process: Spark asks twice, and ``latest`` must not move between."""
+        """The start of a query, the same in one process: Spark asks twice, and ``latest`` must not move between."""
         if self._initial is None:
             names = self._opened()
             self._initial = SourceOffset({name: self._first_cut(name) for name in names}).to_json()
@@ -131,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 return self._planned(start, limit)
             except (NoSuchSegment, NotFound):
-                _log.info("a segment was deleted while a batch was planned: it is planned anew")
+                _log.info("a segment was deleted while a batch was planned: it is planned again")
         return self._planned(start, limit)
 
     def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -152,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look_at_the_clock(self) -> None:
         """Bind the source to ``end_time`` once that has come: what was written before is before it.
 
-        For a moment after it the index of the store may not know the last events; then the bound is looked up anew.
+        For a moment after it the index of the store may not know the last events; then the bound is looked up again.
         """
         time_ms = self._options.end_time
         now_ms = time.time_ns() // 1_000_000
@@ -191,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return length
 
     def _ends(self, position: Position, infos: _Infos, *, limited: bool) -> Position:
-        """Where the batch that starts at ``position`` ends in each segment: at the nearest of all limits."""
+        """The end of the batch that starts at ``position``, in each segment: the nearest of all limits."""
         backlogs = {
             (name, item): self._end_of(name, item, offset, infos) - offset
             for name, cut in position.items()
@@ -234,7 +236,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = position[name][item]
             found = self._opened()[name].estimated_events(item, start, start + backlog)
             if found is None:
-                self._tell_unlimited(name)
+                self._warn_unlimited(name)
                 return None
             about[name, item] = found
         counts = {key: found.events for key, found in about.items()}
@@ -248,9 +250,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             counts[name, item] = counts[name, item] if counted is None else counted
         return counts
 
-    def _tell_unlimited(self, name: str) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def _warn_unlimited(self, name: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             _log.warning(
                 "max_events_per_trigger has no effect: the store of %s keeps no index of event boundaries (Pravega "
                 "does from version 0.14 on); use approx_bytes_per_trigger",
@@ -278,7 +280,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported = reported
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What was there at the last look: Spark asks right after ``latestOffset``."""
+        """The end of the data at the last look: Spark asks right after ``latestOffset``."""
         return self._reported
 
     # What to read
@@ -321,7 +323,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Nothing to do: positions live in the checkpoint."""
+        """Does nothing: positions live in the checkpoint."""
 
     def stop(self) -> None:
-        """Nothing to do: Spark ends the process without asking (spark-connector.md B.2)."""
+        """Does nothing: Spark ends the process without asking (spark-connector.md B.2)."""
