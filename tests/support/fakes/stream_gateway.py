@@ -1,4 +1,4 @@
-"""The twin of a stream store, for tests of everything above ``StreamGateway``.
+"""A fake stream store, for tests of everything above ``StreamGateway``.
 
 State is one SQLite file in a directory, so that Spark's many processes see the same streams. No leases run out here and
 no process fails; a scale takes effect at once.
@@ -160,7 +160,7 @@ class FakeGateway:
             store.execute("UPDATE segments SET sealed = 1 WHERE stream = ?", (f"{scope}/{stream}",))
 
     def delete_stream(self, scope: str, stream: str) -> None:
-        """One that is created anew gets other segment numbers, as in Pravega."""
+        """A stream of the same name gets other segment numbers later, as in Pravega."""
         name = f"{scope}/{stream}"
         with self._change() as store:
             store.execute("DELETE FROM streams WHERE scope = ? AND name = ?", (scope, stream))
@@ -276,7 +276,7 @@ class FakeGateway:
                 raise errors.TransactionFailed(f"transaction {transaction_id} is committed")
 
     def transaction_states(self) -> dict[uuid.UUID, str]:
-        """Of all transactions ever: ``open``, ``committed`` or ``aborted``."""
+        """The states of all transactions ever: ``open``, ``committed`` or ``aborted``."""
         with self._change() as store:
             rows = store.execute("SELECT id, state FROM transactions").fetchall()
             return {uuid.UUID(hex=identifier): state for identifier, state in rows}
@@ -376,7 +376,7 @@ class FakeWriter:
         self._pieces.append(Piece(data, event_count, tag))
 
     def start_flush(self) -> None:
-        """Everything happens in ``flush``."""
+        """Does nothing: ``flush`` does all."""
 
     def flush(self) -> None:
         while self._pieces:
@@ -411,7 +411,7 @@ class FakeRange:
         return filled
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no resource is held."""
 
 
 class FakeBoundaries:

@@ -1,4 +1,4 @@
-"""A stream in the twin, for tests of what reads and writes it."""
+"""Streams in the fake store, for tests of readers and writers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FakeStreams:
         return [item.segment_id for item in self.gateway.scale_stream(SCOPE, stream, sealed, ranges)]
 
     def events(self, stream: str) -> dict[int, list[bytes]]:
-        """Everything committed, by segment."""
+        """All committed events, by segment."""
         every = self.gateway.segments_between(SCOPE, stream, {}, self.gateway.tail_cut(SCOPE, stream))
         made = {}
         for item in every:

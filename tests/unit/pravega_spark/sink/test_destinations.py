@@ -1,4 +1,4 @@
-"""Rows that say themselves which stream they go to: split, written in one set, refused; over the twin."""
+"""Rows that name their stream themselves are split, written in one set or refused, over the fake."""
 
 from __future__ import annotations
 

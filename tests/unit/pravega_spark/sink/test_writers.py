@@ -1,4 +1,4 @@
-"""What tasks write and how the driver decides, over the twin."""
+"""Tasks write and the driver decides, over the fake."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ class TestDecision:
 
 class TestWaitsForReaders:
     def wait(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, asks: int, **given: str) -> list[float]:
-        """The pauses of a commit whose batch is readable after so many questions."""
+        """The pauses of a commit whose batch is readable after ``asks`` questions."""
         gateway = streams.gateway
         decide, look = gateway.commit_transaction_set, gateway.transaction_set
         states = [SetState.COMMITTED] * asks

@@ -1,4 +1,4 @@
-"""What a batch read plans and gives, over the twin: splitting and loss; times are in ``test_stream_reader``."""
+"""Batch reads over the fake: splitting and loss; times are in ``test_stream_reader``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets and partitions of micro-batches, as Spark asks for them, over the twin."""
+"""Offsets and partitions of micro-batches, as Spark asks for them, over the fake."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reader(streams: FakeStreams, stream: str = "t", **given: str) -> StreamReade
 
 
 class Query:
-    """What Spark does with a source, with a checkpoint that keeps JSON text."""
+    """A query as Spark runs it, with a checkpoint that keeps JSON text."""
 
     def __init__(self, source: StreamReader, limit: ReadLimit | None = None) -> None:
         self.source = source
@@ -203,7 +203,7 @@ class TestFromStartToEnd:
         assert query.all() == numbered(2, 3)
 
     def test_a_stream_added_need_not_be_in_the_cut_to_start_at(self, streams: FakeStreams) -> None:
-        """The checkpoint goes before it; also with AvailableNow, which asks for the start in any case."""
+        """The checkpoint takes precedence over it; also with AvailableNow, which asks for the start in any case."""
         for stream in ("a", "b"):
             streams.create(stream)
             streams.append(stream, 0, numbered(0, 4))
@@ -625,7 +625,7 @@ class TestLoss:
         assert going_on.all() == numbered(4, 8)
 
     def test_created_anew_with_the_same_segments(self, streams: FakeStreams) -> None:
-        """Where numbers begin again, as on a store that was set up afresh."""
+        """Segment numbers begin again, as on a store that was set up afresh."""
         streams.create("t")
         streams.append("t", 0, numbered(0, 2))
         start = {"version": 1, "streams": {"s/t": {"0": 5000}}}
