@@ -254,7 +254,7 @@ def serve(calls: CatalogCalls, requests: Iterable[str], replies: TextIO) -> None
 
 
 def main() -> None:
-    """Replies go to what was the standard output; whatever a library prints goes to the error output instead."""
+    """Answer calls on the standard output; a library that prints there prints to the error output instead."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     controller = sys.argv[1]

@@ -20,12 +20,10 @@ T = TypeVar("T")
 
 
 class TransactionCoordinator:
-    """A client of what decides transaction sets on one cluster.
+    """The coordinator of transaction sets on one cluster.
 
-    The first call finds out whether the controller has the extension, and all later ones take the same way.
-
-    All controllers of a cluster must have the extension, or none: a sink's two kinds of record know nothing of each
-    other.
+    The first call finds out whether the controller has the extension, and all later ones take the same way. All
+    controllers of a cluster must have it, or none: a sink's two kinds of record know nothing of each other.
     """
 
     def __init__(self, client: StreamClient) -> None:
@@ -87,7 +85,7 @@ class TransactionCoordinator:
         return self._ledger
 
     def _warn_once(self, sink: Sink) -> None:
-        """Once per query: Spark commits all batches of a query in one process. Its tasks, in many, say nothing."""
+        """Warn once per query: Spark commits all batches of a query in one process. Its tasks, in many, do not warn."""
         if not self._has_warned:
             self._has_warned = True
             _log.warning(

@@ -232,7 +232,7 @@ class TableLedger:
         return _Versioned(from_bytes(item.value), item.version)
 
     def _write(self, found: _Versioned, record: LedgerRecord) -> _Versioned | None:
-        """``None`` if the record was changed by somebody meanwhile, or may have been changed by this call."""
+        """Change the record; ``None`` if it has changed since it was found, or may have been changed by this call."""
         table = self._open_table(table_segment(record.sink))
         record = replace(record, touched_ms=self._now_ms())
         data = to_bytes(record)
@@ -246,7 +246,7 @@ class TableLedger:
             return None
 
     def _entered(self, sink: Sink, run_id: str) -> _Versioned:
-        """The record with this run in it, be it displaced already."""
+        """The record with this run in it, also if the run is displaced already."""
         for _ in range(attempts_max):
             found = self._read(sink)
             record = found.record.with_run(run_id)
@@ -283,7 +283,7 @@ class TableLedger:
     def _settled(self, found: _Versioned, states: _States | None = None) -> _Versioned | None:
         """Bring the pending set to its end; ``None`` if that cannot be decided. Idempotent: several may do it at once.
 
-        A record that somebody else changed meanwhile is returned as it is now.
+        A record that another run changed meanwhile is returned as it is now.
         """
         entry = found.record.entry
         for _ in range(attempts_max):
@@ -310,7 +310,7 @@ class TableLedger:
         return self._read(found.record.sink) if made is None else made
 
     def _commit_open(self, members: Sequence[SetMember], states: _States) -> _States | None:
-        """In the order of the members; ``None`` to ask for all states again."""
+        """Commit the open members in their order; ``None`` to ask for all states again."""
         of = dict(states.of)
         for member in members:
             if of[member.transaction_id] is not MemberStatus.OPEN:
@@ -326,6 +326,7 @@ class TableLedger:
         return replace(states, of=of)
 
     def _abort_open(self, members: Sequence[SetMember], states: _States) -> _States | None:
+        """Abort the open members; ``None`` to ask for all states again."""
         of = dict(states.of)
         for member in members:
             if of[member.transaction_id] is not MemberStatus.OPEN:
@@ -367,7 +368,7 @@ class TableLedger:
     # Transactions
 
     def _states(self, members: Sequence[SetMember]) -> _States:
-        """Ask for all members, and give the open ones the largest lease that is accepted."""
+        """Ask for the states of members, and give the open ones the largest lease that is accepted."""
         asked_s = self._monotonic_s()
         calls = min(len(members), self._parallel_calls)
         if calls > 1:

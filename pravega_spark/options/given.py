@@ -55,7 +55,7 @@ _BY_NAME: Final = {_plain(option.name): option for option in OPTIONS}
 
 
 def _nearest(plain: str) -> str | None:
-    """The valid option that somebody may have meant."""
+    """The valid option that may have been meant."""
     if plain in _OF_KAFKA:
         return _OF_KAFKA[plain]
     found = difflib.get_close_matches(plain, _BY_NAME, n=1, cutoff=0.5)
