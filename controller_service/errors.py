@@ -1,29 +1,8 @@
-"""Errors of the controller's own subjects; the outcome classes are those of ``pravega_common.errors``."""
+"""Defines the errors that only the controller raises. ``pravega_common.errors`` draws the whole tree."""
 
 from __future__ import annotations
 
 from pravega_common.errors import FailedError, RejectedError
-
-
-class NotFound(RejectedError):
-    """A scope, stream, epoch, table or reader group that does not exist."""
-
-
-class NoSuchScope(NotFound):
-    def __init__(self, scope: str) -> None:
-        self.scope = scope
-        super().__init__(f"scope {scope!r} does not exist")
-
-
-class NoSuchStream(NotFound):
-    def __init__(self, scope: str, stream: str) -> None:
-        self.scope = scope
-        self.stream = stream
-        super().__init__(f"stream {scope}/{stream} does not exist")
-
-
-class AlreadyExists(RejectedError):
-    """The thing to create exists."""
 
 
 class IllegalState(FailedError):

@@ -1,58 +1,130 @@
-"""The error tree of the whole project.
+"""Defines the errors of client, controller and segment store as one tree.
 
-Every failed call has one of three outcomes, and code that retries reads the outcome and never lists types::
+Every failed call has one of four outcomes, and code that retries reads ``outcome`` and never lists types::
 
     PravegaError
-    ├── RejectedError            not done, and the same call will not succeed: bad input, or a state that refuses it
-    │   ├── InvalidArgument, UnsupportedOperation, ConfigurationError, AuthenticationFailed
-    │   ├── NoSuchSegment, SegmentExists, SegmentSealed, SegmentNotSealed, SegmentTruncated, SegmentMerged
-    │   ├── BadOffset, BadAttributeUpdate, BadEventNumber
-    │   └── NoSuchKey, BadKeyVersion, TableNotEmpty, NotATable
-    ├── FailedError              certainly not done; the same call may succeed later
-    │   ├── ContainerNotHosted, ContainerOffline, Throttled, Unavailable
-    │   └── Fenced               another owner took over; this one must stop
-    ├── UnknownOutcome           done or not, nobody can tell here: resolve it, never guess
-    └── DataCorruption           bytes that fail their checksum or their own rules; never retried, never replayed
+    ├── RejectedError                 not done, and the same call will not succeed
+    │   ├── InvalidArgument
+    │   ├── UnsupportedOperation
+    │   ├── ConfigurationError
+    │   │   └── JobDiffers
+    │   ├── AuthenticationFailed
+    │   ├── NotFound
+    │   │   ├── ScopeNotFound
+    │   │   └── StreamNotFound
+    │   ├── AlreadyExists
+    │   ├── StreamSealed
+    │   ├── StreamNotSealed
+    │   ├── ScopeNotEmpty
+    │   ├── SegmentError
+    │   │   ├── SegmentNotFound
+    │   │   │   └── SegmentMerged
+    │   │   ├── SegmentExists
+    │   │   ├── SegmentSealed
+    │   │   ├── SegmentNotSealed
+    │   │   ├── SegmentTruncated
+    │   │   ├── BadOffset
+    │   │   ├── BadAttributeUpdate
+    │   │   │   └── BadEventNumber
+    │   │   └── TableError
+    │   │       ├── NotATable
+    │   │       ├── KeyNotFound
+    │   │       ├── BadKeyVersion
+    │   │       └── TableNotEmpty
+    │   ├── PreconditionFailed        controller_service
+    │   │   └── ConfigMismatch
+    │   ├── Superseded
+    │   ├── TransactionFailed         pravega_streams
+    │   ├── ControllerRefused
+    │   ├── BatchRefused              pravega_spark
+    │   ├── BatchUnresolved
+    │   ├── CheckpointBehindSink
+    │   ├── ReplayDiffers
+    │   ├── WireDecodeError           pravega_common.wire
+    │   └── WireProtocolError
+    ├── FailedError                   certainly not done; the same call may succeed later
+    │   ├── ContainerNotHosted
+    │   ├── ContainerOffline
+    │   ├── Throttled
+    │   ├── Unavailable
+    │   │   └── ReplyError            segment_service
+    │   ├── VersionConflict
+    │   ├── FailpointError            pravega_common.runtime
+    │   ├── IllegalState              controller_service
+    │   ├── OperationNotAllowed
+    │   ├── NoHost
+    │   ├── WaitTimedOut
+    │   ├── CommitFailed
+    │   ├── AppendRefused             segment_service
+    │   └── EpochTooLow
+    ├── Fenced                        not done, and never will be: another owner took over, this one stops for good
+    ├── UnknownOutcome                done or not, nobody can tell here: resolve it, never guess
+    │   └── ConnectionLost            segment_service
+    └── DataCorruption                bytes that fail their checksum or their own rules; never retried, never replayed
+        └── PlogMissing               segment_service
+
+A name says what is wrong with which thing, in one form: ``<Thing>NotFound``, ``<Thing>Exists``, ``<Thing>Sealed``,
+``<Thing>NotSealed``, ``<Thing>NotEmpty``. Messages name the value, the limit and the remedy.
+``tests/unit/pravega_common/test_errors.py`` holds the drawing against the classes.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class Outcome(enum.Enum):
-    """What a failed call did."""
+    """The effect of a failed call."""
 
     REJECTED = "rejected"
     FAILED = "failed"
+    FENCED = "fenced"
     UNKNOWN = "unknown"
 
 
 class PravegaError(Exception):
-    """Root of all errors that a caller may handle."""
+    """The root of all errors that a caller may handle."""
 
     outcome: ClassVar[Outcome] = Outcome.FAILED
 
     @property
     def retryable(self) -> bool:
-        """Whether the same call, made again as it is, may succeed (an unknown outcome must be resolved first)."""
+        """Whether the same call, repeated as it is, may succeed (an unknown outcome must be resolved first)."""
         return self.outcome is Outcome.FAILED
+
+    def may_be_repeated(self, *, idempotent: bool) -> bool:
+        """Whether the call may be repeated: after a failure, and with an unknown outcome if it is idempotent."""
+        return self.retryable or (idempotent and self.outcome is Outcome.UNKNOWN)
 
 
 class RejectedError(PravegaError):
+    """A call that was not done, and that will not succeed as it is: bad input, or a state that refuses it."""
+
     outcome = Outcome.REJECTED
 
 
 class FailedError(PravegaError):
+    """A call that was certainly not done and may succeed later."""
+
     outcome = Outcome.FAILED
 
 
+class Fenced(PravegaError):
+    """A call of an owner that another one with a higher epoch replaced: it stops for good."""
+
+    outcome = Outcome.FENCED
+
+
 class UnknownOutcome(PravegaError):
+    """A call that was done or not, which nobody can tell here."""
+
     outcome = Outcome.UNKNOWN
 
 
 class DataCorruption(PravegaError):
+    """Bytes that fail their checksum or their own rules."""
+
     outcome = Outcome.REJECTED
 
 
@@ -72,6 +144,44 @@ class AuthenticationFailed(RejectedError):
     """A missing, expired or insufficient token."""
 
 
+class NotFound(RejectedError):
+    """A scope, stream, transaction, table or reader group that the controller does not know."""
+
+
+class ScopeNotFound(NotFound):
+    """The scope does not exist."""
+
+    @classmethod
+    def of(cls, scope: str) -> Self:
+        """The error that names the scope."""
+        return cls(f"scope {scope!r} does not exist")
+
+
+class StreamNotFound(NotFound):
+    """The stream does not exist."""
+
+    @classmethod
+    def of(cls, scope: str, stream: str) -> Self:
+        """The error that names the stream."""
+        return cls(f"stream {scope}/{stream} does not exist")
+
+
+class AlreadyExists(RejectedError):
+    """The name is taken: what is to be created exists."""
+
+
+class StreamSealed(RejectedError):
+    """The stream takes no further events."""
+
+
+class StreamNotSealed(RejectedError):
+    """The stream must be sealed before it can be deleted."""
+
+
+class ScopeNotEmpty(RejectedError):
+    """The scope must be empty before it can be deleted."""
+
+
 class SegmentError(RejectedError):
     """An error about one segment."""
 
@@ -81,7 +191,7 @@ class SegmentError(RejectedError):
         super().__init__(message or f"{type(self).__name__}: {segment}")
 
 
-class NoSuchSegment(SegmentError):
+class SegmentNotFound(SegmentError):
     """The segment does not exist (never created, deleted, or merged away)."""
 
 
@@ -97,7 +207,7 @@ class SegmentNotSealed(SegmentError):
     """The operation needs a sealed segment."""
 
 
-class SegmentMerged(NoSuchSegment):
+class SegmentMerged(SegmentNotFound):
     """The segment was merged into another one."""
 
 
@@ -140,7 +250,7 @@ class NotATable(TableError):
     """A table operation on a segment that is not a table, or the reverse."""
 
 
-class NoSuchKey(TableError):
+class KeyNotFound(TableError):
     """A conditional update of a key that is absent."""
 
 
@@ -170,10 +280,6 @@ class Throttled(FailedError):
 
 class Unavailable(FailedError):
     """A component that the call needs does not answer; nothing of the call was done."""
-
-
-class Fenced(FailedError):
-    """Another owner with a higher epoch took over. Whoever sees this stops writing for good."""
 
 
 class VersionConflict(FailedError):

@@ -1,4 +1,4 @@
-"""Hashes that place keys in segments and segments in containers (wire reference 6.3, 6.4).
+"""Computes the hashes that place keys in segments and segments in containers (wire reference 6.3, 6.4).
 
 All are murmur3 (x64, 128 bits, first half) with a signed 32-bit seed that is sign-extended to 64 bits. Text is hashed
 as UTF-16 little-endian. ``positions_of_keys`` is the vectorised form for whole columns of keys.
@@ -97,12 +97,12 @@ def to_unit_interval(hash_value: int) -> float:
 
 
 def position_of_key(routing_key: str) -> float:
-    """Where a routing key lies in [0, 1)."""
+    """Returns the position of a routing key in [0, 1)."""
     return to_unit_interval(murmur3(routing_key.encode("utf-16-le", "surrogatepass"), ROUTING_SEED)[0])
 
 
 def position_of_table_key(primary_key: bytes) -> float:
-    """Where the primary key of a key-value table lies in [0, 1)."""
+    """Returns the position of a table's primary key in [0, 1)."""
     return to_unit_interval(murmur3(primary_key, TABLE_ROUTING_SEED)[0])
 
 

@@ -1,16 +1,12 @@
-"""Half-open ranges of the key space [0, 1), and the choice of a segment for a key's position (wire reference 6.3)."""
+"""Splits, merges and compares half-open ranges of the key space [0, 1)."""
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
-import numpy.typing as npt
 
 from pravega_common.errors import InvalidArgument
 
@@ -81,26 +77,3 @@ def cover_same(first: Iterable[KeyRange], second: Iterable[KeyRange]) -> bool:
 def covers_whole(ranges: Iterable[KeyRange]) -> bool:
     """Whether the ranges, without overlaps, make up the whole key space."""
     return cover_same(ranges, (WHOLE_KEY_SPACE,))
-
-
-class SegmentRouter:
-    """Chooses segments for positions: the one with the smallest upper edge at or above the position."""
-
-    def __init__(self, segments: Mapping[int, KeyRange]) -> None:
-        """``segments``: ranges by segment id, covering the key space without overlaps, else ``InvalidArgument``."""
-        if not covers_whole(segments.values()):
-            raise InvalidArgument(f"{len(segments)} segment ranges do not cover the key space [0, 1)")
-        by_high = sorted(segments.items(), key=lambda item: item[1].high)
-        self.segment_ids: Sequence[int] = tuple(segment_id for segment_id, _ in by_high)
-        self._highs = [key_range.high for _, key_range in by_high]
-        # The last edge may fall short of 1 by a rounding error; no position may fall past it.
-        self._highs[-1] = 1.0
-        self._high_column = np.array(self._highs)
-
-    def segment_of(self, position: float) -> int:
-        """The id of the segment for a position in [0, 1)."""
-        return self.segment_ids[bisect.bisect_left(self._highs, position)]
-
-    def indexes_of(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        """For every position in [0, 1), the index into ``segment_ids`` of its segment."""
-        return np.searchsorted(self._high_column, positions, side="left").astype(np.int64)

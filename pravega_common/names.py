@@ -1,4 +1,4 @@
-"""Names and ids of scopes, streams, segments, transactions and tables.
+"""Makes, checks and parses the names and ids of scopes, streams, segments, transactions and tables.
 
 Every rule about the text of a name is here and nowhere else (wire reference 6.1, 6.2; controller reference 10).
 Ids: a segment id is ``(epoch << 32) | number``; transaction ids are ``uuid.UUID``.

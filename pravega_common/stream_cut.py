@@ -1,4 +1,4 @@
-"""Stream cuts: one offset per segment that together cut a stream, with Pravega's text and binary forms (6.5).
+"""Defines stream cuts, one offset per segment of a stream, and packs them in Pravega's two forms (6.5).
 
 A cut says nothing about whether its segments belong together; that is the controller's to check.
 """
@@ -9,7 +9,6 @@ import base64
 import binascii
 import struct
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +23,7 @@ from pravega_common.compact_numbers import (
     write_compact_signed_long,
 )
 from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.model.segments import SegmentOffsets
 
 UNBOUNDED_TEXT: Final = "UNBOUNDED"
 text_bytes_max: Final = 8 * 1024 * 1024
@@ -36,27 +36,27 @@ _BINARY_PREFIX = struct.Struct(">BBBBi")
 
 @dataclass(frozen=True)
 class StreamCut:
-    """``positions``: offset by segment id. No positions means unbounded, at whichever end the cut is used."""
+    """A position in a stream: one offset per segment. Without offsets it is unbounded, at either end."""
 
     scope: str = ""
     stream: str = ""
-    positions: Mapping[int, int] = field(default_factory=dict)
+    offsets: SegmentOffsets = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "positions", dict(self.positions))
+        object.__setattr__(self, "offsets", dict(self.offsets))
 
     def __hash__(self) -> int:
-        return hash((self.scope, self.stream, frozenset(self.positions.items())))
+        return hash((self.scope, self.stream, frozenset(self.offsets.items())))
 
     def __str__(self) -> str:
         if self.is_unbounded:
             return UNBOUNDED_TEXT
-        cut = ", ".join(f"{identifier}={offset}" for identifier, offset in sorted(self.positions.items()))
+        cut = ", ".join(f"{identifier}={offset}" for identifier, offset in sorted(self.offsets.items()))
         return f"{self.scoped_stream}:{cut}"
 
     @property
     def is_unbounded(self) -> bool:
-        return not self.positions
+        return not self.offsets
 
     @property
     def scoped_stream(self) -> str:
@@ -66,7 +66,7 @@ class StreamCut:
         """Pravega's text form: gzip and Base64 of ``0:scope/stream:numbers:epochs:offsets``, or ``UNBOUNDED``."""
         if self.is_unbounded:
             return UNBOUNDED_TEXT
-        ordered = sorted(self.positions.items())
+        ordered = sorted(self.offsets.items())
         lists = (
             [names.segment_number(identifier) for identifier, _ in ordered],
             [names.segment_epoch(identifier) for identifier, _ in ordered],
@@ -87,7 +87,9 @@ class StreamCut:
         try:
             numbers, epochs, offsets = ([int(item) for item in part.split(",")] for part in parts[2:])
         except ValueError as error:
-            raise InvalidArgument(f"stream cut text of {parts[1]} holds a number that is none: {error}") from error
+            raise InvalidArgument(
+                f"stream cut text of {parts[1]} holds something that is not a number: {error}"
+            ) from error
         if not len(numbers) == len(epochs) == len(offsets):
             raise InvalidArgument(
                 f"stream cut text of {parts[1]} lists {len(numbers)} numbers, "
@@ -101,14 +103,14 @@ class StreamCut:
         if self.is_unbounded:
             return b""
         scoped = self.scoped_stream.encode()
-        body = bytearray(struct.pack(">H", len(scoped)) + scoped + write_compact_int(len(self.positions)))
-        for identifier, offset in sorted(self.positions.items()):
+        body = bytearray(struct.pack(">H", len(scoped)) + scoped + write_compact_int(len(self.offsets)))
+        for identifier, offset in sorted(self.offsets.items()):
             body += write_compact_long(identifier) + write_compact_signed_long(offset)
         return _BINARY_PREFIX.pack(0, 1, 1, 0, len(body)) + bytes(body)
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> StreamCut:
-        """The cut of a binary form of version 0 or 1; ``DataCorruption`` if it is none."""
+        """The cut of a binary form of version 0 or 1; ``DataCorruption`` for other bytes."""
         if len(data) == 0:
             return UNBOUNDED
         if len(data) < _BINARY_PREFIX.size:

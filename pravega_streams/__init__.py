@@ -1,1 +1,50 @@
-"""See the README of this folder."""
+"""The client library of Pravega: streams without Spark. The README of this folder has an example of each name.
+
+The public names are imported when they are first used (PEP 562): a Spark executor that reads one range must not pay
+for the controller's client. ``__init__.pyi`` declares them for type checkers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+_MODULES: Final = {
+    "BlockingTable": "pravega_streams.table.blocking_table",
+    "ControllerRefused": "pravega_streams.errors",
+    "EventWriter": "pravega_streams.event.event_writer",
+    "Outcome": "pravega_common.errors",
+    "PravegaError": "pravega_common.errors",
+    "RetentionPolicy": "pravega_common.model.retention",
+    "RetentionType": "pravega_common.model.retention",
+    "ScaleType": "pravega_common.model.scaling",
+    "ScalingPolicy": "pravega_common.model.scaling",
+    "SegmentOffsets": "pravega_common.model.segments",
+    "SegmentRange": "pravega_common.model.segments",
+    "StoredEvent": "pravega_streams.batch.events",
+    "StreamClient": "pravega_streams.client",
+    "StreamConfiguration": "pravega_common.model.stream_configuration",
+    "StreamCut": "pravega_common.stream_cut",
+    "TableItem": "pravega_streams.table.table_client",
+    "Transaction": "pravega_streams.event.transaction",
+    "TransactionFailed": "pravega_streams.errors",
+    "TransactionState": "pravega_common.model.transactions",
+    "TransactionalWriter": "pravega_streams.event.transaction",
+    "read_events": "pravega_streams.batch.events",
+}
+"""The module of each public name."""
+
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'pravega_streams' has no attribute {name!r}; it has {', '.join(_MODULES)}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,9 +1,10 @@
-"""One object with all that blocking code needs: controller, transaction sets, segments."""
+"""Joins the blocking clients of one cluster: controller, transaction sets, segments."""
 
 from __future__ import annotations
 
 from types import TracebackType
 
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_name
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.commit_operations import CommitOperationsClient
@@ -35,10 +36,10 @@ class StreamClient:
         self.segments.close()
         self.controller.close()
 
-    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         return self.controller.head_cut(scope, stream)
 
-    def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def tail_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The present end of every open segment; of a sealed stream, the ends of its last segments."""
         current = [item.segment_id for item in self.controller.current_segments(scope, stream)]
         ids = current or self._last_segments(scope, stream)

@@ -1,36 +1,8 @@
-"""Errors that a user of streams sees, beside those of ``pravega_common.errors``."""
+"""Defines the errors that only the client raises. ``pravega_common.errors`` draws the whole tree."""
 
 from __future__ import annotations
 
 from pravega_common.errors import RejectedError
-
-
-class NotFound(RejectedError):
-    """A scope, stream, transaction or segment that the controller does not know."""
-
-
-class ScopeNotFound(NotFound):
-    """The scope does not exist."""
-
-
-class StreamNotFound(NotFound):
-    """The stream does not exist."""
-
-
-class AlreadyExists(RejectedError):
-    """The name is taken by something else."""
-
-
-class StreamSealed(RejectedError):
-    """The stream takes no further events."""
-
-
-class StreamNotSealed(RejectedError):
-    """Only a sealed stream can be deleted."""
-
-
-class ScopeNotEmpty(RejectedError):
-    """Only an empty scope can be deleted."""
 
 
 class TransactionFailed(RejectedError):

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from controller_service.buckets.spread import bucket_of, buckets_of
-from controller_service.errors import NoSuchScope, NoSuchStream
 from controller_service.store.stream_store import StreamStore
-from pravega_common.errors import PravegaError
+from pravega_common.errors import PravegaError, ScopeNotFound, StreamNotFound
 from pravega_common.names import MARK_PREFIX
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
@@ -73,7 +72,7 @@ class RetentionJob(Service):
     async def _one(self, scope: str, stream: str) -> None:
         try:
             await self._apply(scope, stream)
-        except NoSuchStream:
+        except StreamNotFound:
             # Deleted since it was listed, or still being created.
             return
         except PravegaError as error:
@@ -95,7 +94,7 @@ class RetentionJob(Service):
         while True:
             try:
                 streams, token = await self._store.list_streams(scope, token)
-            except NoSuchScope:
+            except ScopeNotFound:
                 return
             except PravegaError as error:
                 self.log.warning("streams of a scope cannot be listed", scope=scope, error=repr(error))

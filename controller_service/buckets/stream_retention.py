@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from controller_service.errors import NotFound, WaitTimedOut
+from controller_service.errors import WaitTimedOut
 from controller_service.policies.retention import (
     BoundFacts,
     Relation,
@@ -34,8 +34,9 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid, segments_before
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.truncate_stream import TruncateStream, bytes_between, place_in
-from pravega_common.errors import NoSuchSegment
+from pravega_common.errors import NotFound, SegmentNotFound
 from pravega_common.model.retention import RetentionPolicy, RetentionType
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.runtime.failpoints import failpoint, register
 
 references_max: Final = 4_096
@@ -66,7 +67,7 @@ class StreamRetention:
         self._log = structlog.get_logger(service="retention")
 
     async def apply(self, scope: str, stream: str) -> None:
-        """Do what is due. Idempotent; ``NoSuchStream``, and whatever the store and the segments' calls raise."""
+        """Do what is due. Idempotent; ``StreamNotFound``, and whatever the store and the segments' calls raise."""
         context = await self._store.open(scope, stream)
         policy = (await context.configuration()).configuration.retention
         if policy is None or policy.retention_type is RetentionType.NONE or await context.state() in _IDLE:
@@ -119,13 +120,13 @@ class StreamRetention:
         for recorded_ms in dropped.difference(reference.recorded_ms for reference in standing):
             try:
                 await self._store.tables.remove(context.metadata_table, retention_cut_key(recorded_ms).name)
-            except NoSuchSegment:
+            except SegmentNotFound:
                 # The stream was deleted, and its cuts with it.
                 return
 
     # ---- truncation --------------------------------------------------------------------------------------------------
 
-    async def _where(self, context: StreamContext, policy: RetentionPolicy) -> dict[int, int] | None:
+    async def _where(self, context: StreamContext, policy: RetentionPolicy) -> SegmentOffsets | None:
         """The cut to truncate at, or None."""
         references = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
         found = candidates(policy, references, self._store.clock.wall_ms())
@@ -160,7 +161,7 @@ class StreamRetention:
         cuts = [await place_in(context, subscriber.cut) for subscriber in subscribers if subscriber.cut]
         return await place_in(context, lower_bound(cuts)) if cuts else None
 
-    async def _truncate_at(self, context: StreamContext, cut: dict[int, int]) -> None:
+    async def _truncate_at(self, context: StreamContext, cut: SegmentOffsets) -> None:
         """A cut that the head has reached already is passed over."""
         head = (await context.truncation()).cut
         if head == cut:

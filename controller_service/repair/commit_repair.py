@@ -17,7 +17,6 @@ from typing import Final, Protocol
 
 import structlog
 
-from controller_service.errors import NoSuchStream
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.sets.members import LostMember
 from controller_service.store.stream_context import StreamContext
@@ -26,7 +25,7 @@ from controller_service.transactions.records import ActiveTransaction, Committin
 from controller_service.transactions.scheduling import WorkScheduler
 from controller_service.transactions.transaction_store import Change, CommitState, Found, TransactionStore
 from pravega_common import names
-from pravega_common.errors import DataCorruption, InvalidArgument, NoSuchSegment
+from pravega_common.errors import DataCorruption, InvalidArgument, SegmentNotFound, StreamNotFound
 from pravega_common.model.commits import Obstacle, ObstacleKind
 from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.failpoints import failpoint, register
@@ -70,7 +69,7 @@ class CommitRepair:
     # ---- looking -----------------------------------------------------------------------------------------------------
 
     async def look(self, scope: str, stream: str) -> CommitFindings:
-        """``NoSuchStream``. Obstacles are those of the round, or of the next one; a stream that moves has none. Then
+        """``StreamNotFound``. Obstacles are those of the round, or of the next one; a stream that moves has none. Then
         come the transactions that committed sets lost on their way into the order."""
         commits, lost = await asyncio.gather(self._look_at_order(scope, stream), self._sets.lost_members())
         return _with_lost(commits, scope, stream, lost)
@@ -102,7 +101,7 @@ class CommitRepair:
                 if not commits.are_idle:
                     commits = await self._look_at_order(scope, stream)
                 obstacles = _with_lost(commits, scope, stream, lost).obstacles
-            except NoSuchStream:
+            except StreamNotFound:
                 continue
             except DataCorruption as error:
                 obstacles = (Obstacle(ObstacleKind.LOST_SEGMENT, str(error)),)
@@ -189,7 +188,7 @@ class CommitRepair:
         async def length(segment: str) -> int | None:
             try:
                 return (await self._segments.info(segment)).length
-            except NoSuchSegment:
+            except SegmentNotFound:
                 return None
 
         found: list[int | None] = []
@@ -202,7 +201,7 @@ class CommitRepair:
     async def give_up(self, scope: str, stream: str, identifier: uuid.UUID) -> None:
         """Take a transaction that is an obstacle out of the commit order and abort what is left of it. Idempotent.
 
-        ``InvalidArgument`` for any other transaction, ``NoSuchStream``.
+        ``InvalidArgument`` for any other transaction, ``StreamNotFound``.
         """
 
         async def attempt() -> None:
@@ -243,7 +242,7 @@ class CommitRepair:
 
     async def accept_loss(self, scope: str, stream: str) -> None:
         """Let the round that lost bytes end with what is there. Idempotent. ``InvalidArgument`` unless the round is the
-        obstacle, ``NoSuchStream``."""
+        obstacle, ``StreamNotFound``."""
 
         async def attempt() -> None:
             commits = await self.look(scope, stream)

@@ -30,7 +30,7 @@ class SegmentAccess(Protocol):
     async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None: ...
 
     async def info(self, segment: str) -> SegmentInfo:
-        """``NoSuchSegment`` if missing."""
+        """``SegmentNotFound`` if missing."""
         ...
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:

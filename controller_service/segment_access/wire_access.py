@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from pravega_common.errors import NoSuchSegment, SegmentExists, SegmentSealed, SegmentTruncated
+from pravega_common.errors import SegmentExists, SegmentNotFound, SegmentSealed, SegmentTruncated
 from pravega_common.invariants import check
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.wire import commands as c
@@ -61,7 +61,7 @@ class WireSegmentAccess:
                 await self._client.call(
                     segment, lambda rid: c.DeleteSegment(rid, segment, self._token), c.SegmentDeleted, idempotent=True
                 )
-            except NoSuchSegment:
+            except SegmentNotFound:
                 return
 
         await self._for_all(segments, delete)
@@ -94,7 +94,7 @@ class WireSegmentAccess:
             idempotent=True,
         )
         if not reply.exists or reply.is_deleted:
-            raise NoSuchSegment(segment)
+            raise SegmentNotFound(segment)
         return SegmentInfo(segment, reply.start_offset, reply.write_offset, reply.is_sealed)
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:

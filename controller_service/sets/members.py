@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller_service.errors import NoSuchStream
 from controller_service.sets.store import Registered
 from controller_service.sets.transaction_set import MemberRecord
 from controller_service.transactions.completions import Expectation
 from controller_service.transactions.lifecycle import Keeper, TransactionService
 from controller_service.transactions.records import ActiveTransaction, RegistrationRecord, SetReference
 from controller_service.transactions.transaction_store import Change, Found
-from pravega_common.errors import DataCorruption, PravegaError
+from pravega_common.errors import DataCorruption, PravegaError, StreamNotFound
 from pravega_common.model.transactions import TransactionState
 from pravega_common.names import scoped_name, split_scoped_name
 
@@ -143,7 +142,7 @@ class MemberRecords:
                 # One after the other: the order of the whole stream is that of the members.
                 for chunk in chunks:
                     await self._records.retrying(lambda chunk=chunk: self._order_chunk(reference, chunk))  # type: ignore[misc]
-            except NoSuchStream as error:
+            except StreamNotFound as error:
                 return None if await self._is_deleted(scope, stream) else error
             except PravegaError as error:
                 return error
@@ -182,7 +181,7 @@ class MemberRecords:
             scope, stream, ids = chunk
             try:
                 found = await self._records.get_many(scope, stream, ids)
-            except NoSuchStream:
+            except StreamNotFound:
                 return []
             lost = [
                 await self._lost(reference, scope, stream, identifier, item)
@@ -224,7 +223,7 @@ class MemberRecords:
             scope, stream, ids = chunk
             try:
                 return sum(item is not None for item in await self._records.get_many(scope, stream, ids))
-            except NoSuchStream:
+            except StreamNotFound:
                 if await self._is_deleted(scope, stream):
                     return 0
                 raise
@@ -247,7 +246,7 @@ class MemberRecords:
         async def run(chunk: Chunk) -> str:
             try:
                 return await self._records.retrying(lambda: work(chunk))
-            except NoSuchStream as error:
+            except StreamNotFound as error:
                 return str(error)
 
         return next(filter(None, await asyncio.gather(*map(run, _chunks(members)))), "")

@@ -41,13 +41,13 @@ def plan_scale(
     current: EpochRecord,
     to_seal: Sequence[int],
     ranges: Sequence[Range],
-    segments_min: int,
+    min_segments: int,
     now_ms: int,
     request_id: str = "",
 ) -> EpochTransitionRecord:
     """The transition that replaces the segments ``to_seal`` by new ones with the given ranges.
 
-    ``PreconditionFailed`` if a segment is not in the current epoch, or fewer than ``segments_min`` would be left;
+    ``PreconditionFailed`` if a segment is not in the current epoch, or fewer than ``min_segments`` would be left;
     ``InvalidArgument`` if the new ranges are not exactly the key space of the sealed ones.
     """
     replaced = []
@@ -60,8 +60,8 @@ def plan_scale(
     if not new or _merged(new) != _merged([(segment.key_start, segment.key_end) for segment in replaced]):
         raise InvalidArgument(f"new key ranges {new} do not cover exactly those of the segments {list(to_seal)}")
     count = len(current.segments) - len(replaced) + len(new)
-    if count < segments_min:
-        raise PreconditionFailed(f"{count} segments would be left, the policy's minimum is {segments_min}")
+    if count < min_segments:
+        raise PreconditionFailed(f"{count} segments would be left, the policy's minimum is {min_segments}")
     first = last_number(current) + 1
     if first + len(new) > segment_number_max or count > segments_per_stream_max:
         raise PreconditionFailed(f"{count} segments: at most {segments_per_stream_max} are possible")

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Page, Put, Versioned
-from pravega_common.errors import NoSuchSegment, VersionConflict
+from pravega_common.errors import SegmentNotFound, VersionConflict
 
 
 class InMemoryVersionedStore:
@@ -61,7 +61,7 @@ class InMemoryVersionedStore:
     def _table(self, table: str) -> dict[str, Versioned]:
         entries = self._tables.get(table)
         if entries is None:
-            raise NoSuchSegment(table)
+            raise SegmentNotFound(table)
         return entries
 
     def _expect(self, table: str, key: str, expected: int) -> None:

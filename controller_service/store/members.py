@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from controller_service.errors import NoSuchScope
 from controller_service.store.scope_store import (
     KEY_VALUE_TABLES_LIST,
     READER_GROUPS_LIST,
@@ -17,7 +16,7 @@ from controller_service.store.scope_store import (
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import ABSENT
-from pravega_common.errors import NoSuchSegment, UnknownOutcome, VersionConflict
+from pravega_common.errors import ScopeNotFound, SegmentNotFound, UnknownOutcome, VersionConflict
 
 
 class ScopeMemberState(enum.StrEnum):
@@ -84,13 +83,15 @@ class ScopeMembers(Generic[M]):
         """None also if the scope does not exist."""
         try:
             found = await self._store.tables.get(await self._store.list_table(scope, self._kind), name)
-        except (NoSuchScope, NoSuchSegment):
+        except (ScopeNotFound, SegmentNotFound):
             return None
         return None if found is None else decode(self._record, found.value)
 
     async def add(self, scope: str, name: str, record: M) -> tuple[M, bool]:
-        """Insert; the record that stands, and whether it is this one. ``NoSuchScope`` if the scope is missing or being
-        deleted."""
+        """Insert a record; returns the one that stands, and whether it is this one.
+
+        ``ScopeNotFound`` if the scope is missing or being deleted.
+        """
         usable = await self._store.usable_scope(scope)
         table = await self._store.list_table(scope, self._kind)
         try:
@@ -102,7 +103,7 @@ class ScopeMembers(Generic[M]):
             return standing, standing == record
         if not await self._store.still_usable(scope, usable):
             await self.remove(scope, name, record)
-            raise NoSuchScope(scope)
+            raise ScopeNotFound.of(scope)
         return record, True
 
     async def change(self, scope: str, name: str, change: Callable[[M], M]) -> M | None:
@@ -128,15 +129,15 @@ class ScopeMembers(Generic[M]):
         try:
             table = await self._store.list_table(scope, self._kind)
             await self._store.remove_if(table, name, lambda value: decode(self._record, value) == record)
-        except (NoSuchScope, NoSuchSegment):
+        except (ScopeNotFound, SegmentNotFound):
             return
 
     async def page(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, M]], bytes]:
-        """``NoSuchScope``."""
+        """``ScopeNotFound``."""
         try:
             page = await self._store.tables.scan(await self._store.list_table(scope, self._kind), token, page_size)
-        except NoSuchSegment as error:
-            raise NoSuchScope(scope) from error
+        except SegmentNotFound as error:
+            raise ScopeNotFound.of(scope) from error
         return [(name, decode(self._record, found.value)) for name, found in page.entries], page.continuation
 
 

@@ -7,11 +7,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
-from controller_service.errors import NoSuchScope
 from controller_service.store.records import ScopeRecord
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ABSENT, VersionedStore
-from pravega_common.errors import UnknownOutcome, VersionConflict
+from pravega_common.errors import ScopeNotFound, UnknownOutcome, VersionConflict
 from pravega_common.names import SYSTEM_SCOPE
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -80,10 +79,10 @@ class ScopeStore:
         return None if found is None else decode(ScopeRecord, found.value)
 
     async def usable_scope(self, scope: str) -> ScopeRecord:
-        """``NoSuchScope`` if the scope is missing or being deleted."""
+        """``ScopeNotFound`` if the scope is missing or being deleted."""
         record = await self.scope(scope)
         if record is None or record.deleting:
-            raise NoSuchScope(scope)
+            raise ScopeNotFound.of(scope)
         return record
 
     async def still_usable(self, scope: str, record: ScopeRecord) -> bool:
@@ -163,8 +162,8 @@ class ScopeStore:
         return [name for name, _ in page.entries], page.continuation
 
     async def list_table(self, scope: str, kind: str) -> str:
-        """The table of one of ``SCOPE_LISTS``; ``NoSuchScope`` if the scope is missing."""
+        """The table of one of ``SCOPE_LISTS``; ``ScopeNotFound`` if the scope is missing."""
         record = await self.scope(scope)
         if record is None:
-            raise NoSuchScope(scope)
+            raise ScopeNotFound.of(scope)
         return list_table_name(scope, record.scope_id, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from controller_service.errors import NoSuchStream, NotFound, OperationNotAllowed
+from controller_service.errors import OperationNotAllowed
 from controller_service.store.records import (
     CONFIGURATION,
     CURRENT_EPOCH,
@@ -28,7 +28,7 @@ from controller_service.store.records import (
 )
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ABSENT, Put, Versioned, VersionedStore
-from pravega_common.errors import NoSuchSegment
+from pravega_common.errors import NotFound, SegmentNotFound, StreamNotFound
 from pravega_common.invariants import check
 
 R = TypeVar("R")
@@ -83,7 +83,7 @@ class StreamContext:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     async def prefetch(self, *keys: Key[Any]) -> None:
-        """Read all keys that are not here yet in one round trip. ``NoSuchStream`` when the stream is gone."""
+        """Read all keys that are not here yet in one round trip. ``StreamNotFound`` when the stream is gone."""
         missing = []
         for key in keys:
             if key.name in self._found:
@@ -97,9 +97,9 @@ class StreamContext:
             return
         try:
             values = await self._store.tables.get_many(self.metadata_table, [key.name for key in missing])
-        except NoSuchSegment as error:
+        except SegmentNotFound as error:
             self._store.forget(self.scope, self.stream)
-            raise NoSuchStream(self.scope, self.stream) from error
+            raise StreamNotFound.of(self.scope, self.stream) from error
         for key, value in zip(missing, values, strict=True):
             self._remember(key, value)
 
@@ -123,7 +123,7 @@ class StreamContext:
         record = await self.read(key)
         if record is None:
             # The entry is written first and the records after it: a stream without them is being created or deleted.
-            raise NoSuchStream(self.scope, self.stream)
+            raise StreamNotFound.of(self.scope, self.stream)
         return record
 
     async def state(self) -> StreamState:

@@ -5,14 +5,13 @@ A cut maps segment ids to offsets; an offset below 0 stands for a segment that w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controller_service.store.records import EpochRecord, SegmentRecord
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_epoch
-
-Cut = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class PlacedCut:
         return max(self.span.values())
 
 
-def epoch_bounds(cut: Cut) -> tuple[int, int]:
+def epoch_bounds(cut: SegmentOffsets) -> tuple[int, int]:
     """The epochs that must be read to place a cut, both included."""
     if not cut:
         raise InvalidArgument("a stream cut without segments")
@@ -40,7 +39,7 @@ def epoch_bounds(cut: Cut) -> tuple[int, int]:
     return min(epochs), max(epochs)
 
 
-def place(cut: Cut, epochs: Sequence[EpochRecord]) -> PlacedCut:
+def place(cut: SegmentOffsets, epochs: Sequence[EpochRecord]) -> PlacedCut:
     """``epochs``: those of ``epoch_bounds``. ``InvalidArgument`` if a segment never existed."""
     segments: dict[int, SegmentRecord] = {}
     span: dict[int, int] = {}

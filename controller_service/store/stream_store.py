@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from controller_service.errors import NoSuchScope, NoSuchStream
 from controller_service.store.records import (
     CONFIGURATION,
     CURRENT_EPOCH,
@@ -35,7 +34,7 @@ from controller_service.store.scope_store import (
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, VersionedStore
-from pravega_common.errors import NoSuchSegment, UnknownOutcome, VersionConflict
+from pravega_common.errors import ScopeNotFound, SegmentNotFound, StreamNotFound, UnknownOutcome, VersionConflict
 from pravega_common.names import scoped_name
 from pravega_common.runtime.clock import Clock
 
@@ -68,10 +67,10 @@ class StreamStore(ScopeStore):
         return f"{scope}/{stream}/transactions.#.{stream_id}"
 
     async def open(self, scope: str, stream: str, *keys: Key[Any]) -> StreamContext:
-        """A context with ``READING`` and ``keys`` read in one round trip; ``NoSuchStream`` if there is no such stream.
+        """A context with ``READING`` and ``keys`` read in one round trip; ``StreamNotFound``.
 
         A stream that is just being created or deleted may have lost or not yet got its records: then the first typed
-        read raises ``NoSuchStream`` as well.
+        read raises ``StreamNotFound`` as well.
         """
         cached = self._stream_ids.get((scope, stream))
         if cached is not None:
@@ -79,11 +78,11 @@ class StreamStore(ScopeStore):
             try:
                 await context.prefetch(*READING, *keys)
                 return context
-            except NoSuchStream:
+            except StreamNotFound:
                 self.forget(scope, stream)
         entry = await self.entry(scope, stream)
         if entry is None:
-            raise NoSuchStream(scope, stream)
+            raise StreamNotFound.of(scope, stream)
         context = StreamContext(self, scope, stream, entry.stream_id)
         await context.prefetch(*READING, *keys)
         self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
@@ -102,9 +101,9 @@ class StreamStore(ScopeStore):
             try:
                 await context.flush()
                 return context
-            except NoSuchSegment as error:
+            except SegmentNotFound as error:
                 self.forget(scope, stream)
-                raise NoSuchStream(scope, stream) from error
+                raise StreamNotFound.of(scope, stream) from error
             except (VersionConflict, UnknownOutcome):
                 await self.pause(attempt)
         raise VersionConflict(f"stream {scope}/{stream}: changed by others {cas_attempts_max} times in a row")
@@ -113,14 +112,14 @@ class StreamStore(ScopeStore):
         """The stream in its scope's list, from the store."""
         try:
             found = await self.tables.get(await self.list_table(scope, STREAMS_LIST), stream)
-        except (NoSuchScope, NoSuchSegment):
+        except (ScopeNotFound, SegmentNotFound):
             return None
         return None if found is None else decode(StreamEntry, found.value)
 
     async def add_entry(self, scope: str, stream: str, tags: tuple[str, ...]) -> tuple[StreamEntry, bool]:
         """Put a stream on its scope's list, with its tables; the entry that stands, and whether this call put it there.
 
-        ``NoSuchScope`` if the scope is missing or being deleted.
+        ``ScopeNotFound`` if the scope is missing or being deleted.
         """
         record = await self.usable_scope(scope)
         table = list_table_name(scope, record.scope_id, STREAMS_LIST)
@@ -135,14 +134,14 @@ class StreamStore(ScopeStore):
             standing = decode(StreamEntry, found.value)
             added = standing == entry
             entry = standing
-        except NoSuchSegment as error:
-            raise NoSuchScope(scope) from error
+        except SegmentNotFound as error:
+            raise ScopeNotFound.of(scope) from error
         if added and not await self.still_usable(scope, record):
             try:
                 await self.remove_if(table, stream, lambda value: decode(StreamEntry, value) == entry)
-            except NoSuchSegment as error:
-                raise NoSuchScope(scope) from error
-            raise NoSuchScope(scope)
+            except SegmentNotFound as error:
+                raise ScopeNotFound.of(scope) from error
+            raise ScopeNotFound.of(scope)
         await self.create_stream_tables(scope, stream, entry.stream_id)
         return entry, added
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Page, Put, Versioned
-from pravega_common.errors import BadKeyVersion, NoSuchKey, VersionConflict
+from pravega_common.errors import BadKeyVersion, KeyNotFound, VersionConflict
 from pravega_streams.table.table_client import NO_VERSION, NOT_EXISTS, TableClient, TableItem
 
 TABLES_PREFIX: Final = "_system/_tables/"
@@ -46,13 +46,13 @@ class TableVersionedStore:
         items = [TableItem(put.key.encode(), put.value, _to_wire(put.expected)) for put in puts]
         try:
             return await self._client.put(TABLES_PREFIX + table, items)
-        except (BadKeyVersion, NoSuchKey) as error:
+        except (BadKeyVersion, KeyNotFound) as error:
             raise VersionConflict(f"{table}: {error}") from error
 
     async def remove(self, table: str, key: str, expected: int = ANY_VERSION) -> None:
         try:
             await self._client.remove(TABLES_PREFIX + table, [(key.encode(), _to_wire(expected))])
-        except NoSuchKey as error:
+        except KeyNotFound as error:
             if expected not in (ANY_VERSION, ABSENT):
                 raise VersionConflict(f"{table}: {error}") from error
         except BadKeyVersion as error:

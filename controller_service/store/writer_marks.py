@@ -6,10 +6,10 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from controller_service.errors import NoSuchStream
 from controller_service.store.records import WRITER_MARKS, WriterMark, WriterMarksRecord
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from pravega_common.errors import StreamNotFound
 
 writers_marked_max: Final = 1_000
 """Marks kept per stream; beyond it the one with the oldest time goes."""
@@ -28,7 +28,7 @@ class WriterMarks:
     async def note(
         self, scope: str, stream: str, writer: str, position: Mapping[int, int], timestamp: int
     ) -> NoteOutcome:
-        """Neither time nor position may go back. ``NoSuchStream``."""
+        """Neither time nor position may go back. ``StreamNotFound``."""
         outcome = NoteOutcome.NOTED
 
         async def change(context: StreamContext) -> None:
@@ -61,7 +61,7 @@ class WriterMarks:
 
         try:
             await self._store.update(scope, stream, change, WRITER_MARKS)
-        except NoSuchStream:
+        except StreamNotFound:
             return False
         return found
 

@@ -6,11 +6,11 @@ import uuid
 
 import structlog
 
-from controller_service.errors import NoSuchStream
 from controller_service.queue.request_queue import Request
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.transactions.records import transaction_segments
 from controller_service.transactions.transaction_store import TransactionStore
+from pravega_common.errors import StreamNotFound
 from pravega_common.model.transactions import TransactionState
 from pravega_common.names import split_scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -31,7 +31,7 @@ class AbortWorkflow:
         scope, stream = split_scoped_name(request.payload["stream"])
         try:
             await self.run(scope, stream, uuid.UUID(hex=request.payload["transaction"]))
-        except NoSuchStream:
+        except StreamNotFound:
             # Its transactions went with it: a stream is deleted only when none is left.
             self._log.info("abort dropped, the stream is gone", stream=f"{scope}/{stream}")
 

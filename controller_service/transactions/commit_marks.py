@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller_service.errors import NoSuchStream
 from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.records import CommittingTransaction
+from pravega_common.errors import StreamNotFound
 
 
 class CommitMarks:
@@ -23,5 +23,5 @@ class CommitMarks:
             return
         try:
             await self._marks.note(scope, stream, transaction.writer_id, position, transaction.commit_time_ms)
-        except NoSuchStream:
+        except StreamNotFound:
             return

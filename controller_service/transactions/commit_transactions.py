@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import structlog
 from prometheus_client import Gauge
 
-from controller_service.errors import NoSuchStream, OperationNotAllowed
+from controller_service.errors import OperationNotAllowed
 from controller_service.queue.request_queue import Postpone, Request
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import duplicate_epoch
@@ -45,9 +45,10 @@ from pravega_common import names
 from pravega_common.errors import (
     DataCorruption,
     FailedError,
-    NoSuchSegment,
     RejectedError,
+    SegmentNotFound,
     SegmentSealed,
+    StreamNotFound,
     UnknownOutcome,
     VersionConflict,
 )
@@ -143,7 +144,7 @@ class CommitWorkflow:
                 self._note_blocked(request.key, None)
                 if not found_work:
                     return
-        except NoSuchStream:
+        except StreamNotFound:
             self._note_blocked(request.key, None)
             self._log.info("commit dropped, the stream is gone", stream=f"{scope}/{stream}")
             return
@@ -279,7 +280,7 @@ class CommitWorkflow:
         targets = [] if into is None else [self._target(context, into.epoch, into, number) for number in numbers]
         try:
             measured = await self._infos([*sources, *targets])
-        except NoSuchSegment as error:
+        except SegmentNotFound as error:
             raise DataCorruption(
                 f"segment {error.segment} of {context.name} is missing before its transaction was merged"
             ) from error
@@ -322,7 +323,7 @@ class CommitWorkflow:
         async def left(source: str) -> int:
             try:
                 return (await self._segments.info(source)).length
-            except NoSuchSegment:
+            except SegmentNotFound:
                 return 0
 
         targets = [

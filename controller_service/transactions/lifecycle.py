@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
-from controller_service.errors import IllegalState, NoSuchStream
+from controller_service.errors import IllegalState
 from controller_service.queue.request_queue import RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import EpochRecord, SegmentRecord, StreamState
@@ -34,6 +34,7 @@ from pravega_common.errors import (
     FailedError,
     InvalidArgument,
     PravegaError,
+    StreamNotFound,
     UnknownOutcome,
     VersionConflict,
 )
@@ -129,8 +130,11 @@ class TransactionService(Service):
     # ---- create ------------------------------------------------------------------------------------------------------
 
     async def create(self, scope: str, stream: str, lease_ms: int) -> CreatedTransaction:
-        """Begin a transaction. ``InvalidArgument`` for a lease outside 10 s..600 s, ``NoSuchStream``, ``IllegalState``
-        for a stream that is being created or sealed."""
+        """Begin a transaction.
+
+        ``InvalidArgument`` for a lease outside 10 s..600 s, ``StreamNotFound``, ``IllegalState`` for a stream that is
+        being created or sealed.
+        """
         if not lease_ms_min <= lease_ms <= lease_ms_max:
             raise InvalidArgument(f"a lease of {lease_ms} ms: it must be in {lease_ms_min}..{lease_ms_max} ms")
         context = await self._streams.open(scope, stream)
@@ -199,7 +203,7 @@ class TransactionService(Service):
 
         try:
             return await self.records.retrying(attempt)
-        except NoSuchStream:
+        except StreamNotFound:
             return PingStatus.UNKNOWN
 
     # ---- commit and abort --------------------------------------------------------------------------------------------
@@ -235,7 +239,7 @@ class TransactionService(Service):
 
         try:
             return await self.records.retrying(attempt)
-        except NoSuchStream:
+        except StreamNotFound:
             return False
 
     async def abort(self, scope: str, stream: str, identifier: uuid.UUID) -> bool:
@@ -249,7 +253,7 @@ class TransactionService(Service):
 
         try:
             return await self.records.retrying(attempt)
-        except NoSuchStream:
+        except StreamNotFound:
             return False
 
     async def _abort_found(self, transaction: TimedTransaction, found: Found) -> bool:
@@ -290,7 +294,7 @@ class TransactionService(Service):
         """Never an error for something unknown."""
         try:
             found = await self._found(scope, stream, identifier)
-        except NoSuchStream:
+        except StreamNotFound:
             return TransactionState.UNKNOWN
         return found.record.state if isinstance(found, Found) else found
 
@@ -298,7 +302,7 @@ class TransactionService(Service):
         """At most 500, the newest first; empty for an unknown stream."""
         try:
             return await self.records.list_completed(scope, stream)
-        except NoSuchStream:
+        except StreamNotFound:
             return []
 
     async def _found(self, scope: str, stream: str, identifier: uuid.UUID) -> Found | TransactionState:
@@ -322,7 +326,7 @@ class TransactionService(Service):
     async def _time_out(self, transaction: TimedTransaction, version: int) -> None:
         try:
             await self._expire(transaction, version)
-        except NoSuchStream:
+        except StreamNotFound:
             return
         except (PravegaError, VersionConflict, UnknownOutcome) as error:
             self.log.info("time-out is tried again", transaction=str(transaction.id), error=repr(error))
@@ -370,7 +374,7 @@ class TransactionService(Service):
         for scope, stream, version in await self.records.indexed_streams():
             try:
                 await self._sweep_stream(scope, stream, at_start)
-            except NoSuchStream:
+            except StreamNotFound:
                 await self.records.unindex_stream(scope, stream, version)
             except FailedError as error:
                 self.log.warning("sweep of a stream failed", stream=f"{scope}/{stream}", error=repr(error))

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from controller_service.errors import NoSuchStream
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Put, Versioned
@@ -32,7 +31,7 @@ from controller_service.transactions.records import (
     RecentlyCompleted,
     completed_listed_max,
 )
-from pravega_common.errors import NoSuchSegment, UnknownOutcome, VersionConflict
+from pravega_common.errors import SegmentNotFound, StreamNotFound, UnknownOutcome, VersionConflict
 from pravega_common.model.transactions import TransactionState
 from pravega_common.names import scoped_name, split_scoped_name
 
@@ -114,7 +113,7 @@ class TransactionStore:
     # ---- streams -----------------------------------------------------------------------------------------------------
 
     async def tables(self, scope: str, stream: str) -> StreamTables:
-        """Identity of a stream, from memory if it was seen before; ``NoSuchStream``."""
+        """Identity of a stream, from memory if it was seen before; ``StreamNotFound``."""
         known = self._tables.get((scope, stream))
         if known is not None:
             return known
@@ -133,15 +132,15 @@ class TransactionStore:
         tables = await self.tables(scope, stream)
         try:
             return await work(tables)
-        except NoSuchSegment as error:
+        except SegmentNotFound as error:
             self._tables.pop((scope, stream), None)
             if not known:
-                raise NoSuchStream(scope, stream) from error
+                raise StreamNotFound.of(scope, stream) from error
         try:
             return await work(await self.tables(scope, stream))
-        except NoSuchSegment as error:
+        except SegmentNotFound as error:
             self._tables.pop((scope, stream), None)
-            raise NoSuchStream(scope, stream) from error
+            raise StreamNotFound.of(scope, stream) from error
 
     async def index_stream(self, tables: StreamTables) -> None:
         """Make sweeps look at the stream; free after the first time."""
@@ -171,7 +170,7 @@ class TransactionStore:
         return (await self.get_many(scope, stream, [identifier]))[0]
 
     async def get_many(self, scope: str, stream: str, ids: Sequence[uuid.UUID]) -> list[Found | None]:
-        """The active records, None where there is none; ``NoSuchStream``."""
+        """The active records, None where there is none; ``StreamNotFound``."""
 
         async def read(tables: StreamTables) -> list[Found | None]:
             values = await self._store.get_many(tables.table, [identifier.hex for identifier in ids])
@@ -293,7 +292,7 @@ class TransactionStore:
             recent_key = _completed_key(tables, RECENT_KEY)
             try:
                 found = await self._store.get(table, recent_key)
-            except NoSuchSegment as error:
+            except SegmentNotFound as error:
                 self._batch = -1
                 raise VersionConflict(f"{table} was dropped by an instance whose clock is ahead") from error
             recent = RecentlyCompleted() if found is None else RecentlyCompleted.decode(found.value)
@@ -321,7 +320,7 @@ class TransactionStore:
         for number in reversed((await self._batches())[0].numbers):
             try:
                 found = await self._store.get(_completed_table(number), key)
-            except NoSuchSegment:
+            except SegmentNotFound:
                 continue
             if found is not None:
                 return decode(CompletedTransaction, found.value)
@@ -334,7 +333,7 @@ class TransactionStore:
         for number in reversed((await self._batches())[0].numbers):
             try:
                 found = await self._store.get(_completed_table(number), _completed_key(tables, RECENT_KEY))
-            except NoSuchSegment:
+            except SegmentNotFound:
                 continue
             if found is not None:
                 for identifier, record in reversed(RecentlyCompleted.decode(found.value).entries):

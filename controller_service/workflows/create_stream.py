@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from controller_service.errors import NoSuchStream
 from controller_service.queue.answers import run_and_wait
 from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -22,6 +21,7 @@ from controller_service.store.records import (
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from pravega_common.errors import StreamNotFound
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name
@@ -46,7 +46,7 @@ class CreateStream:
     async def create(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
         """False if the stream exists; one that an earlier attempt left half-made is completed first.
 
-        ``NoSuchScope`` if the scope is missing or being deleted, ``InvalidArgument`` for a bad number of segments.
+        ``ScopeNotFound`` if the scope is missing or being deleted, ``InvalidArgument`` for a bad number of segments.
         """
         initial_epoch(0, configuration.scaling.min_segments, 0)
         entry, added = await self._store.add_entry(scope, stream, configuration.tags)
@@ -66,7 +66,7 @@ class CreateStream:
         try:
             context = await self._store.open(scope, stream)
             return await context.state() is not StreamState.CREATING
-        except NoSuchStream:
+        except StreamNotFound:
             return False
 
     async def handle(self, request: Request) -> None:

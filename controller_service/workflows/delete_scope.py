@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from controller_service.errors import NoSuchScope, NoSuchStream, PreconditionFailed
 from controller_service.queue.answers import run_and_wait
 from controller_service.queue.request_queue import Postpone, Request, RequestQueue
 from controller_service.store.members import KeyValueTableRecord, M, ReaderGroupRecord, ScopeMembers
@@ -20,7 +19,7 @@ from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.seal_stream import SealStream
-from pravega_common.errors import NoSuchSegment
+from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, SegmentNotFound, StreamNotFound
 from pravega_common.names import MARK_PREFIX
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -34,10 +33,6 @@ OPENED_AGAIN = register("controller.scope_opened_again")
 GROUPS_DELETED = register("controller.scope_groups_deleted")
 STREAMS_DELETED = register("controller.scope_streams_deleted")
 TABLES_DELETED = register("controller.scope_tables_deleted")
-
-
-class ScopeNotEmpty(PreconditionFailed):
-    """Only empty scopes may be deleted without what is in them."""
 
 
 class DeleteScope:
@@ -68,10 +63,10 @@ class DeleteScope:
         await run_and_wait(self._queue, f"{KIND}-{record.scope_id}", KIND, f"{scope}/", payload)
 
     async def delete_if_empty(self, request_id: str, scope: str) -> None:
-        """``NoSuchScope``; ``ScopeNotEmpty``: the scope is as it was then."""
+        """``ScopeNotFound``; ``ScopeNotEmpty``: the scope is as it was then."""
         record = await self._store.scope(scope)
         if record is None:
-            raise NoSuchScope(scope)
+            raise ScopeNotFound.of(scope)
         # A scope in use is not closed, even for a moment, just to find that out.
         await self._require_empty(scope, record)
         payload = {"scope": scope, "scope_id": record.scope_id}
@@ -80,8 +75,8 @@ class DeleteScope:
     async def _require_empty(self, scope: str, record: ScopeRecord) -> None:
         try:
             is_empty = await self._store.scope_is_empty(scope, record)
-        except NoSuchSegment as error:
-            raise NoSuchScope(scope) from error
+        except SegmentNotFound as error:
+            raise ScopeNotFound.of(scope) from error
         if not is_empty:
             raise ScopeNotEmpty(f"scope {scope} has streams, reader groups or key-value tables")
 
@@ -142,7 +137,7 @@ class DeleteScope:
         while True:
             try:
                 streams, token = await self._store.list_streams(scope, token)
-            except NoSuchScope:
+            except ScopeNotFound:
                 return
             await asyncio.gather(
                 *(delete(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX))
@@ -154,7 +149,7 @@ class DeleteScope:
         """Within this request rather than by requests of their own, which could wait for a free place behind it."""
         try:
             await self._seal.carry_out(scope, stream, stream_id)
-        except NoSuchStream:
+        except StreamNotFound:
             # Half-made: it can be deleted without having been sealed.
             pass
         await self._delete.carry_out(scope, stream, stream_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_service.errors import NoSuchStream, PreconditionFailed
 from controller_service.queue.answers import run_and_wait
 from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -12,6 +11,7 @@ from controller_service.store.epochs import last_number
 from controller_service.store.records import CURRENT_EPOCH, STATE, TRANSITION, TRUNCATION, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from pravega_common.errors import StreamNotFound, StreamNotSealed
 from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name, segment_epoch
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -23,10 +23,6 @@ SEGMENTS_DELETED = register("controller.delete_segments_deleted")
 NUMBER_RECORDED = register("controller.delete_number_recorded")
 
 
-class StreamNotSealed(PreconditionFailed):
-    """Only sealed streams may be deleted."""
-
-
 class DeleteStream:
     def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
         self._store = store
@@ -35,13 +31,13 @@ class DeleteStream:
         queue.register(KIND, self.handle)
 
     async def delete(self, request_id: str, scope: str, stream: str) -> None:
-        """``NoSuchStream``; ``StreamNotSealed``. A stream that was never completed may be deleted, too."""
+        """``StreamNotFound``; ``StreamNotSealed``. A stream that was never completed may be deleted, too."""
         entry = await self._store.entry(scope, stream)
         if entry is None:
-            raise NoSuchStream(scope, stream)
+            raise StreamNotFound.of(scope, stream)
         try:
             state = await (await self._store.open(scope, stream)).state()
-        except NoSuchStream:
+        except StreamNotFound:
             state = StreamState.CREATING
         if state not in (StreamState.SEALED, StreamState.CREATING):
             raise StreamNotSealed(f"stream {scope}/{stream} is {state.value}, not sealed")
@@ -65,7 +61,7 @@ class DeleteStream:
     async def _delete(self, scope: str, stream: str, stream_id: str) -> None:
         try:
             await self._delete_segments(await self._store.open(scope, stream, TRANSITION, TRUNCATION))
-        except NoSuchStream:
+        except StreamNotFound:
             # The metadata went in an earlier attempt, after the segments, or was never written, like them.
             self._store.forget(scope, stream)
         failpoint(NUMBER_RECORDED)

@@ -6,12 +6,12 @@ import asyncio
 import dataclasses
 from typing import Final
 
-from controller_service.errors import NotFound
 from controller_service.queue.answers import run_and_wait
 from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState, key_value_tables
 from controller_service.store.stream_store import StreamStore
+from pravega_common.errors import NotFound
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -34,7 +34,7 @@ class KeyValueTables:
         queue.register(DELETE_KIND, self._delete)
 
     async def create(self, scope: str, table: str, record: KeyValueTableRecord) -> bool:
-        """``record`` in state creating. False if the table exists; ``NoSuchScope``."""
+        """``record`` in state creating. False if the table exists; ``ScopeNotFound``."""
         standing, added = await self.records.add(scope, table, record)
         failpoint(ENTRY_ADDED)
         if not added and standing.state is ScopeMemberState.ACTIVE:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any, Final
 
-from controller_service.errors import NoSuchStream, NotFound, PreconditionFailed
+from controller_service.errors import PreconditionFailed
 from controller_service.queue.answers import run_and_wait
 from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.store.members import (
@@ -25,6 +25,7 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.seal_stream import SealStream
+from pravega_common.errors import NotFound, StreamNotFound
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import reader_group_stream, scoped_name, split_scoped_name
@@ -69,8 +70,10 @@ class ReaderGroups:
     # ---- what callers ask for ----------------------------------------------------------------------------------------
 
     async def create(self, scope: str, group: str, group_id: str, config: ReaderGroupConfig) -> ReaderGroupRecord:
-        """The group as it stands afterwards: the new one, or the one that was there. ``NoSuchScope``; ``NoSuchStream``
-        if the group would keep data of a stream that does not exist."""
+        """Create the group and return it as it stands afterwards: the new one, or the one that was there.
+
+        ``ScopeNotFound``; ``StreamNotFound`` if the group would keep data of a stream that does not exist.
+        """
         if config.retention is not ReaderGroupRetention.NONE:
             for name in config.starting:
                 await (await self._store.open(*split_scoped_name(name))).state()
@@ -181,7 +184,7 @@ class ReaderGroups:
         if entry is not None:
             try:
                 await self._seal_stream.carry_out(scope, stream, entry.stream_id)
-            except NoSuchStream:
+            except StreamNotFound:
                 # Half-made: it can be deleted without having been sealed.
                 pass
             failpoint(STREAM_SEALED)
@@ -222,7 +225,7 @@ class ReaderGroups:
     async def _change_stream(self, name: str, change: Any) -> None:
         try:
             await self._store.update(*split_scoped_name(name), change, SUBSCRIBERS)
-        except NoSuchStream:
+        except StreamNotFound:
             # Deleted since: nothing to subscribe to.
             return
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from controller_service.errors import NoSuchStream, PreconditionFailed, WaitTimedOut
+from controller_service.errors import PreconditionFailed, WaitTimedOut
 from controller_service.queue.answers import wait_time_max_s
 from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -27,7 +27,7 @@ from controller_service.store.records import (
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import Superseded, enter, leave
-from pravega_common.errors import RejectedError, SegmentSealed
+from pravega_common.errors import RejectedError, SegmentSealed, StreamNotFound
 from pravega_common.invariants import check
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -56,7 +56,7 @@ class ScaleStream:
     ) -> EpochTransitionRecord:
         """Begin a scale; returns once its plan is stored, and the same input again returns the same plan.
 
-        ``PreconditionFailed``, ``InvalidArgument``, ``SegmentSealed`` (of the stream) and ``NoSuchStream`` refuse it.
+        ``PreconditionFailed``, ``InvalidArgument``, ``SegmentSealed`` (of the stream) and ``StreamNotFound`` refuse it.
         """
         context = await self._store.open(scope, stream, TRANSITION)
         epoch = (await context.current_epoch()).epoch
@@ -127,7 +127,7 @@ class ScaleStream:
         try:
             await self._store.update(scope, stream, change, TRANSITION)
             await leave(self._store, scope, stream, holder)
-        except NoSuchStream:
+        except StreamNotFound:
             return
 
     def _tell(self, request_id: str, plan: EpochTransitionRecord) -> None:
@@ -141,7 +141,7 @@ class ScaleStream:
     async def _plan(self, context: StreamContext, request: Request) -> None:
         payload = request.payload
         if context.stream_id != payload["stream_id"]:
-            raise NoSuchStream(context.scope, context.stream)
+            raise StreamNotFound.of(context.scope, context.stream)
         if await context.state() in (StreamState.SEALING, StreamState.SEALED):
             raise SegmentSealed(context.name, f"stream {context.name} is sealed")
         pending = await context.transition()
@@ -154,9 +154,9 @@ class ScaleStream:
             # A rolling commit moved the epoch while this scale waited for its turn.
             context.stage(TRANSITION, rebase(pending, await context.epoch(pending.active_epoch), current))
             return
-        segments_min = (await context.configuration()).configuration.scaling.min_segments
+        min_segments = (await context.configuration()).configuration.scaling.min_segments
         ranges = [(low, high) for low, high in payload["ranges"]]
-        plan = plan_scale(current, payload["to_seal"], ranges, segments_min, payload["now_ms"], request.request_id)
+        plan = plan_scale(current, payload["to_seal"], ranges, min_segments, payload["now_ms"], request.request_id)
         context.stage(TRANSITION, plan)
 
 

@@ -47,7 +47,7 @@ class SealStream:
         queue.register(KIND, self.handle)
 
     async def seal(self, request_id: str, scope: str, stream: str) -> None:
-        """Returns once the stream is sealed; at once if it is already. ``NoSuchStream``."""
+        """Returns once the stream is sealed; at once if it is already. ``StreamNotFound``."""
         context = await self._store.open(scope, stream)
         if await context.state() is StreamState.SEALED:
             return

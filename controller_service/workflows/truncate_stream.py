@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Final
 
 from controller_service.queue.answers import run_and_wait
@@ -21,7 +20,8 @@ from controller_service.store.stream_cuts import (
 )
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import enter, leave, require_hold
-from pravega_common.errors import InvalidArgument, NoSuchSegment
+from pravega_common.errors import InvalidArgument, SegmentNotFound
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, segment_name
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -39,9 +39,12 @@ class TruncateStream:
         self._queue = queue
         queue.register(KIND, self.handle)
 
-    async def truncate(self, request_id: str, scope: str, stream: str, cut: Mapping[int, int]) -> None:
-        """``NoSuchStream``; ``SegmentSealed`` for a sealed stream; ``InvalidArgument`` for a cut that is no cut of the
-        stream or lies before its head. Offsets are not compared with the segments' lengths."""
+    async def truncate(self, request_id: str, scope: str, stream: str, cut: SegmentOffsets) -> None:
+        """Remove everything before the cut. Offsets are not compared with the segments' lengths.
+
+        ``StreamNotFound``; ``SegmentSealed`` for a sealed stream; ``InvalidArgument`` for a cut that is no cut of the
+        stream or lies before its head.
+        """
         context = await self._store.open(scope, stream)
         await context.state()
         payload = {
@@ -64,7 +67,7 @@ class TruncateStream:
             # Also when the cut is refused; after a failure the state is taken again.
             await leave(self._store, scope, stream, holder)
 
-    async def _truncate(self, scope: str, stream: str, cut: dict[int, int], holder: str) -> None:
+    async def _truncate(self, scope: str, stream: str, cut: SegmentOffsets, holder: str) -> None:
         context = await self._store.update(scope, stream, lambda fresh: self._accept(fresh, cut, holder), TRUNCATION)
         failpoint(ACCEPTED)
         record = await context.truncation()
@@ -85,11 +88,11 @@ class TruncateStream:
     async def _truncate_segment(self, segment: str, offset: int) -> None:
         try:
             await self._access.truncate_segment(segment, offset)
-        except NoSuchSegment:
+        except SegmentNotFound:
             # Only possible if another instance carries out the same request and a later one already.
             return
 
-    async def _accept(self, context: StreamContext, cut: dict[int, int], holder: str) -> None:
+    async def _accept(self, context: StreamContext, cut: SegmentOffsets, holder: str) -> None:
         await require_hold(context, holder)
         old_record = await context.truncation()
         if old_record.cut == cut:
@@ -106,10 +109,10 @@ class TruncateStream:
         if old_record.updating:
             to_delete |= set(old_record.to_delete)
         size = old_record.size_till + await bytes_between(context, old, placed, tuple(before))
-        context.stage(TRUNCATION, TruncationRecord(cut, tuple(sorted(to_delete)), size, True))
+        context.stage(TRUNCATION, TruncationRecord(dict(cut), tuple(sorted(to_delete)), size, True))
 
 
-async def place_in(context: StreamContext, cut: Mapping[int, int]) -> PlacedCut:
+async def place_in(context: StreamContext, cut: SegmentOffsets) -> PlacedCut:
     """The cut with its segments; ``InvalidArgument`` if it names one that the stream never had."""
     low, high = epoch_bounds(cut)
     current = await context.current_epoch()
@@ -128,7 +131,7 @@ async def bytes_between(context: StreamContext, old: PlacedCut | None, new: Plac
     return total + sum(max(0, offset) - max(0, passed.get(identifier, 0)) for identifier, offset in new.cut.items())
 
 
-async def _complete(context: StreamContext, cut: dict[int, int]) -> None:
+async def _complete(context: StreamContext, cut: SegmentOffsets) -> None:
     record = await context.truncation()
     if record.cut == cut and record.updating:
-        context.stage(TRUNCATION, TruncationRecord(cut, (), record.size_till, False))
+        context.stage(TRUNCATION, TruncationRecord(dict(cut), (), record.size_till, False))

@@ -35,7 +35,7 @@ class UpdateStream:
         queue.register(KIND, self.handle)
 
     async def update(self, request_id: str, scope: str, stream: str, configuration: StreamConfiguration) -> None:
-        """The whole configuration is replaced. ``NoSuchStream``; ``SegmentSealed`` for a sealed stream;
+        """The whole configuration is replaced. ``StreamNotFound``; ``SegmentSealed`` for a sealed stream;
         ``InvalidArgument`` for a bad number of segments."""
         initial_epoch(0, configuration.scaling.min_segments, 0)
         context = await self._store.update(scope, stream, _take_ticket)

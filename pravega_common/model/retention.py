@@ -21,7 +21,7 @@ class RetentionType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How much of a stream is kept: milliseconds for ``TIME``, bytes for ``SIZE``.
+    """The part of a stream that is kept: milliseconds for ``TIME``, bytes for ``SIZE``.
 
     Field names and order are a stored format. A stream without retention has no policy.
     """

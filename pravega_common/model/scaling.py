@@ -21,7 +21,7 @@ class ScaleType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScalingPolicy:
-    """When a stream's segments are split and merged. Field names and order are a stored format."""
+    """The rule by which a stream's segments are split and merged. Field names and order are a stored format."""
 
     scale_type: ScaleType = ScaleType.FIXED
     target_rate: int = 0

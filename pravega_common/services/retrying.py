@@ -7,13 +7,13 @@ from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_never
 
-from pravega_common.errors import FailedError, Fenced, UnknownOutcome
+from pravega_common.errors import PravegaError
 from pravega_common.runtime.clock import Clock
 
 
 def is_temporary(error: BaseException) -> bool:
     """Whether a call that ended with this error may succeed later; never once another owner took over."""
-    return isinstance(error, FailedError | UnknownOutcome) and not isinstance(error, Fenced)
+    return isinstance(error, PravegaError) and error.may_be_repeated(idempotent=True)
 
 
 def retrying(

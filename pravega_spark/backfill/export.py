@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pravega_common.errors import UnknownOutcome
+from pravega_common.errors import StreamNotFound, UnknownOutcome
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.backfill.definition import ExportJob, compare_with_record, job_json
@@ -17,7 +18,6 @@ from pravega_spark.backfill.progress import ProgressDisplay
 from pravega_spark.commands.cuts import resolve_cut
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import StreamNotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,7 @@ def run_export(
     job: ExportJob,
     folder: JobFolder,
     source: dict[str, str],
-    resolve: Callable[[str], dict[int, int]],
+    resolve: Callable[[str], SegmentOffsets],
 ) -> ExportResult:
     """Exports the range once. ``folder`` is the job's, in the target; ``resolve`` is called at the first run alone."""
     plan = folder.read(PLAN)
@@ -75,10 +75,10 @@ def run_export(
     return ExportResult(summary["rows"], summary["files"], summary["bytes"], is_repeated=False)
 
 
-def resolver(controller: str, stream: str) -> Callable[[str], dict[int, int]]:
+def resolver(controller: str, stream: str) -> Callable[[str], SegmentOffsets]:
     """Returns the function that resolves ``earliest``, ``latest`` or the text of a stream cut to a position."""
 
-    def resolve(text: str) -> dict[int, int]:
+    def resolve(text: str) -> SegmentOffsets:
         scope, name = parse_stream(stream)
         with StreamClient(controller) as client:
             if not client.controller.stream_exists(scope, name):
@@ -88,7 +88,7 @@ def resolver(controller: str, stream: str) -> Callable[[str], dict[int, int]]:
     return resolve
 
 
-def _range(job: ExportJob, resolve: Callable[[str], dict[int, int]]) -> dict[str, Any]:
+def _range(job: ExportJob, resolve: Callable[[str], SegmentOffsets]) -> dict[str, Any]:
     scope, stream = parse_stream(job.stream)
     start, end = (StreamCut(scope, stream, resolve(text)).as_text() for text in (job.start, job.end))
     return {"range": {"start_stream_cut": start, "end_stream_cut": end}}

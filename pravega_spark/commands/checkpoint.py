@@ -16,7 +16,8 @@ from typing import Any, Final
 from pyarrow import fs
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.source.offsets import Position, SourceOffset
+from pravega_common.model.segments import SegmentOffsets
+from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 
 KNOWN_VERSIONS: Final = ("v1", "v2")
 
@@ -26,7 +27,7 @@ class CommittedPosition:
     """The position at which the last finished batch of a query ended, for every stream that it reads."""
 
     batch_id: int
-    position: Position
+    position: OffsetsByStream
 
 
 def committed_position(folder: str) -> CommittedPosition:
@@ -94,9 +95,9 @@ def _offset_of(line: str) -> SourceOffset | None:
     return SourceOffset.from_json(made)
 
 
-def _earliest(positions: list[Position], folder: str) -> Position:
+def _earliest(positions: list[OffsetsByStream], folder: str) -> OffsetsByStream:
     """Merges the positions of a query's sources: of a stream that is read twice, the one that both have passed."""
-    merged: Position = {}
+    merged: dict[str, SegmentOffsets] = {}
     for position in positions:
         for stream, cut in position.items():
             known = merged.setdefault(stream, dict(cut))

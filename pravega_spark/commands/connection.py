@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pravega_common.errors import Unavailable
+from pravega_common.errors import StreamNotFound, Unavailable
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.transport import parse_controller_uri
-from pravega_streams.errors import StreamNotFound
 
 connect_time_max_s: Final = 3.0
 """How long a command looks for a controller before it says that none is there."""

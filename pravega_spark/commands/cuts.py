@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_epoch, segment_number
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.client import StreamClient
@@ -11,7 +12,7 @@ _HEAD = ("head", "earliest")
 _TAIL = ("tail", "latest")
 
 
-def resolve_cut(client: StreamClient, scope: str, stream: str, text: str) -> dict[int, int]:
+def resolve_cut(client: StreamClient, scope: str, stream: str, text: str) -> SegmentOffsets:
     """Returns the offset by segment id. ``InvalidArgument`` unless the text is a valid cut of this stream."""
     word = text.strip().lower()
     if word in _HEAD:
@@ -23,12 +24,12 @@ def resolve_cut(client: StreamClient, scope: str, stream: str, text: str) -> dic
         raise InvalidArgument("'UNBOUNDED' names no position; use head or tail")
     if cut.scoped_stream != f"{scope}/{stream}":
         raise InvalidArgument(f"the stream cut is one of {cut.scoped_stream}, not of {scope}/{stream}")
-    positions = dict(cut.positions)
+    positions = dict(cut.offsets)
     check_valid(client, scope, stream, positions, f"the stream cut {cut}")
     return positions
 
 
-def check_valid(client: StreamClient, scope: str, stream: str, cut: dict[int, int], name: str) -> None:
+def check_valid(client: StreamClient, scope: str, stream: str, cut: SegmentOffsets, name: str) -> None:
     """Raises ``InvalidArgument`` unless the cut's segments cover the stream's keys; ``name`` begins the message."""
     try:
         is_valid, why = client.controller.is_cut_valid(scope, stream, cut), "its segments do not belong together"
@@ -40,7 +41,7 @@ def check_valid(client: StreamClient, scope: str, stream: str, cut: dict[int, in
         )
 
 
-def cut_json(scope: str, stream: str, cut: dict[int, int]) -> dict[str, object]:
+def cut_json(scope: str, stream: str, cut: SegmentOffsets) -> dict[str, object]:
     """Formats a cut for ``--json``: its text and its segments."""
     return {
         "stream": f"{scope}/{stream}",

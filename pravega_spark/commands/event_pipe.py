@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pravega_common.errors import DataCorruption
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_name
 from pravega_spark.commands.event_formats import Parser, Printer
 from pravega_spark.gateway.contract import StreamGateway
@@ -96,19 +97,20 @@ class EventReader:
     events: int = 0
     position: dict[int, int] = field(default_factory=dict)
 
-    def read(self, start: dict[int, int], end: dict[int, int]) -> None:
+    def read(self, start: SegmentOffsets, end: SegmentOffsets) -> None:
         """Prints the events between two cuts. Ascending ids never put a segment before its predecessors."""
         for span in self._positions().spans(start, end):
             self._print(span.segment_id, span.start, span.end)
             if self._is_done():
                 return
 
-    def follow(self, start: dict[int, int], sleep: Callable[[float], None] = time.sleep) -> None:
+    def follow(self, start: SegmentOffsets, sleep: Callable[[float], None] = time.sleep) -> None:
         """Prints the events from a cut on, until stopped or the stream is sealed and read to its end."""
         positions = self._positions()
         self.position, delay_s = dict(start), poll_time_min_s
         while not self._is_done():
-            self.position, infos = positions.advanced(self.position)
+            advanced, infos = positions.advanced(self.position)
+            self.position = dict(advanced)
             fresh = {item: infos[item].length for item, offset in self.position.items() if infos[item].length > offset}
             for item in sorted(fresh):
                 self._print(item, self.position[item], fresh[item])

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, NotFound
 from pravega_common.model.transaction_sets import SinkStatus, TransactionSet
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
 from pravega_spark.commands.connection import connected
@@ -14,7 +14,6 @@ from pravega_spark.commands.output import print_facts, print_json, print_table
 from pravega_spark.commands.quantities import text_of_time
 from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import NotFound
 
 
 def add_to(application: typer.Typer) -> None:

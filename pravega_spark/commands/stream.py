@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import AlreadyExists, InvalidArgument, ScopeNotFound, StreamSealed
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy, scaling_number_max
 from pravega_common.model.segments import SegmentRange
@@ -31,7 +31,6 @@ from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments,
 from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import AlreadyExists, ScopeNotFound, StreamSealed
 
 RateOption = Annotated[int, typer.Option(min=0, max=scaling_number_max, help="Scale by this rate a segment.")]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pravega_common.errors import NoSuchSegment
+from pravega_common.errors import SegmentNotFound
 from pravega_common.model.commits import Commits
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
-from pravega_common.model.segments import SegmentInfo
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_epoch, segment_name, segment_number
 from pravega_common.stream_cut import StreamCut
@@ -38,8 +38,8 @@ class StreamFacts:
     is_sealed: bool
     segments: tuple[OpenSegment, ...]
     segment_count: int
-    head: dict[int, int]
-    tail: dict[int, int]
+    head: SegmentOffsets
+    tail: SegmentOffsets
     size_bytes: int
     commits: Commits | None
     """None on a plain Pravega."""
@@ -122,7 +122,7 @@ def segment_info(client: StreamClient, scope: str, stream: str, segment_id: int)
     """Asks for a segment; None if it was deleted since it was listed."""
     try:
         return client.segments.info(segment_name(scope, stream, segment_id))
-    except NoSuchSegment:
+    except SegmentNotFound:
         return None
 
 

@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, StreamSealed
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_epoch, segment_number
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
@@ -26,7 +27,6 @@ from pravega_spark.commands.trimming import Trimmer
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import StreamSealed
 
 
 def add_to(group: typer.Typer) -> None:
@@ -54,7 +54,7 @@ def cut(
         decoded = StreamCut.from_text(decode.strip())
         if decoded.is_unbounded:
             raise InvalidArgument("'UNBOUNDED' names no position")
-        _show(decoded.scope, decoded.stream, dict(decoded.positions), as_json)
+        _show(decoded.scope, decoded.stream, dict(decoded.offsets), as_json)
         return
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
@@ -65,7 +65,7 @@ def cut(
         print(StreamCut(scope, name, found).as_text())
 
 
-def _show(scope: str, stream: str, found: dict[int, int], as_json: bool) -> None:
+def _show(scope: str, stream: str, found: SegmentOffsets, as_json: bool) -> None:
     if as_json:
         print_json(cut_json(scope, stream, found))
         return
@@ -157,7 +157,7 @@ def _opened(controller: str, stream: str) -> Iterator[_Opened]:
             gateway.close()
 
 
-def _committed(opened: _Opened, checkpoint: str) -> tuple[dict[int, int], str]:
+def _committed(opened: _Opened, checkpoint: str) -> tuple[SegmentOffsets, str]:
     """Returns the cut that a query has committed; the query goes on there when it starts again."""
     committed = committed_position(checkpoint)
     name = f"{opened.scope}/{opened.stream}"
@@ -168,7 +168,7 @@ def _committed(opened: _Opened, checkpoint: str) -> tuple[dict[int, int], str]:
     return found, f"after batch {committed.batch_id} of the query"
 
 
-def _truncate(opened: _Opened, wanted: dict[int, int], why: str, dry_run: bool, as_json: bool) -> None:
+def _truncate(opened: _Opened, wanted: SegmentOffsets, why: str, dry_run: bool, as_json: bool) -> None:
     client, scope, stream = opened.client, opened.scope, opened.stream
     size_bytes = _bytes_before(opened, wanted)
     is_new = size_bytes or wanted.keys() != client.head_cut(scope, stream).keys()
@@ -184,7 +184,7 @@ def _truncate(opened: _Opened, wanted: dict[int, int], why: str, dry_run: bool, 
         print(text)
 
 
-def _bytes_before(opened: _Opened, wanted: dict[int, int]) -> int:
+def _bytes_before(opened: _Opened, wanted: SegmentOffsets) -> int:
     """Counts the bytes from the head of the stream to a cut; ``InvalidArgument`` if it lies before the head."""
     positions = StreamPositions(opened.gateway, opened.scope, opened.stream, fail_on_data_loss=False)
     head = opened.client.head_cut(opened.scope, opened.stream)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pravega_common.errors import NoSuchSegment, UnsupportedOperation
+from pravega_common.errors import SegmentNotFound, UnsupportedOperation
 from pravega_common.event_index import TIME_MS, RecordPage, RecordSearch, index_record_bytes, page_range
-from pravega_common.model.segments import SegmentInfo
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import index_segment_name, segment_name
 from pravega_spark.gateway.contract import RangeSource, StreamGateway
 from pravega_spark.rows.framing import EventWindow
@@ -30,12 +30,12 @@ class Trimmer:
         self._stream = stream
         self._positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=False)
 
-    def keep_bytes(self, wanted_bytes: int) -> dict[int, int]:
+    def keep_bytes(self, wanted_bytes: int) -> SegmentOffsets:
         """Returns the latest cut found after which at least this number of bytes is left (all, if there are fewer)."""
         total = sum(span.length for span in self._positions.spans(self._head(), self._tail()))
         remaining = max(0, total - wanted_bytes)
 
-        def take(cut: dict[int, int], infos: dict[int, SegmentInfo]) -> dict[int, int]:
+        def take(cut: SegmentOffsets, infos: dict[int, SegmentInfo]) -> SegmentOffsets:
             nonlocal remaining
             backlogs = {(self._stream, item): max(0, infos[item].length - cut[item]) for item in cut}
             shares = share(remaining, backlogs) if remaining else {}
@@ -50,19 +50,19 @@ class Trimmer:
 
         return self._walk(take)
 
-    def since(self, time_ms: int) -> dict[int, int]:
+    def since(self, time_ms: int) -> SegmentOffsets:
         """Returns the latest cut found before which everything was written by that time, by the stores' clocks.
 
         A store knows the last change of every segment, and with an index segment also times within it; without one a
         segment is kept whole until all of it is old enough.
         """
 
-        def take(cut: dict[int, int], infos: dict[int, SegmentInfo]) -> dict[int, int]:
+        def take(cut: SegmentOffsets, infos: dict[int, SegmentInfo]) -> SegmentOffsets:
             return {item: max(offset, self._written_until(item, infos[item], time_ms)) for item, offset in cut.items()}
 
         return self._walk(take)
 
-    def _walk(self, take: Callable[[dict[int, int], dict[int, SegmentInfo]], dict[int, int]]) -> dict[int, int]:
+    def _walk(self, take: Callable[[SegmentOffsets, dict[int, SegmentInfo]], SegmentOffsets]) -> SegmentOffsets:
         """Advances a cut from the head as far as ``take`` goes, over scale events."""
         cut, infos = self._positions.advanced(self._head())
         while True:
@@ -73,10 +73,10 @@ class Trimmer:
                 return moved
             cut, infos = moved, known
 
-    def _head(self) -> dict[int, int]:
+    def _head(self) -> SegmentOffsets:
         return self._gateway.head_cut(self._scope, self._stream)
 
-    def _tail(self) -> dict[int, int]:
+    def _tail(self) -> SegmentOffsets:
         return self._gateway.tail_cut(self._scope, self._stream)
 
     # Boundaries
@@ -107,7 +107,7 @@ class Trimmer:
         name = index_segment_name(segment_name(self._scope, self._stream, segment_id))
         try:
             index = self._client.segments.info(name)
-        except (NoSuchSegment, UnsupportedOperation):
+        except (SegmentNotFound, UnsupportedOperation):
             return info.start_offset
         sockets = ReadSockets()
         try:

@@ -62,8 +62,8 @@ class StreamGateway(Protocol):
 
     Its calls block. Calls about scopes, streams and transactions may come from several threads; bytes from one only.
 
-    Errors: ``ScopeNotFound``, ``StreamNotFound``, ``NoSuchSegment``, ``Unavailable``; what else a method raises is said
-    with it.
+    Errors: ``ScopeNotFound``, ``StreamNotFound``, ``SegmentNotFound``, ``Unavailable``; methods name
+    what else they raise.
     """
 
     def create_scope(self, scope: str) -> bool:
@@ -94,11 +94,11 @@ class StreamGateway(Protocol):
         """Delete a sealed stream."""
         ...
 
-    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The first position that is still there."""
         ...
 
-    def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def tail_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The present end of every open segment; of a sealed stream, the ends of its last segments."""
         ...
 

@@ -59,10 +59,10 @@ class ServiceGateway:
     def delete_stream(self, scope: str, stream: str) -> None:
         self._controller.delete_stream(scope, stream)
 
-    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         return self._client.head_cut(scope, stream)
 
-    def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def tail_cut(self, scope: str, stream: str) -> SegmentOffsets:
         return self._client.tail_cut(scope, stream)
 
     def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:

@@ -21,7 +21,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TextIO
 
-from pravega_common.errors import InvalidArgument, PravegaError, UnsupportedOperation
+from pravega_common.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    PravegaError,
+    ScopeNotEmpty,
+    ScopeNotFound,
+    StreamNotFound,
+    UnsupportedOperation,
+)
 from pravega_common.model.retention import RetentionType
 from pravega_common.model.scaling import ScaleType
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -38,7 +46,6 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import EVENT_NAMES, KEY_NAMES, SOURCE_COLUMNS
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import AlreadyExists, ScopeNotEmpty, ScopeNotFound, StreamNotFound
 
 OPTION_TAG: Final = "spark.option."
 tag_chars_max: Final = 256

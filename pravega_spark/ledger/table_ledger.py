@@ -17,9 +17,10 @@ from typing import Final, Protocol
 
 from pravega_common.errors import (
     BadKeyVersion,
-    NoSuchKey,
-    NoSuchSegment,
+    KeyNotFound,
+    NotFound,
     PravegaError,
+    SegmentNotFound,
     Unavailable,
     UnknownOutcome,
 )
@@ -54,7 +55,7 @@ from pravega_spark.ledger.record import (
     to_bytes,
     unresolved_text,
 )
-from pravega_streams.errors import NotFound, TransactionFailed
+from pravega_streams.errors import TransactionFailed
 from pravega_streams.table.table_client import NOT_EXISTS, TableItem
 
 _log = logging.getLogger(__name__)
@@ -207,7 +208,7 @@ class TableLedger:
         table = self._open_table(table_segment(Sink("", scope)))
         try:
             records = [from_bytes(item.value) for item in table.items()]
-        except NoSuchSegment:
+        except SegmentNotFound:
             return []
         return [
             SinkStatus(item.sink, item.last_batch_id, item.runs[-1] if item.runs else "", item.touched_ms, item.entry)
@@ -224,7 +225,7 @@ class TableLedger:
         table, key = self._open_table(table_segment(sink)), key_of(sink)
         try:
             item = table.get(key)
-        except NoSuchSegment:
+        except SegmentNotFound:
             table.create()
             item = table.get(key)
         if item.version == NOT_EXISTS:
@@ -238,7 +239,7 @@ class TableLedger:
         data = to_bytes(record)
         try:
             return _Versioned(record, table.put(key_of(record.sink), data, found.version))
-        except (BadKeyVersion, NoSuchKey):
+        except (BadKeyVersion, KeyNotFound):
             return None
         except UnknownOutcome as error:
             _log.info("the record of %s may have been written, reading it again: %s", record.sink, error)

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 
 
@@ -22,13 +23,13 @@ class Limit:
     """A start or an end: either a keyword, or a cut for each stream (by ``scope/stream``)."""
 
     keyword: Keyword | None
-    cuts: dict[str, dict[int, int]] = field(default_factory=dict)
+    cuts: dict[str, SegmentOffsets] = field(default_factory=dict)
 
     @property
     def is_latest(self) -> bool:
         return self.keyword is Keyword.LATEST
 
-    def cut_of(self, scope: str, stream: str) -> dict[int, int]:
+    def cut_of(self, scope: str, stream: str) -> SegmentOffsets:
         """The cut given for a stream; ``InvalidArgument`` if the stream has no cut here."""
         cut = self.cuts.get(f"{scope}/{stream}")
         if cut is None:
@@ -62,12 +63,12 @@ def parse_end(text: str) -> Limit:
 
 
 def _cuts(text: str) -> Limit:
-    cuts: dict[str, dict[int, int]] = {}
+    cuts: dict[str, SegmentOffsets] = {}
     for part in text.split(","):
         cut = StreamCut.from_text(part.strip())
         if cut.is_unbounded:
             raise InvalidArgument("UNBOUNDED stands alone")
         if cut.scoped_stream in cuts:
             raise InvalidArgument(f"two stream cuts of {cut.scoped_stream}")
-        cuts[cut.scoped_stream] = dict(cut.positions)
+        cuts[cut.scoped_stream] = dict(cut.offsets)
     return Limit(None, cuts)

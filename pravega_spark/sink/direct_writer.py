@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed, Unavailable
+from pravega_common.errors import SegmentError, SegmentNotFound, SegmentSealed, StreamSealed, Unavailable
 from pravega_common.model.segments import SegmentRange
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
@@ -19,7 +19,6 @@ from pravega_spark.rows.framing import Int64s, event_lengths, events_of, index_e
 from pravega_spark.sink.destinations import Destinations
 from pravega_spark.sink.routing import RowRouter
 from pravega_spark.sink.segment_writers import SegmentWriters, Tally
-from pravega_streams.errors import StreamSealed
 from pravega_streams.event.block_writer import Piece
 
 DIRECT_ROWS_DURABLE: Final = register("spark.direct.rows_durable")
@@ -75,10 +74,10 @@ class DirectWriter:
         if self._writers is None:
             router = RowRouter(self._current(), random.getrandbits(16))
             self._writers = SegmentWriters(self._gateway, router, _name)
-        positions = self._writers.router.positions(self._columns.keys_of(rows), lengths)
+        positions = self._writers.router.key_positions(self._columns.keys_of(rows), lengths)
         try:
             self._writers.write(events, lengths, positions)
-        except (SegmentSealed, NoSuchSegment) as error:
+        except (SegmentSealed, SegmentNotFound) as error:
             self._follow_scale(self._writers, error)
 
     def flush(self) -> None:
@@ -86,7 +85,7 @@ class DirectWriter:
             try:
                 self._writers.flush()
                 return
-            except (SegmentSealed, NoSuchSegment) as error:
+            except (SegmentSealed, SegmentNotFound) as error:
                 self._follow_scale(self._writers, error)
 
     def close(self) -> None:
@@ -107,7 +106,7 @@ class DirectWriter:
                 events = events_of(piece.data, index_events(piece.data))
                 try:
                     writers.write(events, event_lengths(events), piece.tag)
-                except (SegmentSealed, NoSuchSegment) as again:
+                except (SegmentSealed, SegmentNotFound) as again:
                     failure = again
 
     def _segments_after(self, error: SegmentError) -> list[SegmentRange]:

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pravega_common.hashing import positions_of_keys
-from pravega_common.key_range import SegmentRouter
 from pravega_common.model.segments import SegmentRange
+from pravega_common.segment_router import SegmentRouter
 from pravega_spark.rows.framing import Int64s, block_bytes_max, event_header_bytes
 
-Positions = npt.NDArray[np.float64]
+KeyPositions = npt.NDArray[np.float64]
 
 _probe_rows: Final = 256
 
@@ -29,14 +29,12 @@ class RowRouter:
 
     def __init__(self, segments: Sequence[SegmentRange], first_turn: int) -> None:
         """``first_turn``: any number; a random one spreads short batches of many tasks."""
-        ranges = {item.segment_id: item.key_range for item in segments}
-        self._router = SegmentRouter(ranges)
-        by_id = {item.segment_id: item for item in segments}
-        self.segments: tuple[SegmentRange, ...] = tuple(by_id[item] for item in self._router.segment_ids)
+        self._router = SegmentRouter(segments)
+        self.segments: tuple[SegmentRange, ...] = self._router.segments
         self._turn = first_turn % len(self.segments)
         self._turn_bytes = 0
 
-    def positions(self, keys: pa.Array | None, lengths: Int64s) -> Positions:
+    def key_positions(self, keys: pa.Array | None, lengths: Int64s) -> KeyPositions:
         """The position of each row in the key space [0, 1)."""
         if keys is None:
             return self._in_turn(lengths)
@@ -46,18 +44,18 @@ class RowRouter:
             found[without] = self._in_turn(lengths[without])
         return found
 
-    def indexes(self, positions: Positions) -> npt.NDArray[np.uint16]:
+    def indexes(self, positions: KeyPositions) -> npt.NDArray[np.uint16]:
         """The index into ``segments`` of the segment at each position."""
         return self._router.indexes_of(positions).astype(np.uint16)
 
-    def _in_turn(self, lengths: Int64s) -> Positions:
+    def _in_turn(self, lengths: Int64s) -> KeyPositions:
         middles = np.array([(item.key_low + item.key_high) / 2 for item in self.segments])
         before = np.cumsum(lengths + event_header_bytes) - (lengths + event_header_bytes) + self._turn_bytes
         turns = self._turn + before // block_bytes_max
         total = self._turn_bytes + int((lengths + event_header_bytes).sum())
         self._turn = (self._turn + total // block_bytes_max) % len(self.segments)
         self._turn_bytes = total % block_bytes_max
-        chosen: Positions = middles[turns % len(self.segments)]
+        chosen: KeyPositions = middles[turns % len(self.segments)]
         return chosen
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pravega_common.errors import NoSuchSegment, SegmentError, SegmentSealed
+from pravega_common.errors import SegmentError, SegmentNotFound, SegmentSealed
 from pravega_common.model.segments import SegmentRange
 from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
 from pravega_spark.rows.framing import Int64s, blocks_by_segment, event_header_bytes
-from pravega_spark.sink.routing import Positions, RowRouter
+from pravega_spark.sink.routing import KeyPositions, RowRouter
 from pravega_streams.event.block_writer import Piece
 
 
@@ -37,7 +37,7 @@ class SegmentWriters:
         self._names = [name_of(segment) for segment in router.segments]
         self._writers: dict[str, SegmentWriter] = {}
 
-    def write(self, events: pa.Array, lengths: Int64s, positions: Positions | None) -> None:
+    def write(self, events: pa.Array, lengths: Int64s, positions: KeyPositions | None) -> None:
         """``positions`` may be None for a single segment. They stay with the blocks, to route them again.
 
         When a segment is sealed or gone, the first such error is raised after all blocks were handed over: each is then
@@ -49,7 +49,7 @@ class SegmentWriters:
             tag = None if positions is None else positions[block.rows]
             try:
                 self.writer(self._names[block.segment_index]).write(block.data, block.event_count, tag)
-            except (SegmentSealed, NoSuchSegment) as error:
+            except (SegmentSealed, SegmentNotFound) as error:
                 failure = failure or error
         if failure is not None:
             raise failure

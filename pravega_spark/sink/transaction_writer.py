@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 import pyarrow as pa
 
-from pravega_common.errors import Fenced, NoSuchSegment, PravegaError, SegmentError, SegmentSealed
+from pravega_common.errors import Fenced, PravegaError, SegmentError, SegmentNotFound, SegmentSealed
 from pravega_common.model.transaction_sets import RegisterStatus, Registration, SetMember
 from pravega_common.names import transaction_segment_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -67,7 +67,7 @@ class OpenTransaction:
         router = self.writers.router
         positions = None
         if len(router.segments) > 1:
-            positions = router.positions(columns.keys_of(rows.rows), rows.lengths)
+            positions = router.key_positions(columns.keys_of(rows.rows), rows.lengths)
         self.writers.write(columns.events_of(rows.rows), rows.lengths, positions)
 
     def counted(self) -> SetMember:
@@ -150,7 +150,7 @@ class TransactionWriter:
                 self._check_registered(self._keeper.refusal)
             try:
                 transaction.write(rows, self._columns)
-            except (NoSuchSegment, SegmentSealed) as error:
+            except (SegmentNotFound, SegmentSealed) as error:
                 self._raise_fate(transaction, error)
         except _BatchDecided:
             self._count_from_now_on()
@@ -164,7 +164,7 @@ class TransactionWriter:
                 for transaction in self._transactions.values():
                     try:
                         step(transaction.writers)
-                    except (NoSuchSegment, SegmentSealed) as error:
+                    except (SegmentNotFound, SegmentSealed) as error:
                         self._raise_fate(transaction, error)
         except _BatchDecided:
             self._count_from_now_on()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.provisioning import provisioned_gateway
@@ -56,22 +57,22 @@ class BatchReader(DataSourceReader):
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         return [SpanPartition(span) for span in pieces]
 
-    def _start(self, gateway: StreamGateway, one: StreamPositions) -> dict[int, int]:
+    def _start(self, gateway: StreamGateway, one: StreamPositions) -> SegmentOffsets:
         if self._options.start_time is not None:
             return one.cut_at_time(self._options.start_time, as_end=False)
         limit = self._options.start_stream_cut
         if limit is None or limit.keyword is not None:
             return gateway.head_cut(one.scope, one.stream)
-        cut: dict[int, int] = limit.cut_of(one.scope, one.stream)
+        cut: SegmentOffsets = limit.cut_of(one.scope, one.stream)
         return cut
 
-    def _end(self, gateway: StreamGateway, one: StreamPositions) -> dict[int, int]:
+    def _end(self, gateway: StreamGateway, one: StreamPositions) -> SegmentOffsets:
         if self._options.end_time is not None:
             return one.cut_at_time(self._options.end_time, as_end=True)
         limit = self._options.end_stream_cut
         if limit is None or limit.keyword is not None:
             return gateway.tail_cut(one.scope, one.stream)
-        cut: dict[int, int] = limit.cut_of(one.scope, one.stream)
+        cut: SegmentOffsets = limit.cut_of(one.scope, one.stream)
         return cut
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import split_scoped_name
 
 VERSION: Final = 1
 
-Position = dict[str, dict[int, int]]
-"""Offset by segment id, by ``scope/stream``."""
+OffsetsByStream = Mapping[str, SegmentOffsets]
+"""The position of a read of several streams: the offsets of each by ``scope/stream``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,9 @@ class SourceOffset:
     ``start``: None in an initial offset and set in every end offset; only that one may have ``ended``.
     """
 
-    position: Position
-    start: Position | None = None
-    ended: Position = field(default_factory=dict)
+    position: OffsetsByStream
+    start: OffsetsByStream | None = None
+    ended: OffsetsByStream = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The offset as JSON, streams by name and segments by id: the same offset always gives the same text."""
@@ -63,14 +64,14 @@ class SourceOffset:
         )
 
 
-def _sorted(position: Position) -> dict[str, dict[str, int]]:
+def _sorted(position: OffsetsByStream) -> dict[str, dict[str, int]]:
     return {
         stream: {str(segment_id): position[stream][segment_id] for segment_id in sorted(position[stream])}
         for stream in sorted(position)
     }
 
 
-def _parsed(streams: Any) -> Position:
+def _parsed(streams: Any) -> OffsetsByStream:
     if not isinstance(streams, Mapping) or not streams:
         raise InvalidArgument(f"the checkpoint's offset is damaged: {_short(streams)} names no streams")
     return {_stream(name): _segments(name, segments) for name, segments in streams.items()}
@@ -83,7 +84,7 @@ def _stream(name: Any) -> str:
     return name
 
 
-def _segments(stream: str, segments: Any) -> dict[int, int]:
+def _segments(stream: str, segments: Any) -> SegmentOffsets:
     if not isinstance(segments, Mapping) or not segments:
         raise InvalidArgument(
             f"the checkpoint's offset is damaged: stream {stream} has {_short(segments)} for segments"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from pravega_common.errors import DataCorruption, NoSuchSegment, SegmentTruncated
+from pravega_common.errors import DataCorruption, SegmentNotFound, SegmentTruncated
 from pravega_common.names import segment_name
 from pravega_spark.gateway.contract import RangeSource, StreamGateway
 from pravega_spark.gateway.worker_process import worker_gateway
@@ -96,7 +96,7 @@ def _fill(source: RangeSource, window: EventWindow) -> bool:
         count = source.read_into(window.free())
     except SegmentTruncated as error:
         raise _Truncated(wanted - window.unconsumed_bytes, error.start_offset) from error
-    except NoSuchSegment as error:
+    except SegmentNotFound as error:
         raise _Truncated(wanted - window.unconsumed_bytes, None) from error
     window.filled(count)
     return count > 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pravega_common.names import split_scoped_name
-from pravega_spark.source.offsets import Position, SourceOffset
+from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Span:
         return self.end - self.start
 
 
-def spans_of_batch(start: Position, offset: SourceOffset) -> list[Span]:
+def spans_of_batch(start: OffsetsByStream, offset: SourceOffset) -> list[Span]:
     """The spans of a micro-batch that begins at ``start`` and ends at ``offset``: at most one of each segment.
 
     A stream that is not in ``start`` is not read: its position is where its next batch begins.
@@ -81,7 +81,7 @@ def _split_one(span: Span, piece_bytes: int, locate: Callable[[Span, int], int])
     return [Span(span.scope, span.stream, span.segment_id, first, last) for first, last in itertools.pairwise(borders)]
 
 
-def lag_bytes(position: Position, available: Position) -> int:
+def lag_bytes(position: OffsetsByStream, available: OffsetsByStream) -> int:
     """Bytes that are there and not read, of the segments that both name."""
     return sum(
         max(0, end - position[stream].get(segment_id, end))

@@ -9,7 +9,8 @@ from typing import Final
 from pravega_common.errors import (
     DataCorruption,
     InvalidArgument,
-    NoSuchSegment,
+    NotFound,
+    SegmentNotFound,
     SegmentTruncated,
     UnknownOutcome,
     UnsupportedOperation,
@@ -19,7 +20,6 @@ from pravega_common.names import segment_epoch, segment_name
 from pravega_spark.gateway.contract import Boundaries, StreamGateway
 from pravega_spark.source.event_walk import Walked, walk
 from pravega_spark.source.range_planner import Span
-from pravega_streams.errors import NotFound
 from pravega_streams.segment.event_index import EventCount, ReadTarget
 
 located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024, 128 * 1024 * 1024)
@@ -90,7 +90,7 @@ class StreamPositions:
 
     def advanced(
         self, cut: SegmentOffsets, known: Mapping[int, SegmentInfo] | None = None
-    ) -> tuple[dict[int, int], dict[int, SegmentInfo]]:
+    ) -> tuple[SegmentOffsets, dict[int, SegmentInfo]]:
         """The same position with segments that are read to their end replaced by their successors.
 
         Also says what is known of each segment of the result (``known`` is not asked for again). A segment stays while
@@ -109,18 +109,18 @@ class StreamPositions:
 
     def _present(
         self, cut: SegmentOffsets, known: Mapping[int, SegmentInfo] | None = None
-    ) -> tuple[dict[int, int], dict[int, SegmentInfo]]:
+    ) -> tuple[SegmentOffsets, dict[int, SegmentInfo]]:
         """The cut without lost data, which is an error or skipped.
 
         A deleted stream that may be missed has nothing to read until it is created again, and then from its head on.
         """
-        moved: dict[int, int] = dict(cut)
+        moved = dict(cut)
         infos: dict[int, SegmentInfo] = {}
         gone: set[int] = set()
         for item, offset in cut.items():
             try:
                 info = (known or {}).get(item) or self._gateway.segment_info(self.scope, self.stream, item)
-            except NoSuchSegment:
+            except SegmentNotFound:
                 self._lost(item, offset, None)
                 gone.add(item)
                 continue
@@ -137,7 +137,7 @@ class StreamPositions:
             _log.warning("stream %s/%s is deleted: nothing is read until it is created again", self.scope, self.stream)
             return dict(cut), ended_at(cut)
 
-    def _around(self, cut: SegmentOffsets, gone: set[int]) -> dict[int, int]:
+    def _around(self, cut: SegmentOffsets, gone: set[int]) -> SegmentOffsets:
         """The cut with its deleted segments replaced by what the head of the stream has for their keys.
 
         The head itself when the stream does not know the segments: it was created again.
@@ -172,7 +172,7 @@ class StreamPositions:
                     found[item] = info
                     if info.is_sealed:
                         sealed[item] = self._sealed[item] = info
-        except (NoSuchSegment, NotFound):
+        except (SegmentNotFound, NotFound):
             _log.info("stream %s/%s: what is left to read is not all known", self.scope, self.stream)
         return found
 
@@ -210,7 +210,7 @@ class StreamPositions:
                 continue
             try:
                 info = self._gateway.segment_info(self.scope, self.stream, item)
-            except NoSuchSegment:
+            except SegmentNotFound:
                 self._lost(item, first, None)
                 continue
             last = info.length if last is None else last
@@ -230,7 +230,7 @@ class StreamPositions:
             return end
         try:
             return min(end, self._gateway.locate_offset(self.scope, self.stream, segment_id, offset))
-        except (UnsupportedOperation, NoSuchSegment):
+        except (UnsupportedOperation, SegmentNotFound):
             return end
         except SegmentTruncated as error:
             return min(end, error.start_offset)
@@ -273,7 +273,7 @@ class StreamPositions:
         try:
             boundaries = self._boundaries(segment_id)
             counted = None if boundaries is None else boundaries.events_between(start, end).events
-        except (NoSuchSegment, SegmentTruncated):
+        except (SegmentNotFound, SegmentTruncated):
             return None
         if segment_id in self._sealed:
             self._counts[segment_id] = (start, end, counted)
@@ -337,7 +337,7 @@ class StreamPositions:
             return min(end, error.start_offset)
         return rest.offset
 
-    def cut_at_time(self, time_ms: int, *, as_end: bool) -> dict[int, int]:
+    def cut_at_time(self, time_ms: int, *, as_end: bool) -> SegmentOffsets:
         """From the head on over scaling, as far as events were written before a time.
 
         As a start nothing that was written at the time or later lies before it, as an end everything from before does:

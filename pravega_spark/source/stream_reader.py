@@ -17,21 +17,21 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pravega_common.errors import InvalidArgument, NoSuchSegment
-from pravega_common.model.segments import SegmentInfo
+from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
-from pravega_spark.source.offsets import Position, SourceOffset
+from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_span
 from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
 from pravega_spark.source.stream_positions import ReadBound, StreamPositions, ended_at
-from pravega_streams.errors import NotFound
 from pravega_streams.segment.event_index import EventCount
 
 _Infos = dict[str, dict[int, SegmentInfo]]
+_Ends = dict[str, dict[int, int]]
 _BySegment = dict[tuple[str, int], int]
 
 index_delay_max_ms: Final = 5_000
@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         fails = self._options.fail_on_data_loss
         return StreamPositions(worker_gateway(self._options.controller), scope, stream, fail_on_data_loss=fails)
 
-    def _first_cut(self, name: str) -> dict[int, int]:
+    def _first_cut(self, name: str) -> SegmentOffsets:
         if self._options.start_time is not None:
             return self._opened()[name].cut_at_time(self._options.start_time, as_end=False)
         limit = self._options.start_stream_cut
@@ -100,10 +100,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._tail(name)
         return self._head(name) if limit.keyword is not None else limit.cut_of(*split_scoped_name(name))
 
-    def _tail(self, name: str) -> dict[int, int]:
+    def _tail(self, name: str) -> SegmentOffsets:
         return provisioned_gateway(self._options).tail_cut(*split_scoped_name(name))
 
-    def _head(self, name: str) -> dict[int, int]:
+    def _head(self, name: str) -> SegmentOffsets:
         return provisioned_gateway(self._options).head_cut(*split_scoped_name(name))
 
     # How far to go
@@ -132,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for _ in range(plans_max - 1):
             try:
                 return self._planned(start, limit)
-            except (NoSuchSegment, NotFound):
+            except (SegmentNotFound, NotFound):
                 _log.info("a segment was deleted while a batch was planned: it is planned again")
         return self._planned(start, limit)
 
@@ -164,7 +164,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._end[name] = positions.bound(positions.cut_at_time(time_ms, as_end=True))
         self._is_end_settled = now_ms >= time_ms + index_delay_max_ms
 
-    def _begin(self, start: Position) -> Position:
+    def _begin(self, start: OffsetsByStream) -> OffsetsByStream:
         """``start`` without streams that are no longer read, and with those that came, from their head."""
         names = self._opened()
         removed = sorted(set(start) - set(names))
@@ -175,8 +175,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return {name: start[name] if name in start else self._head(name) for name in names}
 
-    def _advanced(self, position: Position, known: _Infos) -> tuple[Position, _Infos]:
-        moved: Position = {}
+    def _advanced(self, position: OffsetsByStream, known: _Infos) -> tuple[OffsetsByStream, _Infos]:
+        moved: dict[str, SegmentOffsets] = {}
         infos: _Infos = {}
         for name, cut in position.items():
             if name in self._end and self._end[name].is_reached(cut):  # What becomes of the rest is not ours.
@@ -192,14 +192,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 length = bounds[name].end_of(segment_id, offset, length)
         return length
 
-    def _ends(self, position: Position, infos: _Infos, *, limited: bool) -> Position:
+    def _ends(self, position: OffsetsByStream, infos: _Infos, *, limited: bool) -> OffsetsByStream:
         """The end of the batch that starts at ``position``, in each segment: the nearest of all limits."""
         backlogs = {
             (name, item): self._end_of(name, item, offset, infos) - offset
             for name, cut in position.items()
             for item, offset in cut.items()
         }
-        ends: Position = {
+        ends: _Ends = {
             name: {item: offset + backlogs[name, item] for item, offset in cut.items()}
             for name, cut in position.items()
         }
@@ -208,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._limit_events(position, ends, backlogs)
         return ends
 
-    def _limit_bytes(self, position: Position, backlogs: _BySegment, ends: Position) -> None:
+    def _limit_bytes(self, position: OffsetsByStream, backlogs: _BySegment, ends: _Ends) -> None:
         limit = self._options.approx_bytes_per_trigger
         if limit is None:
             return
@@ -217,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if wanted < end - offset:
                 ends[name][item] = self._opened()[name].after_bytes(item, offset, wanted, end)
 
-    def _limit_events(self, position: Position, ends: Position, backlogs: _BySegment) -> None:
+    def _limit_events(self, position: OffsetsByStream, ends: _Ends, backlogs: _BySegment) -> None:
         limit = self._options.max_events_per_trigger
         if limit is None:
             return
@@ -229,7 +229,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 positions, start = self._opened()[name], position[name][item]
                 ends[name][item] = positions.after_events(item, start, ends[name][item], wanted)
 
-    def _counted(self, position: Position, backlogs: _BySegment, limit: int) -> _BySegment | None:
+    def _counted(self, position: OffsetsByStream, backlogs: _BySegment, limit: int) -> _BySegment | None:
         """Events of each backlog: counted, or about right where there are far more than the limit. None: no index."""
         about: dict[tuple[str, int], EventCount] = {}
         for (name, item), backlog in backlogs.items():
@@ -259,7 +259,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 name,
             )
 
-    def _report(self, ends: Position, available: Position, infos: _Infos) -> None:
+    def _report(self, ends: OffsetsByStream, available: OffsetsByStream, infos: _Infos) -> None:
         """With how much is left behind the batch, also in segments after a scaling that the position has not reached.
 
         Events only where the store keeps an index.
@@ -267,8 +267,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = dict(ends), dict(available)
         for name, cut in available.items():
             later = self._opened()[name].later(infos[name])
-            first[name] = ends[name] | {item: info.start_offset for item, info in later.items()}
-            last[name] = cut | {item: self._end_of(name, item, 0, {name: later}) for item in later}
+            first[name] = {**ends[name], **{item: info.start_offset for item, info in later.items()}}
+            last[name] = {**cut, **{item: self._end_of(name, item, 0, {name: later}) for item in later}}
         reported = {**SourceOffset(available).to_json(), "lag_bytes": lag_bytes(first, last)}
         events = [
             self._opened()[name].events_between(item, first[name][item], end)
@@ -305,7 +305,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         return [SpanPartition(span) for span in pieces]
 
-    def _check_joined(self, before: Position, start: Position) -> None:
+    def _check_joined(self, before: OffsetsByStream, start: OffsetsByStream) -> None:
         for name in set(before) & set(start):
             if before[name] != start[name]:
                 raise InvalidArgument(

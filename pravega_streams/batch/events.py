@@ -1,4 +1,4 @@
-"""All events between two stream cuts, one by one: for scripts and tests (Spark reads whole columns instead)."""
+"""Reads the events between two stream cuts one by one, for scripts and tests (Spark reads whole columns)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.errors import DataCorruption
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_name
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
@@ -29,8 +30,8 @@ def read_events(
     client: StreamClient,
     scope: str,
     stream: str,
-    start: dict[int, int] | None = None,
-    end: dict[int, int] | None = None,
+    start: SegmentOffsets | None = None,
+    end: SegmentOffsets | None = None,
 ) -> Iterator[StoredEvent]:
     """Events between the cuts (default head to tail), segment by segment, predecessors before successors."""
     first = client.head_cut(scope, stream) if start is None else start

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.errors import (
-    ContainerNotHosted,
     InvalidArgument,
+    PravegaError,
     SegmentSealed,
     SegmentTruncated,
     Unavailable,
@@ -32,7 +32,7 @@ idle_sockets_max: Final = 8
 
 
 class ReadSockets:
-    """Idle connections of one thread by store, so that the next range does not connect anew. Never forked."""
+    """The idle connections of one thread by store, which the next range reuses. Never forked."""
 
     def __init__(self) -> None:
         self._idle: dict[Endpoint, list[WireSocket]] = {}
@@ -69,7 +69,7 @@ class _Request:
 class RangeReader:
     """The bytes of ``segment`` from ``start`` (included) to ``end`` (excluded), which must have been written.
 
-    Errors of ``read_into``: ``SegmentTruncated`` (the start, or a later part, is gone), ``NoSuchSegment``,
+    Errors of ``read_into``: ``SegmentTruncated`` (the start, or a later part, is gone), ``SegmentNotFound``,
     ``InvalidArgument`` when the segment is sealed before ``end``, ``Unavailable`` when no store answers in time.
     """
 
@@ -143,7 +143,9 @@ class RangeReader:
                 if len(data):
                     return data
                 failure: Exception = Unavailable("the store answered without data")
-            except (ContainerNotHosted, Unavailable, UnknownOutcome) as error:
+            except PravegaError as error:
+                if not error.may_be_repeated(idempotent=True):
+                    raise
                 failure = error
                 self._resolver.forget(self.segment)
             if self._socket is not None:

@@ -1,4 +1,4 @@
-"""A connection to a segment store for asyncio: many requests outstanding, answered by request id."""
+"""Connects to a segment store with asyncio: many requests outstanding, answered by request id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to a segment store for code without an event loop: Spark's Python workers, scripts."""
+"""Connects to a segment store without an event loop, for Spark's Python workers and scripts."""
 
 from __future__ import annotations
 

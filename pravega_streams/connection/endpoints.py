@@ -1,4 +1,4 @@
-"""Where segments are served."""
+"""Defines the address of a segment store, and the contract of looking it up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
+    """The address of a segment store."""
+
     host: str
     port: int
 
@@ -16,7 +18,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """``host:port``."""
+        """Parse ``host:port``."""
         host, _, port = text.rpartition(":")
         return cls(host, int(port))
 
@@ -25,9 +27,9 @@ class EndpointResolver(Protocol):
     """Tells which store owns a segment's container (``getURI`` of the controller, or the assignment itself)."""
 
     async def resolve(self, segment: str) -> Endpoint:
-        """``Unavailable`` while no store owns it."""
+        """Return the store of a segment; ``Unavailable`` while no store owns it."""
         ...
 
     def forget(self, segment: str) -> None:
-        """The last answer turned out wrong; ask anew next time."""
+        """Drop the last answer, which turned out wrong: the next call asks again."""
         ...

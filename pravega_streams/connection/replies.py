@@ -1,4 +1,4 @@
-"""Failure replies as errors (wire-protocol.md 2.3)."""
+"""Maps failure replies to errors (wire-protocol.md 2.3)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
 
 
 _SEGMENT_ERRORS: dict[type[c.Command], type[errors.SegmentError]] = {
-    c.NoSuchSegment: errors.NoSuchSegment,
+    c.NoSuchSegment: errors.SegmentNotFound,
     c.SegmentIsSealed: errors.SegmentSealed,
     c.SegmentAlreadyExists: errors.SegmentExists,
     c.TableSegmentNotEmpty: errors.TableNotEmpty,
-    c.TableKeyDoesNotExist: errors.NoSuchKey,
+    c.TableKeyDoesNotExist: errors.KeyNotFound,
     c.TableKeyBadVersion: errors.BadKeyVersion,
 }

@@ -1,4 +1,4 @@
-"""``ControllerClient``: everything that a client asks a controller (controller-api.md section 2)."""
+"""Calls the controller: scopes, streams, segments and transactions (controller-api.md section 2)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from pravega_common.errors import InvalidArgument, PravegaError, RejectedError, Unavailable
-from pravega_common.model.segments import SegmentRange, Successor
+from pravega_common.errors import (
+    InvalidArgument,
+    NotFound,
+    PravegaError,
+    RejectedError,
+    ScopeNotEmpty,
+    ScopeNotFound,
+    StreamNotFound,
+    StreamNotSealed,
+    StreamSealed,
+    Unavailable,
+)
+from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
 from pravega_common.proto import controller_pb2 as pb
@@ -116,12 +127,12 @@ class ControllerClient:
         name = f"{scope}/{stream}"
         return _decide("deleteStream", name, status, pb.DeleteStreamStatus.Status, missing="STREAM_NOT_FOUND")
 
-    def truncate_stream(self, scope: str, stream: str, cut: dict[int, int]) -> None:
+    def truncate_stream(self, scope: str, stream: str, cut: SegmentOffsets) -> None:
         """Forget everything before the cut."""
         status = self._ask("truncateStream", pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut)).status
         _decide("truncateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
-    def is_cut_valid(self, scope: str, stream: str, cut: dict[int, int]) -> bool:
+    def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
         """Whether the cut's segments belong together and cover the key space."""
         request = pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut)
         return bool(self._ask("isStreamCutValid", request).response)
@@ -164,12 +175,12 @@ class ControllerClient:
         try:
             min_segments = self.stream_configuration(scope, stream).scaling.min_segments
             segments = self.current_segments(scope, stream)
-        except errors.NotFound:
-            return errors.StreamNotFound(f"{what}: the stream does not exist")
+        except NotFound:
+            return StreamNotFound(f"{what}: the stream does not exist")
         except PravegaError as error:
             return errors.ControllerRefused(f"{what} ({status}); its segments could not be looked at: {error}")
         if not segments:
-            return errors.StreamSealed(f"{what}: the stream is sealed")
+            return StreamSealed(f"{what}: the stream is sealed")
         reason = refusal_reason(sealed, new_ranges, segments, min_segments)
         return errors.ControllerRefused(f"{what} ({status}): {reason}")
 
@@ -184,7 +195,7 @@ class ControllerClient:
         request = pb.GetEpochSegmentsRequest(streamInfo=stream_info(scope, stream), epoch=epoch)
         return [range_from(item) for item in self._ask("getEpochSegments", request).segmentRanges]
 
-    def head_cut(self, scope: str, stream: str) -> dict[int, int]:
+    def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The first position that is still there."""
         reply = self._ask("getSegments", pb.GetSegmentsRequest(streamInfo=stream_info(scope, stream)))
         return {item.segmentId.segmentId: item.offset for item in reply.segments}
@@ -195,7 +206,7 @@ class ControllerClient:
         reply = self._ask("getSegmentsImmediatelyFollowing", request)
         return [Successor(range_from(item.segment), tuple(item.value)) for item in reply.segments]
 
-    def segments_between(self, scope: str, stream: str, start: dict[int, int], end: dict[int, int]) -> list[int]:
+    def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         """Ids of all segments with bytes between the cuts, the cuts' own included; an empty cut is unbounded."""
         request = pb.StreamCutRange(streamInfo=stream_info(scope, stream), to=end)
         getattr(request, "from").update(start)
@@ -253,11 +264,11 @@ class ControllerClient:
 
 
 _STATUS_ERRORS: Final[dict[str, type[Exception]]] = {
-    "SCOPE_NOT_FOUND": errors.ScopeNotFound,
-    "STREAM_NOT_FOUND": errors.StreamNotFound,
-    "STREAM_SEALED": errors.StreamSealed,
-    "STREAM_NOT_SEALED": errors.StreamNotSealed,
-    "SCOPE_NOT_EMPTY": errors.ScopeNotEmpty,
+    "SCOPE_NOT_FOUND": ScopeNotFound,
+    "STREAM_NOT_FOUND": StreamNotFound,
+    "STREAM_SEALED": StreamSealed,
+    "STREAM_NOT_SEALED": StreamNotSealed,
+    "SCOPE_NOT_EMPTY": ScopeNotEmpty,
     "INVALID_SCOPE_NAME": InvalidArgument,
     "INVALID_STREAM_NAME": InvalidArgument,
 }

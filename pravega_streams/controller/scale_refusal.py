@@ -1,4 +1,4 @@
-"""Why a scale is refused: a controller answers a status alone (controller-api.md 2.4), so the reason is looked for."""
+"""Explains why a scale is refused: a controller answers a status alone (controller-api.md 2.4)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refusal_reason(
     segments: Sequence[SegmentRange],
     min_segments: int,
 ) -> str:
-    """What keeps a stream with these open segments from the scale, in the order in which controllers look."""
+    """Return the reason why these open segments do not admit the scale; checks in the order of controllers."""
     by_id = {item.segment_id: item for item in segments}
     gone = [item for item in sealed if item not in by_id]
     if gone:

@@ -1,4 +1,4 @@
-"""gRPC to one of several controllers: addresses, deadlines, retries, errors."""
+"""Calls one of several controllers over gRPC, with deadlines and retries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from urllib.parse import urlsplit
 import grpc
 
 from pravega_common.errors import (
+    AlreadyExists,
     AuthenticationFailed,
     ConfigurationError,
     InvalidArgument,
+    NotFound,
     PravegaError,
     Unavailable,
     UnknownOutcome,
@@ -24,7 +26,6 @@ from pravega_common.proto.commit_operations_pb2_grpc import CommitOperationsStub
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
 from pravega_common.proto.transaction_sets_pb2_grpc import TransactionSetsStub
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.errors import AlreadyExists, NotFound
 
 call_time_max_s: Final = 130.0
 """Longer than the 120 s that a controller lets its workflows take."""

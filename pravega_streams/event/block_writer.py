@@ -1,4 +1,4 @@
-"""Appends of whole blocks of framed events, for code without an event loop (wire reference section 3).
+"""Appends whole blocks of framed events, for code without an event loop (wire reference section 3).
 
 One socket per store carries the blocks of many segments. Every block travels inside one ``AppendBlockEnd``; several
 are in flight. Nothing here knows what an event is: callers give pieces that end between two events, and count them.
@@ -39,7 +39,7 @@ _block_end_fixed_bytes: Final = 16 + 4 + 4 + 4 + 8 + 8
 
 
 class BlockingResolver(Protocol):
-    """Which store serves a segment; asked anew after ``forget``."""
+    """A lookup of the store that serves a segment; asks again after ``forget``."""
 
     def resolve(self, segment: str) -> Endpoint: ...
 
@@ -74,8 +74,9 @@ class _Channel:
 class BlockWriter:
     """Writes to one segment, or to one transaction segment. Made by ``BlockWriters.open``.
 
-    Errors of ``write`` and ``flush``: ``SegmentSealed`` and ``NoSuchSegment`` (then ``unacknowledged`` has what was not
-    written), ``BadEventNumber`` if another writer uses the same id, ``Unavailable`` when no store answers in time.
+    Errors of ``write`` and ``flush``: ``SegmentSealed`` and ``SegmentNotFound`` (then ``unacknowledged`` has what
+    was not written), ``BadEventNumber`` if another writer uses the same id, ``Unavailable`` when no store answers in
+    time.
     """
 
     def __init__(self, writers: BlockWriters, segment: str, writer_id: bytes) -> None:
@@ -118,7 +119,7 @@ class BlockWriter:
         self._wait(lambda: not self._in_flight)
 
     def unacknowledged(self) -> list[Piece]:
-        """What was written and never acknowledged, in order."""
+        """Return the pieces that were written and never acknowledged, in order."""
         return [piece for block in self._in_flight for piece in block.pieces] + self._gathered
 
     def close(self) -> None:
@@ -126,7 +127,7 @@ class BlockWriter:
         self._writers.forget(self)
 
     def _take_gathered(self) -> _Block | None:
-        """What has gathered as a block in flight: from here on it is sent again whenever the writer attaches anew."""
+        """Turn the gathered pieces into a block in flight, which is sent again whenever the writer reconnects."""
         if not self._gathered:
             return None
         event_count = sum(piece.event_count for piece in self._gathered)
@@ -173,7 +174,9 @@ class BlockWriter:
             try:
                 self._set_up()
                 return
-            except (ContainerNotHosted, Unavailable, UnknownOutcome) as error:
+            except PravegaError as error:
+                if not error.may_be_repeated(idempotent=True):
+                    raise
                 failure = error
             self._writers.resolver.forget(self.segment)
             if self._writers.monotonic_s() + delay_s > deadline_s:

@@ -1,23 +1,20 @@
-"""Events with routing keys into a stream, for code without an event loop."""
+"""Writes events with routing keys to a stream, for code without an event loop."""
 
 from __future__ import annotations
 
 import random
 import struct
 import uuid
-from bisect import bisect_left
 from typing import Final
 
-from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentSealed
+from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentSealed, StreamSealed
 from pravega_common.hashing import position_of_key
-from pravega_common.invariants import check
-from pravega_common.model.segments import SegmentRange
+from pravega_common.segment_router import SegmentRouter
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import StreamSealed
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
 
 event_bytes_max: Final = 8 * 1024 * 1024
-"""Of one event without its header, as all Pravega clients have it."""
+"""The limit of one event without its header, as in all Pravega clients."""
 _HEADER = struct.Struct(">ii")
 
 
@@ -26,19 +23,6 @@ def frame_event(event: bytes) -> memoryview:
     if len(event) > event_bytes_max:
         raise InvalidArgument(f"an event of {len(event)} bytes is larger than {event_bytes_max} bytes")
     return memoryview(_HEADER.pack(0, len(event)) + event)
-
-
-class SegmentMap:
-    """Which of a stream's segments takes a position: the one with the smallest upper bound not below it."""
-
-    def __init__(self, segments: list[SegmentRange]) -> None:
-        self.segments = sorted(segments, key=lambda item: item.key_high)
-        self._bounds = [item.key_high for item in self.segments]
-
-    def segment_of(self, position: float) -> SegmentRange:
-        index = bisect_left(self._bounds, position)
-        check(index < len(self.segments), "no segment takes a position", position=position, bounds=self._bounds)
-        return self.segments[index]
 
 
 class EventWriter:
@@ -55,7 +39,7 @@ class EventWriter:
         self._stream = stream
         self._blocks = BlockWriters(client.segments.endpoints)
         self._writers: dict[int, BlockWriter] = {}
-        self._map = self._current_map()
+        self._router = self._current_router()
 
     def __enter__(self) -> EventWriter:
         return self
@@ -77,7 +61,7 @@ class EventWriter:
             for segment_id, writer in pending:
                 try:
                     writer.flush()
-                except (SegmentSealed, NoSuchSegment):
+                except (SegmentSealed, SegmentNotFound):
                     self._follow(segment_id)
             if set(self._writers) == {segment_id for segment_id, _ in pending}:
                 return
@@ -89,11 +73,11 @@ class EventWriter:
 
     def _write(self, piece: Piece) -> None:
         while True:
-            segment_id = self._map.segment_of(piece.tag).segment_id
+            segment_id = self._router.segment_of(piece.tag).segment_id
             try:
                 self._writer_of(segment_id).write(piece.data, piece.event_count, piece.tag)
                 return
-            except (SegmentSealed, NoSuchSegment):
+            except (SegmentSealed, SegmentNotFound):
                 # The segment may have failed before or after it took note of this piece.
                 if any(other.data is piece.data for other in self._follow(segment_id)):
                     return
@@ -101,7 +85,7 @@ class EventWriter:
     def _writer_of(self, segment_id: int) -> BlockWriter:
         writer = self._writers.get(segment_id)
         if writer is None:
-            name = next(item.name for item in self._map.segments if item.segment_id == segment_id)
+            name = next(item.name for item in self._router.segments if item.segment_id == segment_id)
             writer = self._blocks.open(name, uuid.uuid4().bytes)
             self._writers[segment_id] = writer
         return writer
@@ -111,13 +95,13 @@ class EventWriter:
         writer = self._writers.pop(sealed_id)
         pieces = writer.unacknowledged()
         writer.close()
-        self._map = self._current_map()
+        self._router = self._current_router()
         for piece in pieces:
             self._write(piece)
         return pieces
 
-    def _current_map(self) -> SegmentMap:
+    def _current_router(self) -> SegmentRouter:
         segments = self._client.controller.current_segments(self._scope, self._stream)
         if not segments:
             raise StreamSealed(f"stream {self._scope}/{self._stream} is sealed and takes no further events")
-        return SegmentMap(segments)
+        return SegmentRouter(segments)

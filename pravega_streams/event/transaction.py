@@ -1,4 +1,4 @@
-"""Transactions on one stream, for code without an event loop."""
+"""Writes transactions on one stream, for code without an event loop."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import time
 import uuid
 from typing import Final
 
-from pravega_common.errors import NoSuchSegment, SegmentSealed, Unavailable
+from pravega_common.errors import SegmentNotFound, SegmentSealed, Unavailable
 from pravega_common.hashing import position_of_key
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
 from pravega_common.names import transaction_segment_name
+from pravega_common.segment_router import SegmentRouter
 from pravega_streams.client import StreamClient
 from pravega_streams.errors import TransactionFailed
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters
-from pravega_streams.event.event_writer import SegmentMap, frame_event
+from pravega_streams.event.event_writer import frame_event
 
 lease_default_ms: Final = 90_000
 commit_time_max_s: Final = 120.0
@@ -33,13 +34,13 @@ class Transaction:
         self._scope = scope
         self._stream = stream
         self._lease_ms = lease_ms
-        self._map = SegmentMap(list(begun.segments))
+        self._router = SegmentRouter(begun.segments)
         self._blocks = BlockWriters(client.segments.endpoints)
         self._writers: dict[int, BlockWriter] = {}
 
     def write(self, event: bytes, routing_key: str | None = None) -> None:
         position = random.random() if routing_key is None else position_of_key(routing_key)
-        segment = self._map.segment_of(position)
+        segment = self._router.segment_of(position)
         writer = self._writers.get(segment.segment_id)
         if writer is None:
             name = transaction_segment_name(segment.name, self.transaction_id)
@@ -47,7 +48,7 @@ class Transaction:
             self._writers[segment.segment_id] = writer
         try:
             writer.write(frame_event(event), 1)
-        except (NoSuchSegment, SegmentSealed) as error:
+        except (SegmentNotFound, SegmentSealed) as error:
             raise self._ended() from error
 
     def flush(self) -> None:
@@ -55,7 +56,7 @@ class Transaction:
         try:
             for writer in self._writers.values():
                 writer.flush()
-        except (NoSuchSegment, SegmentSealed) as error:
+        except (SegmentNotFound, SegmentSealed) as error:
             raise self._ended() from error
 
     def ping(self) -> None:

@@ -1,4 +1,4 @@
-"""Where in a segment events begin and end, how many there are, and when they came: from the store's sparse index.
+"""Finds event boundaries, counts and times of a segment in the store's sparse index.
 
 The index segment holds records of some event boundaries (``pravega_common.event_index``); it is read with ordinary
 range reads, so the same code serves our stores and Pravega from 0.14 on. Older ones keep no index:
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentTruncated, Unavailable, UnsupportedOperation
+from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, Unavailable, UnsupportedOperation
 from pravega_common.event_index import (
     CREATION_TIME_ATTRIBUTE,
     EVENT_COUNT,
@@ -41,7 +41,7 @@ from pravega_streams.segment.segment_client import SegmentClient
 pages_cached_max: Final = 256
 """Pages of 24 KiB that are kept per client, for all segments together."""
 attempts_max: Final = 3
-"""Of one question, when the index is truncated while it is read."""
+"""Attempts at one question, when the index is truncated while it is read."""
 
 _T = TypeVar("_T")
 _ORIGIN: Final = IndexRecord(0, 0, 0)
@@ -91,20 +91,20 @@ class EventIndex:
         self.indexed_length = self._ask(lambda: (self._at(self._end - 1) or _ORIGIN).length)
         """Length in the last record: up to here, boundaries are known."""
         self.length = max(segment.length, self.indexed_length)
-        """Of the segment: a boundary too, since stores take whole blocks of events."""
+        """Length of the segment: a boundary too, since stores take whole blocks of events."""
 
     @classmethod
     def of(cls, client: SegmentClient, segment: str, info: SegmentInfo | None = None) -> EventIndex:
         """The index of a segment, given by its qualified name; ``info`` if its present state is known already.
 
-        ``UnsupportedOperation`` where the store keeps none, ``NoSuchSegment`` if there is no such segment.
+        ``UnsupportedOperation`` where the store keeps none, ``SegmentNotFound`` if there is no such segment.
         """
         pages = _pages_of(client)
         name = index_segment_name(segment)
         try:
             index = client.info(name)
             pages.check_format(client, name)
-        except NoSuchSegment:
+        except SegmentNotFound:
             client.info(segment)  # says so if the segment itself is missing
             raise UnsupportedOperation(
                 f"{segment}: its store keeps no index of event boundaries; Pravega does from version 0.14 on"
@@ -119,7 +119,7 @@ class EventIndex:
         return self._ask(lambda: self._length_at(self._search(LENGTH, max(offset, self.start_offset))))
 
     def offset_of_event(self, event_count: int) -> Boundary:
-        """The last indexed boundary with at most so many events before it. Its own count is exact.
+        """Find the last indexed boundary with at most ``event_count`` events before it. Its own count is exact.
 
         The beginning of the segment counts as indexed. The answer may lie just below the start offset;
         ``SegmentTruncated`` if it lies so far below that the index has forgotten it.
@@ -137,8 +137,8 @@ class EventIndex:
         """The smallest offset known to have only events of that time or later behind it.
 
         That is the first boundary whose record has this time or a later one: some events of that time or later may lie
-        before it, back to ``offset_before_time``. If there is none: the length of the segment, and what follows is
-        later than now. The beginning of the segment if that was made at the time or later.
+        before it, back to ``offset_before_time``. Without such a boundary it is the length of the segment, and what
+        follows is later than now. The beginning of the segment if that was made at the time or later.
 
         As the end of a range it takes every event from before the time, and few others.
         """
@@ -155,7 +155,7 @@ class EventIndex:
         """The greatest offset known to have all events of that time or later behind it.
 
         That is the last boundary whose record has an earlier time: behind it may come some earlier events, up to
-        ``offset_at_time``. The start offset if there is none.
+        ``offset_at_time``. Without such a boundary it is the start offset.
 
         As the start of a range it misses no event of that time or later, and takes few others.
         """
@@ -167,7 +167,7 @@ class EventIndex:
         return self._ask(answer)
 
     def events_between(self, start: int, end: int) -> EventCount:
-        """How many events lie between two offsets: exact between indexed boundaries, in proportion elsewhere."""
+        """Count the events between two offsets: exact between indexed boundaries, in proportion elsewhere."""
         if not 0 <= start <= end:
             raise InvalidArgument(f"{self.segment}: offsets {start} and {end} must be in order and not negative")
         if start == end:
@@ -180,7 +180,7 @@ class EventIndex:
         return self._ask(answer)
 
     def advance(self, start: int, events_max: int) -> ReadTarget:
-        """The farthest boundary behind ``start`` with at most so many events in between; if there is none, the nearest.
+        """Find the farthest boundary with at most ``events_max`` events behind ``start``, else the nearest one.
 
         So it always goes on, unless ``start`` is the end of the segment, and exceeds the limit by one stretch at most.
         """
@@ -249,7 +249,7 @@ class EventIndex:
         raise Unavailable(f"{self.segment}: its index was truncated {attempts_max} times while it was read")
 
     def _search(self, column: int, value: int) -> int:
-        """Number of the first record whose column is at least ``value``; ``_end`` if there is none."""
+        """The number of the first record whose column is at least ``value``, else ``_end``."""
         search = RecordSearch(self._first, self._end, column, value)
         while (wanted := search.wanted) is not None:
             search.feed(self._page(wanted))
@@ -281,7 +281,7 @@ def _estimate(events: float) -> EventCount:
 
 
 class _Pages:
-    """What was read of index segments by one client. Records never change, and names of segments are not used twice."""
+    """The pages of index segments that one client has read: records never change, and names are not used twice."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

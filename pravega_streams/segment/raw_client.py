@@ -1,11 +1,11 @@
-"""Requests to whichever store owns a segment, with the retries that are safe."""
+"""Sends requests to the store that owns a segment, with the retries that are safe."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final, TypeVar
 
-from pravega_common.errors import ContainerNotHosted, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import PravegaError, UnknownOutcome
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.deadline import Deadline
 from pravega_common.wire import commands as c
@@ -42,10 +42,8 @@ class RawClient:
         while True:
             try:
                 return await self._once(segment, make, expect, deadline)
-            except (ContainerNotHosted, Unavailable) as error:
-                failure: PravegaError = error
-            except UnknownOutcome as error:
-                if not idempotent:
+            except PravegaError as error:
+                if not error.may_be_repeated(idempotent=idempotent):
                     raise
                 failure = error
             self._resolver.forget(segment)

@@ -1,4 +1,4 @@
-"""Questions about single segments, for code without an event loop."""
+"""Asks stores about single segments, for code without an event loop."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import time
 from typing import Final, TypeVar
 
 from pravega_common.errors import (
-    ContainerNotHosted,
     PravegaError,
-    Unavailable,
     UnknownOutcome,
     UnsupportedOperation,
 )
@@ -31,7 +29,7 @@ R = TypeVar("R", bound=c.Command)
 
 
 class EndpointCache:
-    """Which store serves a segment, asked of the controller once and again after ``forget``."""
+    """The store of each segment, asked of the controller once, and again after ``forget``."""
 
     def __init__(self, controller: ControllerClient) -> None:
         self._controller = controller
@@ -55,7 +53,8 @@ class EndpointCache:
 class SegmentClient:
     """Blocking calls, one connection per store, safe to use from several threads (one call at a time).
 
-    Retries as ``RawClient`` does. Errors: ``NoSuchSegment``, ``SegmentTruncated``, ``Unavailable``, ``UnknownOutcome``.
+    Retries as ``RawClient`` does.
+    Errors: ``SegmentNotFound``, ``SegmentTruncated``, ``Unavailable``, ``UnknownOutcome``.
     """
 
     def __init__(self, controller: ControllerClient, *, call_time_s: float = call_time_max_s) -> None:
@@ -117,10 +116,8 @@ class SegmentClient:
             try:
                 with self._lock:
                     return self._once(segment, make, expect, since_version)
-            except (ContainerNotHosted, Unavailable) as error:
-                failure: PravegaError = error
-            except UnknownOutcome as error:
-                if not idempotent:
+            except PravegaError as error:
+                if not error.may_be_repeated(idempotent=idempotent):
                     raise
                 failure = error
             self.endpoints.forget(segment)

@@ -1,4 +1,4 @@
-"""One table segment, for code without an event loop."""
+"""Reads and writes one table segment, for code without an event loop."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ page_items_max: Final = 100
 class BlockingTable:
     """A hash table segment by its qualified name; the controller tells its store even if it never heard of it.
 
-    Errors: ``NoSuchSegment``; ``NoSuchKey`` and ``BadKeyVersion`` (nothing was written; an absent key may give either);
-    ``Unavailable``; ``UnknownOutcome`` of a put whose answer was lost: read again and decide.
+    Errors: ``SegmentNotFound``; ``KeyNotFound`` and ``BadKeyVersion`` (nothing was written; an absent key may give
+    either); ``Unavailable``; ``UnknownOutcome`` of a put whose answer was lost: read again and decide.
     """
 
     def __init__(self, segments: SegmentClient, segment: str, token: str = "") -> None:

@@ -1,11 +1,11 @@
-"""Table segments over the wire: get, conditional put and remove, iterate."""
+"""Reads and writes table segments: get, conditional put and remove, iterate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pravega_common.errors import NoSuchSegment, SegmentExists
+from pravega_common.errors import SegmentExists, SegmentNotFound
 from pravega_common.wire import commands as c
 from pravega_streams.segment.raw_client import RawClient
 
@@ -25,7 +25,7 @@ class TableItem:
 class TableClient:
     """Calls on table segments by full segment name.
 
-    Errors: ``NoSuchSegment``, ``NoSuchKey`` and ``BadKeyVersion`` (nothing was written), ``Unavailable`` (nothing
+    Errors: ``SegmentNotFound``, ``KeyNotFound`` and ``BadKeyVersion`` (nothing was written), ``Unavailable`` (nothing
     was done), ``UnknownOutcome`` of a write whose answer was lost: read again and decide.
     """
 
@@ -55,7 +55,7 @@ class TableClient:
                 c.SegmentDeleted,
                 idempotent=True,
             )
-        except NoSuchSegment:
+        except SegmentNotFound:
             return False
         return True
 

@@ -9,13 +9,7 @@ from typing import Any
 
 from tenacity import wait_fixed
 
-from pravega_common.errors import (
-    ContainerOffline,
-    InvalidArgument,
-    NoSuchSegment,
-    PravegaError,
-    Throttled,
-)
+from pravega_common.errors import ContainerOffline, InvalidArgument, PravegaError, SegmentNotFound, Throttled
 from pravega_common.names import index_segment_name, is_user_stream_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
@@ -282,7 +276,7 @@ class SegmentContainer(Service):
             raise self._offline()
         found = self.metadata.by_name(segment)
         if found is None:
-            raise NoSuchSegment(segment)
+            raise SegmentNotFound(segment)
         return found
 
     def fail(self, error: BaseException) -> None:

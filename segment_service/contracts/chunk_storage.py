@@ -35,12 +35,12 @@ class ChunkStorage(Protocol):
         ...
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
-        """Exactly ``length`` bytes from ``offset``. ``NoSuchSegment(name)`` if the object is missing,
+        """Exactly ``length`` bytes from ``offset``. ``SegmentNotFound(name)`` if the object is missing,
         ``DataCorruption`` if it is shorter."""
         ...
 
     async def info(self, name: str) -> ChunkInfo:
-        """``NoSuchSegment(name)`` if missing."""
+        """``SegmentNotFound(name)`` if missing."""
         ...
 
     def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:

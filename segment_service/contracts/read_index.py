@@ -38,7 +38,7 @@ class ReadIndex(Protocol):
     def truncate(self, segment_id: int, offset: int) -> None: ...
 
     def delete(self, segment_id: int) -> None:
-        """Drop all entries; waiting readers get ``NoSuchSegment``."""
+        """Drop all entries; waiting readers get ``SegmentNotFound``."""
         ...
 
     def storage_length_changed(self, segment_id: int) -> None:

@@ -66,7 +66,7 @@ class SegmentStorage(Protocol):
         ...
 
     async def read(self, segment_id: int, offset: int, length: int) -> bytes:
-        """Exactly ``length`` bytes; ``NoSuchSegment``/``BadOffset``/``SegmentTruncated`` if they are not there."""
+        """Exactly ``length`` bytes; ``SegmentNotFound``/``BadOffset``/``SegmentTruncated`` if they are not there."""
         ...
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:

@@ -65,7 +65,7 @@ class SegmentStore(Protocol):
     readers never see bytes that are not durable.
 
     Errors of every call (all from ``pravega_common.errors``): ``ContainerNotHosted`` (ask the controller again),
-    ``ContainerOffline`` and ``Throttled`` (nothing was done), ``NoSuchSegment``, ``UnknownOutcome`` (the container
+    ``ContainerOffline`` and ``Throttled`` (nothing was done), ``SegmentNotFound``, ``UnknownOutcome`` (the container
     went offline while the operation was on its way to Tier 1: it may or may not survive).
     """
 
@@ -131,7 +131,7 @@ class SegmentStore(Protocol):
     async def merge(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> MergeResult:
         """Seal the source if it is open, append all of it to the target atomically, and let the source disappear.
 
-        ``NoSuchSegment`` with the name of the missing one, ``SegmentSealed`` if the target is sealed,
+        ``SegmentNotFound`` with the name of the missing one, ``SegmentSealed`` if the target is sealed,
         ``SegmentTruncated`` if the source was truncated, ``BadAttributeUpdate`` against the target's attributes.
         """
         ...

@@ -69,7 +69,7 @@ class DeltaPage:
 
 
 class TableStore(Protocol):
-    """Errors beside those of ``SegmentStore``: ``NotATable``, ``NoSuchKey``, ``BadKeyVersion``, ``TableNotEmpty``,
+    """Errors beside those of ``SegmentStore``: ``NotATable``, ``KeyNotFound``, ``BadKeyVersion``, ``TableNotEmpty``,
     ``BadOffset`` (a given ``expected_length`` is not the table's), ``InvalidArgument`` (limits above)."""
 
     async def create_table(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None: ...

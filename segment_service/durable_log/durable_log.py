@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pravega_common.errors import ContainerOffline, FailedError, Fenced, PravegaError
+from pravega_common.errors import ContainerOffline, FailedError, PravegaError
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -135,8 +135,6 @@ class DurableLog(Service):
         failpoint(BEFORE_TRUNCATE)
         try:
             await self._log.truncate(address)
-        except Fenced:
-            raise
         except FailedError as error:
             self.log.warning("truncation of the log failed, a later one will do", error=repr(error))
             return

@@ -14,8 +14,8 @@ from typing import Final
 from pravega_common.errors import (
     BadOffset,
     InvalidArgument,
-    NoSuchSegment,
     SegmentExists,
+    SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
 )
@@ -188,7 +188,7 @@ class OperationMetadataUpdater:
     def _live(self, name: str) -> _Staged:
         entry = self._find(name)
         if entry is None or entry.is_gone:
-            raise NoSuchSegment(name)
+            raise SegmentNotFound(name)
         return entry
 
     def _hold(self, entry: _Staged) -> None:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pravega_common.errors import NoSuchSegment, SegmentTruncated
+from pravega_common.errors import SegmentNotFound, SegmentTruncated
 from pravega_common.event_index import (
     LENGTH,
     RecordPage,
@@ -46,7 +46,7 @@ class BoundaryLocator:
         for _ in range(attempts_max):
             try:
                 found = await self._in_index(segment, target)
-            except (SegmentTruncated, NoSuchSegment):
+            except (SegmentTruncated, SegmentNotFound):
                 continue
             if found is not None:
                 return found
@@ -97,7 +97,7 @@ class BoundaryLocator:
             result = await self._read(index, offset, left)
             check(result.length > 0 or result.at_tail, "records of an index segment are missing", index=index)
             if not result.length:
-                raise NoSuchSegment(index)  # it was deleted, or the container is stopping
+                raise SegmentNotFound(index)  # it was deleted, or the container is stopping
             parts.extend(result.data)
             offset += result.length
             left -= result.length

@@ -16,8 +16,8 @@ from pravega_common.errors import (
     BadAttributeUpdate,
     BadOffset,
     InvalidArgument,
-    NoSuchSegment,
     PravegaError,
+    SegmentNotFound,
     UnsupportedOperation,
 )
 from pravega_common.names import is_index_segment
@@ -222,7 +222,7 @@ class AppendProcessor:
                 f"writer {writer.writer_id.hex()} on {writer.segment} was taken over by another connection"
             )
             return
-        offset = -1 if isinstance(cause, NoSuchSegment) else number
+        offset = -1 if isinstance(cause, SegmentNotFound) else number
         reply = None
         if not isinstance(cause, BadOffset | InvalidArgument):
             reply = error_reply(cause, request_id, writer.segment, "append", offset=offset)

@@ -13,10 +13,10 @@ from pravega_common.errors import (
     ContainerNotHosted,
     Fenced,
     InvalidArgument,
-    NoSuchKey,
-    NoSuchSegment,
+    KeyNotFound,
     PravegaError,
     SegmentExists,
+    SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
     TableNotEmpty,
@@ -57,13 +57,13 @@ def error_reply(
             return SegmentIsTruncated(request_id, segment, error.expected_offset, "", error.offset)
         case SegmentSealed():
             return SegmentIsSealed(request_id, segment, "", offset)
-        case NoSuchSegment():
+        case SegmentNotFound():
             return NoSuchSegmentReply(request_id, segment, "", offset)
         case SegmentExists():
             return SegmentAlreadyExists(request_id, segment)
         case ContainerNotHosted() | Fenced():
             return WrongHost(request_id, segment)
-        case NoSuchKey():
+        case KeyNotFound():
             return TableKeyDoesNotExist(request_id, segment)
         case BadKeyVersion():
             return TableKeyBadVersion(request_id, segment)

@@ -16,10 +16,10 @@ from pravega_common.errors import (
     BadAttributeUpdate,
     BadOffset,
     InvalidArgument,
-    NoSuchSegment,
     Outcome,
     PravegaError,
     SegmentMerged,
+    SegmentNotFound,
     UnsupportedOperation,
 )
 from pravega_common.runtime.clock import Clock
@@ -242,7 +242,7 @@ class RequestProcessor:
     async def _merge_one(self, target: str, source: str) -> int:
         try:
             return (await self._store.merge(target, source)).target_length
-        except NoSuchSegment as error:
+        except SegmentNotFound as error:
             # A controller that resumes a commit names sources that were merged before (or that never got a byte and
             # are gone): that is success, with the length the target has now.
             if error.segment != source:
@@ -261,7 +261,7 @@ def _segment_of(request: Any) -> str:
 
 
 def _echoed_offset(request: Any, error: PravegaError) -> int:
-    if isinstance(request, wire.TruncateSegment) and isinstance(error, NoSuchSegment):
+    if isinstance(request, wire.TruncateSegment) and isinstance(error, SegmentNotFound):
         return request.truncation_offset
     return -1
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from tenacity import wait_exponential
 
-from pravega_common.errors import FailedError, InvalidArgument, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import InvalidArgument, Outcome, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.deadline import Deadline
@@ -364,7 +364,9 @@ class LogStream(Service):
         """Delete a plog that no record names; if that fails, the next owner's clean-up does it."""
         try:
             await self._client.group_of(plog_id).delete(plog_id, self._container_id, self._epoch)
-        except (FailedError, UnknownOutcome) as error:
+        except PravegaError as error:
+            if error.outcome is Outcome.REJECTED:
+                raise
             self.log.warning("a plog was not deleted", plog_id=str(plog_id), error=str(error))
 
     def _end(self, error: PravegaError) -> None:

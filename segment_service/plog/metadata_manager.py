@@ -12,7 +12,16 @@ from typing import Final, NoReturn
 
 import structlog
 
-from pravega_common.errors import DataCorruption, FailedError, Fenced, Unavailable, UnknownOutcome, VersionConflict
+from pravega_common.errors import (
+    DataCorruption,
+    FailedError,
+    Fenced,
+    Outcome,
+    PravegaError,
+    Unavailable,
+    UnknownOutcome,
+    VersionConflict,
+)
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -200,7 +209,9 @@ class MetadataManager:
         """Free the metadata plog that was replaced; if that fails, the next owner's ``clean_up`` does it."""
         try:
             await self._client.group_of(plog_id).delete(plog_id, self._container_id, self.epoch)
-        except (FailedError, UnknownOutcome) as error:
+        except PravegaError as error:
+            if error.outcome is Outcome.REJECTED:
+                raise
             self._log.warning("an old metadata plog was not deleted", plog_id=str(plog_id), error=str(error))
 
     def _encode(self, payload: bytes) -> bytes:

@@ -10,9 +10,9 @@ from pravega_common.errors import (
     BadOffset,
     ContainerOffline,
     InvalidArgument,
-    NoSuchSegment,
     PravegaError,
     SegmentMerged,
+    SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
     Unavailable,
@@ -174,7 +174,7 @@ class ContainerReadIndex:
         while position < (end := min(offset + wanted, index.metadata.length)):
             try:
                 piece = await self._fetcher.fetch(index, position, end, is_sequential)
-            except (NoSuchSegment, BadOffset, SegmentTruncated):
+            except (SegmentNotFound, BadOffset, SegmentTruncated):
                 return views
             except PravegaError:
                 if views:
@@ -213,18 +213,18 @@ class ContainerReadIndex:
         if index is None:
             metadata = self._metadata.segments.get(segment_id)
             if metadata is None:
-                raise NoSuchSegment(f"#{segment_id}")
+                raise SegmentNotFound(f"#{segment_id}")
             index = self._indices[segment_id] = SegmentReadIndex(self._metadata.container_id, metadata, self._cache)
         return index
 
     def _live(self, segment_id: int) -> SegmentReadIndex:
         metadata = self._metadata.segments.get(segment_id)
         if metadata is None:
-            raise NoSuchSegment(f"#{segment_id}")
+            raise SegmentNotFound(f"#{segment_id}")
         if metadata.is_merged:
             raise SegmentMerged(metadata.name)
         if metadata.is_deleted:
-            raise NoSuchSegment(metadata.name)
+            raise SegmentNotFound(metadata.name)
         return self._index(segment_id)
 
     def _forget(self, index: SegmentReadIndex) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from pravega_common.errors import (
     BadOffset,
     ContainerOffline,
-    NoSuchSegment,
     PravegaError,
+    SegmentNotFound,
     SegmentTruncated,
     Unavailable,
 )
@@ -33,7 +33,7 @@ fetches_in_flight_max: Final = 16
 locate_attempts_max: Final = 4
 """How often bytes are looked for again when a merge moves them away under a fetch."""
 
-_moved = (NoSuchSegment, BadOffset, SegmentTruncated)
+_moved = (SegmentNotFound, BadOffset, SegmentTruncated)
 
 
 class StorageFetcher:
@@ -50,7 +50,7 @@ class StorageFetcher:
     async def fetch(self, index: SegmentReadIndex, offset: int, end: int, is_sequential: bool) -> memoryview:
         """Bytes from ``offset`` on, at least one, as many as one fetch brings; ``end`` says what the caller wants.
 
-        Raises ``NoSuchSegment``/``BadOffset``/``SegmentTruncated`` of Tier 2 if they are not where they should be
+        Raises ``SegmentNotFound``/``BadOffset``/``SegmentTruncated`` of Tier 2 if they are not where they should be
         (the caller looks at the metadata again), ``Unavailable`` and ``UnknownOutcome`` as they come.
         """
         fetch = self._covering(index, offset) or self._start(index, offset, end, is_sequential)

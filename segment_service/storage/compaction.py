@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pravega_common.errors import DataCorruption, Fenced, PravegaError
+from pravega_common.errors import DataCorruption, Fenced, Outcome, PravegaError
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from segment_service.contracts.chunk_storage import ChunkStorage
@@ -94,9 +94,9 @@ class Compactor(Service):
             del self._waiting[segment_id]
             try:
                 await self.compact(segment_id)
-            except Fenced:
-                raise
             except PravegaError as error:
+                if error.outcome is Outcome.FENCED:
+                    raise
                 self.log.info("compaction was put off", segment=segment_id, error=str(error))
 
     async def compact(self, segment_id: int) -> bool:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
-from pravega_common.errors import ConfigurationError, DataCorruption, NoSuchSegment, Unavailable, UnknownOutcome
+from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNotFound, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.contracts.buffer import Buffer
@@ -178,7 +178,7 @@ class FilesystemChunkStorage:
     def _infos(self, names: Sequence[str]) -> Sequence[ChunkInfo]:
         found = []
         for name in names:
-            with contextlib.suppress(NoSuchSegment):
+            with contextlib.suppress(SegmentNotFound):
                 found.append(self._info(name))
         return found
 
@@ -219,7 +219,7 @@ def _missing_is(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise NoSuchSegment(name) from error
+        raise SegmentNotFound(name) from error
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import AsyncIterator, Sequence
 
-from pravega_common.errors import DataCorruption, NoSuchSegment
+from pravega_common.errors import DataCorruption, SegmentNotFound
 from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
@@ -58,5 +58,5 @@ class InMemoryChunkStorage:
     def _find(self, name: str) -> bytes:
         data = self.objects.get(name)
         if data is None:
-            raise NoSuchSegment(name)
+            raise SegmentNotFound(name)
         return data

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from pravega_common.errors import DataCorruption, Fenced, NoSuchSegment, Unavailable, UnknownOutcome
+from pravega_common.errors import DataCorruption, Fenced, SegmentNotFound, Unavailable, UnknownOutcome
 from pravega_common.invariants import check, unreachable
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
@@ -153,7 +153,7 @@ class ManifestStore:
                 lengths[self._layout.parse_manifest(info.name)] = info.length
             try:
                 view = await self._view_of(segment_id, lengths)
-            except NoSuchSegment:
+            except SegmentNotFound:
                 if attempt < load_attempts_max - 1:
                     continue
                 view = SegmentView.dangling(segment_id, max(lengths, key=lambda one: one.id))
@@ -174,7 +174,7 @@ class ManifestStore:
             return SegmentView.of(name, manifest, name, manifest)
         base_name = next((one for one in lengths if one.id == manifest.base), None)
         if base_name is None:
-            raise NoSuchSegment(f"base of {name}")
+            raise SegmentNotFound(f"base of {name}")
         return SegmentView.of(name, manifest, base_name, await self._get(base_name, lengths[base_name]))
 
     async def _get(self, name: ManifestName, length: int) -> Manifest:

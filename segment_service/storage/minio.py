@@ -20,8 +20,8 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from pravega_common.errors import (
     ConfigurationError,
     DataCorruption,
-    NoSuchSegment,
     PravegaError,
+    SegmentNotFound,
     Unavailable,
     UnknownOutcome,
 )
@@ -207,7 +207,7 @@ def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -
         return function()
     except S3Error as error:
         if error.code in ("NoSuchKey", "NoSuchObject"):
-            raise NoSuchSegment(name) from error
+            raise SegmentNotFound(name) from error
         if error.code == "InvalidRange":
             raise DataCorruption(f"chunk {name} is shorter than it must be") from error
         status = int(getattr(error.response, "status", 500))

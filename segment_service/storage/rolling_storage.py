@@ -11,7 +11,7 @@ from pravega_common.errors import (
     ContainerOffline,
     DataCorruption,
     InvalidArgument,
-    NoSuchSegment,
+    SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
     UnsupportedOperation,
@@ -189,7 +189,7 @@ class RollingStorage:
             pieces = self._pieces(view, offset, length)
             try:
                 return await self._fetch(pieces)
-            except NoSuchSegment as error:
+            except SegmentNotFound as error:
                 if view.name == seen:
                     raise DataCorruption(f"segment {segment_id} has lost a chunk in Tier 2: {error}") from error
                 seen = view.name
@@ -200,7 +200,7 @@ class RollingStorage:
         if view.is_dangling:
             raise DataCorruption(f"{label}: manifest {view.name} needs another one that is missing")
         if not view.exists:
-            raise NoSuchSegment(label)
+            raise SegmentNotFound(label)
         if offset < view.start_offset:
             raise SegmentTruncated(label, view.start_offset, offset)
         if offset + length > view.length:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pravega_common.errors import BadKeyVersion, InvalidArgument, NoSuchKey, TableError
+from pravega_common.errors import BadKeyVersion, InvalidArgument, KeyNotFound, TableError
 from segment_service.contracts.table_store import key_bytes_max
 from segment_service.tables.hasher import order_key, order_key_bytes
 from segment_service.tables.key_index import KeyIndex, Slot
@@ -27,8 +27,8 @@ class HashTableLayout:
 
     def absent_key_error(self, segment: str, was_removed: bool) -> TableError:
         """A key that was removed answers as a mismatch: clients refetch on that one at once, while they wait seconds on
-        ``NoSuchKey`` (wire protocol 2.2, "Prefer 82")."""
-        return BadKeyVersion(segment) if was_removed else NoSuchKey(segment)
+        ``KeyNotFound`` (wire protocol 2.2, "Prefer 82")."""
+        return BadKeyVersion(segment) if was_removed else KeyNotFound(segment)
 
     def select(
         self, index: KeyIndex, continuation: bytes, first_key: bytes, last_key: bytes

@@ -11,8 +11,8 @@ from typing import Final
 from pravega_common.errors import (
     BadOffset,
     InvalidArgument,
-    NoSuchSegment,
     NotATable,
+    SegmentNotFound,
     SegmentTruncated,
     TableNotEmpty,
     Unavailable,
@@ -99,7 +99,7 @@ class TableExtension:
             table.is_stale = True
             await self._catch_up(table)
             if self._tables.get(segment) is not table:
-                raise NoSuchSegment(segment)
+                raise SegmentNotFound(segment)
             if len(table.index):
                 raise TableNotEmpty(segment)
             table.is_stale = True
@@ -220,7 +220,7 @@ class TableExtension:
         for _ in range(open_attempts_max):
             try:
                 info = await self._store.get_info(segment)
-            except NoSuchSegment:
+            except SegmentNotFound:
                 gone = self._tables.get(segment)
                 if gone is not None:
                     self._forget(gone)

@@ -100,8 +100,11 @@ class TableSegment:
     # --- conditions --------------------------------------------------------------------------------------------------
 
     def check_conditions(self, conditions: Sequence[TableKey]) -> Batch | None:
-        """``None`` if all conditions hold behind the pending batches; raises ``NoSuchKey`` or ``BadKeyVersion`` if one
-        fails for what is durable; returns a batch to wait for if only pending updates stand against it."""
+        """Check conditions behind the pending batches; ``None`` if all hold.
+
+        Raises ``KeyNotFound`` or ``BadKeyVersion`` if one fails for what is durable; returns a batch to wait for if
+        only pending updates stand against it.
+        """
         blocker: Batch | None = None
         for condition in conditions:
             pending = self._pending_keys.get(condition.key)

@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 
-from pravega_common.errors import ContainerOffline, FailedError, Fenced, UnknownOutcome
+from pravega_common.errors import ContainerOffline, FailedError, UnknownOutcome
 from pravega_common.names import is_index_segment, is_transaction_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -231,8 +231,6 @@ class StorageWriter(Service):
             failpoint(BEFORE_ACKNOWLEDGE)
             try:
                 await self._source.acknowledge(highest)
-            except Fenced:
-                raise
             except (FailedError, UnknownOutcome) as error:
                 self.log.warning("acknowledging failed, trying again", error=repr(error))
                 await self._clock.sleep(self.config.retry_delay_min_s)

@@ -50,7 +50,7 @@ def frame(events: pa.Array, keys: pa.Array | None, segments: int) -> Callable[[]
 
     def work() -> object:
         lengths = event_lengths(events)
-        indexes = made.indexes(made.positions(keys, lengths)) if segments > 1 else None
+        indexes = made.indexes(made.key_positions(keys, lengths)) if segments > 1 else None
         return list(blocks_by_segment(events, lengths, indexes))
 
     return work

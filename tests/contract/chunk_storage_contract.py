@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from pravega_common.errors import DataCorruption, NoSuchSegment
+from pravega_common.errors import DataCorruption, SegmentNotFound
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.minio import part_bytes_min
 
@@ -34,11 +34,11 @@ class ChunkStorageContract:
         assert await storage.get("empty", 0, 0) == b""
 
     async def test_missing_objects_are_named(self, storage: ChunkStorage) -> None:
-        with pytest.raises(NoSuchSegment, match="c1/none"):
+        with pytest.raises(SegmentNotFound, match="c1/none"):
             await storage.get("c1/none", 0, 1)
-        with pytest.raises(NoSuchSegment, match="c1/none"):
+        with pytest.raises(SegmentNotFound, match="c1/none"):
             await storage.get("c1/none", 0, 0)
-        with pytest.raises(NoSuchSegment, match="c1/none"):
+        with pytest.raises(SegmentNotFound, match="c1/none"):
             await storage.info("c1/none")
 
     @pytest.mark.parametrize(("offset", "length"), [(0, 11), (5, 6), (10, 1), (20, 1)])
@@ -72,7 +72,7 @@ class ChunkStorageContract:
         await storage.delete("c1/d/1")
         await storage.delete("c1/d/1")
         await storage.delete("never/there")
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await storage.get("c1/d/1", 0, 1)
         assert await names(storage, "c1/") == ["c1/d/2"]
 
@@ -85,7 +85,7 @@ class ChunkStorageContract:
         assert await storage.get("a", 0, 10) == b"a" * 10
         await storage.compose("copied", ["joined"])
         assert await storage.get("copied", 9, 2) == b"ca"
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await storage.compose("broken", ["a", "missing"])
         assert await names(storage, "broken") == []
 

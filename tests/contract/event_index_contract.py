@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, NoSuchSegment, Throttled
+from pravega_common.errors import InvalidArgument, SegmentNotFound, Throttled
 from pravega_common.event_index import index_record_bytes
 from segment_service.contracts.attributes import (
     EVENT_COUNT,
@@ -85,16 +85,16 @@ class EventIndexContract:
             await writer.append(10, 1)
             writer.truth.check(await settled(store, SEGMENT))
             await store.delete(SEGMENT)
-            with pytest.raises(NoSuchSegment):
+            with pytest.raises(SegmentNotFound):
                 await store.get_info(INDEX)
-            with pytest.raises(NoSuchSegment):
+            with pytest.raises(SegmentNotFound):
                 await store.locate_offset(SEGMENT, 0)
 
     @pytest.mark.parametrize("name", ["s", "_system/_stream/0.#epoch.0", "scope/_MARKs/0.#epoch.0", TRANSACTION])
     async def test_other_segments_have_none(self, store: SegmentStore, name: str) -> None:
         await store.create_segment(name)
         await store.append(name, [bytes(1_000_000)])
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await store.get_info(name + "#index")
         assert await store.locate_offset(name, 5) == 1_000_000
 

@@ -12,7 +12,7 @@ from pravega_common.errors import (
     BadOffset,
     Fenced,
     InvalidArgument,
-    NoSuchSegment,
+    SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
     UnsupportedOperation,
@@ -44,7 +44,7 @@ class SegmentStorageContract:
 
     async def test_nothing_is_there_at_first(self, storage: RollingStorage) -> None:
         assert await storage.state(7) is None
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await storage.read(7, 0, 1)
         await storage.truncate(7, 0)
         assert await storage.state(7) is None
@@ -179,7 +179,7 @@ class SegmentStorageContract:
         for _ in range(2):
             await storage.delete(7)
         assert await storage.state(7) is None
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await storage.read(7, 0, 1)
         while await storage.garbage.collect():
             pass

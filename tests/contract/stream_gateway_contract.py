@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 
 from pravega_common.errors import (
-    NoSuchSegment,
     PravegaError,
     RejectedError,
+    ScopeNotFound,
+    SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
     UnsupportedOperation,
@@ -31,7 +32,6 @@ from pravega_common.model.transaction_sets import (
 from pravega_common.names import segment_name, transaction_segment_name
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, BatchRegistration, UnresolvedPolicy
-from pravega_streams.errors import ScopeNotFound
 from pravega_streams.segment.event_index import EventCount, ReadTarget
 from tests.support.eventually import eventually, eventually_blocking
 
@@ -144,16 +144,16 @@ class StreamGatewayContract:
 
     def test_missing_segment(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             gateway.segment_info(scope, "t", 77)
-        with pytest.raises((NoSuchSegment, UnsupportedOperation)):
+        with pytest.raises((SegmentNotFound, UnsupportedOperation)):
             gateway.locate_offset(scope, "t", 77, 0)
         writer = gateway.open_writer(segment_name(scope, "t", 77))
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             writer.write(framed([b"x"]), 1)
             writer.flush()
         assert [piece.event_count for piece in writer.unacknowledged()] == [1]
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             gateway.open_range(segment_name(scope, "t", 77), 0, 10).read_into(memoryview(bytearray(10)))
 
     # Scaling, truncation, seal
@@ -284,7 +284,7 @@ class StreamGatewayContract:
                 writer.write(framed([b"x"]), 1)
                 writer.flush()
             except PravegaError as error:
-                assert isinstance(error, NoSuchSegment | SegmentSealed), error
+                assert isinstance(error, SegmentNotFound | SegmentSealed), error
                 return
         raise AssertionError("the segment of an aborted transaction still takes bytes")
 
@@ -311,7 +311,7 @@ class StreamGatewayContract:
         assert known.advance(ends[2], 1) == ReadTarget(ends[3], 2, True)
         assert known.offset_before_time(0) == 0
         assert known.offset_at_time(2**61) == ends[3]
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             gateway.boundaries(scope, "t", 99)
 
     def test_a_deleted_stream_created_anew_has_other_segments(self, gateway: StreamGateway, scope: str) -> None:
@@ -320,7 +320,7 @@ class StreamGatewayContract:
         gateway.seal_stream(scope, "t")
         gateway.delete_stream(scope, "t")
         assert not gateway.stream_exists(scope, "t")
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             gateway.segment_info(scope, "t", 0)
         self.make(gateway, scope, 2)
         assert not before & set(gateway.tail_cut(scope, "t"))

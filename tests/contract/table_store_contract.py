@@ -8,9 +8,9 @@ from pravega_common.errors import (
     BadKeyVersion,
     BadOffset,
     InvalidArgument,
-    NoSuchKey,
-    NoSuchSegment,
+    KeyNotFound,
     SegmentExists,
+    SegmentNotFound,
     TableNotEmpty,
     UnsupportedOperation,
 )
@@ -91,13 +91,13 @@ class TableStoreContract:
 
     async def test_a_concrete_version_of_a_key_that_never_was(self, tables: TableStore) -> None:
         await tables.create_table(T)
-        with pytest.raises(NoSuchKey):
+        with pytest.raises(KeyNotFound):
             await tables.put(T, [put(b"a", b"1", 0)])
-        with pytest.raises(NoSuchKey):
+        with pytest.raises(KeyNotFound):
             await tables.remove(T, [TableKey(b"a", 7)])
         await tables.put(T, [put(b"a", b"1", NOT_EXISTS)])
         await tables.remove(T, [TableKey(b"a", 0)])
-        with pytest.raises((BadKeyVersion, NoSuchKey)):
+        with pytest.raises((BadKeyVersion, KeyNotFound)):
             await tables.put(T, [put(b"a", b"1", 0)])
 
     async def test_fixed_keys_answer_a_mismatch_for_an_absent_key(self, tables: TableStore) -> None:
@@ -178,7 +178,7 @@ class TableStoreContract:
             await tables.delete_table(T, must_be_empty=True)
 
     async def test_creating_and_deleting(self, tables: TableStore) -> None:
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await tables.get(T, [b"a"])
         await tables.create_table(T)
         with pytest.raises(SegmentExists):
@@ -189,7 +189,7 @@ class TableStoreContract:
         await tables.remove(T, [TableKey(b"a")])
         await tables.delete_table(T, must_be_empty=True)
         for call in (tables.delta(T, 0, 1), tables.put(T, [put(b"a")]), tables.delete_table(T, False)):
-            with pytest.raises(NoSuchSegment):
+            with pytest.raises(SegmentNotFound):
                 await call
         await tables.create_table(T)
         assert await tables.put(T, [put(b"a", b"2", NOT_EXISTS)]) == [0]

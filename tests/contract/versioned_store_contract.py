@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Put, VersionedStore
-from pravega_common.errors import NoSuchSegment, VersionConflict
+from pravega_common.errors import SegmentNotFound, VersionConflict
 
 
 class VersionedStoreContract:
     """A subclass gives the fixture ``store``."""
 
     async def test_a_missing_table_is_an_error(self, store: VersionedStore) -> None:
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await store.get("absent", "key")
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await store.put("absent", "key", b"value", ABSENT)
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await store.scan("absent")
 
     async def test_tables_are_made_and_deleted_idempotently(self, store: VersionedStore) -> None:
@@ -26,7 +26,7 @@ class VersionedStoreContract:
         assert await store.get("a/table", "key") is not None
         await store.delete_table("a/table")
         await store.delete_table("a/table")
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await store.get("a/table", "key")
 
     async def test_compare_and_set(self, store: VersionedStore) -> None:
@@ -65,7 +65,7 @@ class VersionedStoreContract:
         await store.remove_many("t", ["a", "b", "never"])
         await store.remove_many("t", [])
         assert [value is not None for value in await store.get_many("t", ["a", "b", "c"])] == [False, False, True]
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await store.remove_many("missing", ["a"])
 
     async def test_a_version_is_never_given_twice_to_one_key(self, store: VersionedStore) -> None:

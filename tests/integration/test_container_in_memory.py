@@ -15,8 +15,8 @@ from pravega_common.errors import (
     DataCorruption,
     Fenced,
     InvalidArgument,
-    NoSuchSegment,
     SegmentExists,
+    SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
     UnknownOutcome,
@@ -95,7 +95,7 @@ class TestSegments:
         kit.logs.faults.release()
         outcome = await asyncio.gather(*calls, return_exceptions=True)
         assert outcome[1] == 3
-        assert isinstance(outcome[3], NoSuchSegment)
+        assert isinstance(outcome[3], SegmentNotFound)
         assert outcome[5] == 4 and outcome[6] == 4
         assert isinstance(outcome[7], SegmentSealed)
         assert await read_all(container, "s") == b"new!"
@@ -129,7 +129,7 @@ class TestSegments:
             container.delete("x"),
             container.merge("x", "y"),
         ):
-            with pytest.raises(NoSuchSegment) as raised:
+            with pytest.raises(SegmentNotFound) as raised:
                 await call
             assert raised.value.segment == "x"
 
@@ -222,7 +222,7 @@ class TestMerge:
         assert result == MergeResult(9, 4)
         assert join((await waiting).data) == b"body"
         assert await read_all(container, "s") == b"head-body"
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await container.get_info("s#transaction.1")
         assert await container.get_attribute("s", EVENT_COUNT) == 1
         assert await container.append("s", [b"!"]) == 10
@@ -239,7 +239,7 @@ class TestMerge:
             await container.merge("s", "source", advance(3, 4))
         with pytest.raises(SegmentTruncated):
             await container.merge("s", "cut")
-        with pytest.raises(NoSuchSegment, match="missing"):
+        with pytest.raises(SegmentNotFound, match="missing"):
             await container.merge("s", "missing")
         with pytest.raises(InvalidArgument):
             await container.merge("s", "s")
@@ -253,7 +253,7 @@ class TestMerge:
         sources = ["t0", "t1", "missing", "t2", "t3", "t4"]
         answers = await asyncio.gather(*(container.merge("s", name) for name in sources), return_exceptions=True)
         assert answers[:2] == [MergeResult(1, 1), MergeResult(3, 2)]
-        assert isinstance(answers[2], NoSuchSegment)
+        assert isinstance(answers[2], SegmentNotFound)
         assert await read_all(container, "s") == b"011222333344444"
 
 
@@ -276,7 +276,7 @@ class TestRestart:
         assert (info.start_offset, info.length, info.attributes[WRITER]) == (3, 3_000_016, 7)
         assert (await container.get_info("b")).is_sealed and await read_all(container, "b") == b"sealed"
         for name in ("c", "t"):
-            with pytest.raises(NoSuchSegment):
+            with pytest.raises(SegmentNotFound):
                 await container.get_info(name)
 
     @pytest.mark.parametrize("clean", [True, False])

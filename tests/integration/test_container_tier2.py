@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pravega_common.errors import ContainerOffline, Fenced, NoSuchSegment, Throttled, Unavailable, UnknownOutcome
+from pravega_common.errors import ContainerOffline, Fenced, SegmentNotFound, Throttled, Unavailable, UnknownOutcome
 from pravega_common.runtime import failpoints
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate, AttributeUpdateType
@@ -95,7 +95,7 @@ async def test_attributes_and_lengths_survive_in_checkpoints_alone(kit: Containe
     assert (await again.get_info("sealed")).is_sealed
     assert (await again.get_info("cut")).start_offset == 9
     for name in ("t", "gone"):
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await again.get_info(name)
     assert await again.append("s", [b"!"]) == 21
     await again.stop()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import ContainerNotHosted, NoSuchSegment
+from pravega_common.errors import ContainerNotHosted, SegmentNotFound
 from pravega_common.event_index import index_record_bytes
 from pravega_common.names import index_segment_name, segment_name
 from pravega_common.wire.commands import (
@@ -242,7 +242,7 @@ def caught_up(client: StreamClient, name: str) -> EventIndex:
     def is_caught_up() -> bool:
         try:
             found[:] = [EventIndex.of(client.segments, name)]
-        except (NoSuchSegment, ContainerNotHosted):
+        except (SegmentNotFound, ContainerNotHosted):
             return False
         return found[0].indexed_length == found[0].length
 

@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from pravega_common.errors import FailedError, UnknownOutcome
+from pravega_common.errors import FailedError, Fenced, UnknownOutcome
 from segment_service.contracts.data_log import LogAddress, LogEntry
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
@@ -59,7 +59,7 @@ class Soak:
                 await log.initialize()
                 entries = await read_entries(log)
                 break
-            except (FailedError, UnknownOutcome):
+            except (FailedError, Fenced, UnknownOutcome):
                 await log.close()
         self.check(entries)
         history = WriterHistory(len(self.histories))
@@ -127,7 +127,7 @@ class Soak:
             return
         try:
             await self.logs[-1].truncate(address)
-        except (FailedError, UnknownOutcome):
+        except (FailedError, Fenced, UnknownOutcome):
             return
         self.dropped_before = address
 

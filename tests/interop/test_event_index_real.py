@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from pravega_common.errors import NoSuchSegment, UnsupportedOperation
+from pravega_common.errors import SegmentNotFound, UnsupportedOperation
 from pravega_common.names import segment_name
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
@@ -27,5 +27,5 @@ def test_no_index_before_0_14(real_pravega: RealPravega) -> None:
             EventIndex.of(client.segments, segment)
         with pytest.raises(UnsupportedOperation):
             client.segments.locate_offset(segment, 1)
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             EventIndex.of(client.segments, segment_name(scope, "other", 0))

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pravega_common.errors import NoSuchSegment, Outcome, PravegaError, Unavailable
+from pravega_common.errors import Outcome, PravegaError, SegmentNotFound, Unavailable
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import (
     EVENT_COUNT,
@@ -227,7 +227,7 @@ class CrashTest:
     async def _check_source(self, container: SegmentContainer, name: str, model: SegmentModel) -> None:
         try:
             content = await read_patiently(container, name)
-        except NoSuchSegment:
+        except SegmentNotFound:
             merges = [item for target in self.models.values() for item in target.items if item.source == name]
             assert merges and merges[0].outcome != "not done", f"{name} disappeared without a merge"
             return

@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from pravega_common.errors import NoSuchSegment, Unavailable
+from pravega_common.errors import SegmentNotFound, Unavailable
 from pravega_common.names import index_segment_name
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.event_index import indexer
@@ -120,13 +120,13 @@ async def check_against_fake(fake: InMemorySegmentStore, container: SegmentConta
     seen = 0
     for segment in SEGMENTS:
         if segment not in fake.segment_names:
-            with pytest.raises(NoSuchSegment):
+            with pytest.raises(SegmentNotFound):
                 await container.locate_offset(segment, 0)
             continue
         known = fake.boundaries(segment)
         try:
             records = await records_of(container, segment)
-        except NoSuchSegment:
+        except SegmentNotFound:
             continue  # it is about to be made
         assert known.issuperset(record.length for record in records), segment
         assert await container.locate_offset(segment, 7) in known | {0, (await container.get_info(segment)).length}

@@ -9,7 +9,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pravega_common.errors import NoSuchSegment, SegmentTruncated
+from pravega_common.errors import SegmentNotFound, SegmentTruncated
 from tests.support.fakes.container_without_log import FakeContainer, container, joined
 
 STEPS = ("append", "append", "append", "new", "merge", "flush", "complete", "evict", "truncate", "read", "read", "seal")
@@ -158,7 +158,7 @@ async def concurrent_run(seed: int) -> None:
             while offset < 400_000:
                 try:
                     result = await c.index.read(target, offset, reader.choice((10, 3_000, 100_000)))
-                except (NoSuchSegment, SegmentTruncated) as error:
+                except (SegmentNotFound, SegmentTruncated) as error:
                     raise AssertionError("nothing was truncated or deleted") from error
                 assert joined(result.data) == written[offset : offset + result.length]
                 offset += result.length

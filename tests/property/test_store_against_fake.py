@@ -88,7 +88,7 @@ async def outcome(store: SegmentStore, call: Call) -> Any:
     except BadAttributeUpdate as error:
         return ("BadAttributeUpdate", error.segment, error.attribute_id, error.current)
     except SegmentMerged as error:
-        return ("NoSuchSegment", error.segment)  # a store may forget that a segment was merged
+        return ("SegmentNotFound", error.segment)  # a store may forget that a segment was merged
     except PravegaError as error:
         return (type(error).__name__, getattr(error, "segment", None))
     if isinstance(result, ReadResult):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pravega_common.errors import BadKeyVersion, NoSuchKey
+from pravega_common.errors import BadKeyVersion, KeyNotFound
 from segment_service.contracts.table_store import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from segment_service.tables import table_segment
 from segment_service.tables.table_extension import TableExtension
@@ -44,7 +44,7 @@ class Model:
         entries = [TableEntry(key.key, self.rng.randbytes(self.rng.choice((0, 5, 60))), key.version) for key in wanted]
         is_put = self.rng.random() < 0.7
         if not self.holds(wanted):
-            with pytest.raises((BadKeyVersion, NoSuchKey)):
+            with pytest.raises((BadKeyVersion, KeyNotFound)):
                 await (tables.put(T, entries) if is_put else tables.remove(T, wanted))
             return
         if not is_put:

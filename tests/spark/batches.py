@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pravega_common.hashing import position_of_key
-from pravega_streams.event.event_writer import SegmentMap
+from pravega_common.segment_router import SegmentRouter
 from tests.spark.streams import Streams
 
 
@@ -77,11 +77,11 @@ def read_events(streams: Streams, stream: str, **options: Any) -> DataFrame:
 
 def key_of_each_segment(streams: Streams, stream: str) -> list[str]:
     """Routing keys, one for each open segment, in the order of their ranges."""
-    segments = SegmentMap(streams.gateway.current_segments(streams.scope, stream))
+    router = SegmentRouter(streams.gateway.current_segments(streams.scope, stream))
     found: dict[int, str] = {}
     for number in itertools.count():
         key = f"key-{number}"
-        found.setdefault(segments.segment_of(position_of_key(key)).segment_id, key)
-        if len(found) == len(segments.segments):
-            return [found[item.segment_id] for item in segments.segments]
+        found.setdefault(router.segment_of(position_of_key(key)).segment_id, key)
+        if len(found) == len(router.segments):
+            return [found[item.segment_id] for item in router.segments]
     raise AssertionError

@@ -89,7 +89,7 @@ def test_metadata(streams: Streams) -> None:
     streams.fill("b", 0, 1)
     (info,) = streams.read("a", metadata="StreamInfo").collect()
     assert info.tail_stream_cut == streams.tail("a")
-    assert StreamCut.from_text(info.head_stream_cut).positions == {0: 0, 1: 0}
+    assert StreamCut.from_text(info.head_stream_cut).offsets == {0: 0, 1: 0}
     listed = streams.read("a", metadata="streams").collect()
     assert [(row.scope_name, row.stream_name) for row in listed] == [(streams.scope, "a"), (streams.scope, "b")]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from controller_service.errors import NoSuchStream
 from controller_service.queue.table_request_queue import REQUESTS_TABLE
 from controller_service.service import Controller
 from controller_service.store.records import (
@@ -15,6 +14,7 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import VersionedStore
+from pravega_common.errors import StreamNotFound
 from pravega_common.names import SYSTEM_SCOPE, segment_name
 from tests.support.fakes.segment_access import InMemorySegmentAccess
 
@@ -34,7 +34,7 @@ async def audit(controller: Controller, access: InMemorySegmentAccess) -> None:
         for stream, entry in streams:
             try:
                 context = await controller.store.open(scope, stream, TRANSITION, TRUNCATION)
-            except NoSuchStream:
+            except StreamNotFound:
                 raise AssertionError(f"{scope}/{stream} is listed and has no records") from None
             assert (await context.configuration()).configuration.tags == entry.tags
             expected |= await _audit_stream(context)

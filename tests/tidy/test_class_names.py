@@ -9,15 +9,10 @@ from tests.tidy.test_tidy import relative, sources, tree_of
 WIRE_NAME = "a command or value of Pravega's wire protocol keeps Pravega's name"
 SETTLED_SOON = "being settled"
 DEFINED_TWICE = {
-    "AlreadyExists": SETTLED_SOON,
     "ClusterSection": SETTLED_SOON,
     "CommitMarks": SETTLED_SOON,
-    "NoSuchSegment": WIRE_NAME,
-    "NotFound": SETTLED_SOON,
-    "ScopeNotEmpty": SETTLED_SOON,
     "SegmentSealed": WIRE_NAME,
     "SegmentTruncated": WIRE_NAME,
-    "StreamNotSealed": SETTLED_SOON,
 }
 """Names that two classes share, each with the reason."""
 

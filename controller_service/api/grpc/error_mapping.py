@@ -13,22 +13,16 @@ import grpc
 import structlog
 from prometheus_client import Counter, Histogram
 
-from controller_service.errors import (
-    AlreadyExists,
-    IllegalState,
-    NoHost,
-    NotFound,
-    OperationNotAllowed,
-    PreconditionFailed,
-    WaitTimedOut,
-)
+from controller_service.errors import IllegalState, NoHost, OperationNotAllowed, PreconditionFailed, WaitTimedOut
 from pravega_common.errors import (
+    AlreadyExists,
     AuthenticationFailed,
     DataCorruption,
     InvalidArgument,
-    NoSuchSegment,
+    NotFound,
     PravegaError,
     RejectedError,
+    SegmentNotFound,
     SegmentSealed,
     Throttled,
     Unavailable,
@@ -40,7 +34,7 @@ from pravega_common.errors import (
 # The first class that fits counts, so subclasses stand before their parents.
 _STATUSES: Final[tuple[tuple[type[PravegaError], grpc.StatusCode], ...]] = (
     (NotFound, grpc.StatusCode.NOT_FOUND),
-    (NoSuchSegment, grpc.StatusCode.NOT_FOUND),
+    (SegmentNotFound, grpc.StatusCode.NOT_FOUND),
     (AlreadyExists, grpc.StatusCode.ALREADY_EXISTS),
     (InvalidArgument, grpc.StatusCode.INVALID_ARGUMENT),
     (PreconditionFailed, grpc.StatusCode.FAILED_PRECONDITION),

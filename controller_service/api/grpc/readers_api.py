@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from controller_service.api.grpc.messages import checked_stream
 from controller_service.api.grpc.parts import ApiParts
-from controller_service.errors import NoSuchScope, NoSuchStream
 from controller_service.store.members import (
     ReaderGroupConfig,
     ReaderGroupRecord,
@@ -21,7 +20,7 @@ from controller_service.store.stream_cuts import is_at_or_after, is_valid
 from controller_service.store.writer_marks import NoteOutcome
 from controller_service.workflows.reader_groups import ConfigMismatch
 from controller_service.workflows.truncate_stream import place_in
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, ScopeNotFound, StreamNotFound
 from pravega_common.names import scoped_name, split_scoped_name, validate_user_name
 from pravega_common.proto import controller_pb2 as pb
 
@@ -45,9 +44,9 @@ class ReadersApi:
         config = _config_of(request)
         try:
             record = await self.parts.groups.create(request.scope, request.readerGroupName, group_id, config)
-        except NoSuchScope:
+        except ScopeNotFound:
             return response(status=response.SCOPE_NOT_FOUND)
-        except NoSuchStream:
+        except StreamNotFound:
             return response(status=response.FAILURE)
         return response(config=_config_message(request.scope, request.readerGroupName, record))
 
@@ -86,7 +85,7 @@ class ReadersApi:
         try:
             opened = await self.parts.store.open(scope, stream, SUBSCRIBERS)
             await opened.state()
-        except NoSuchStream:
+        except StreamNotFound:
             return pb.SubscribersResponse(status=pb.SubscribersResponse.STREAM_NOT_FOUND)
         record = await opened.read(SUBSCRIBERS) or SubscribersRecord()
         return pb.SubscribersResponse(subscribers=list(record.subscribers))
@@ -114,7 +113,7 @@ class ReadersApi:
 
         try:
             await self.parts.store.update(scope, stream, change, SUBSCRIBERS)
-        except NoSuchStream:
+        except StreamNotFound:
             return status(status=status.STREAM_NOT_FOUND)
         return status(status=outcome)
 

@@ -6,9 +6,7 @@ from typing import Any
 
 from controller_service.api.grpc.messages import page_start, page_token
 from controller_service.api.grpc.parts import ApiParts
-from controller_service.errors import NoSuchScope
-from controller_service.workflows.delete_scope import ScopeNotEmpty
-from pravega_common.errors import InvalidArgument, NoSuchSegment
+from pravega_common.errors import InvalidArgument, ScopeNotEmpty, ScopeNotFound, SegmentNotFound
 from pravega_common.names import SYSTEM_SCOPE, validate_scope_name
 from pravega_common.proto import controller_pb2 as pb
 
@@ -34,7 +32,7 @@ class ScopesApi:
             return status(status=status.SCOPE_NOT_EMPTY)
         try:
             await self.parts.workflows.delete_scope.delete_if_empty(self.parts.new_id(), request.scope)
-        except NoSuchScope:
+        except ScopeNotFound:
             return status(status=status.SCOPE_NOT_FOUND)
         except ScopeNotEmpty:
             return status(status=status.SCOPE_NOT_EMPTY)
@@ -78,7 +76,7 @@ class ScopesApi:
         while True:
             try:
                 streams, start = await self.parts.store.list_streams(scope, start)
-            except (NoSuchScope, NoSuchSegment):
+            except (ScopeNotFound, SegmentNotFound):
                 return pb.StreamsInScopeResponse(status=pb.StreamsInScopeResponse.SCOPE_NOT_FOUND)
             names += [name for name, entry in streams if tag is None or tag in entry.tags]
             # An empty page ends the listing for clients, so pages without a match are passed over.

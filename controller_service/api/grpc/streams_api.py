@@ -10,10 +10,9 @@ from controller_service.api.grpc.messages import (
     segment_range,
 )
 from controller_service.api.grpc.parts import ApiParts
-from controller_service.errors import NoSuchScope, NoSuchStream, PreconditionFailed
+from controller_service.errors import PreconditionFailed
 from controller_service.store.records import TRANSITION, StreamState
-from controller_service.workflows.delete_stream import StreamNotSealed
-from pravega_common.errors import InvalidArgument, SegmentSealed
+from pravega_common.errors import InvalidArgument, ScopeNotFound, SegmentSealed, StreamNotFound, StreamNotSealed
 from pravega_common.names import validate_stream_name
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import configuration_to
@@ -34,7 +33,7 @@ class StreamsApi:
             return status(status=status.FAILURE)
         try:
             created = await self.parts.workflows.create.create(scope, stream, configuration)
-        except NoSuchScope:
+        except ScopeNotFound:
             return status(status=status.SCOPE_NOT_FOUND)
         return status(status=status.SUCCESS if created else status.STREAM_EXISTS)
 
@@ -46,7 +45,7 @@ class StreamsApi:
             return status(status=status.FAILURE)
         try:
             await self.parts.workflows.update.update(self.parts.new_id(), scope, stream, configuration)
-        except NoSuchStream:
+        except StreamNotFound:
             return status(status=status.STREAM_NOT_FOUND)
         except SegmentSealed:
             return status(status=status.STREAM_SEALED)
@@ -59,7 +58,7 @@ class StreamsApi:
             return status(status=status.FAILURE)
         try:
             await self.parts.workflows.truncate.truncate(self.parts.new_id(), scope, stream, request.cut)
-        except NoSuchStream:
+        except StreamNotFound:
             return status(status=status.STREAM_NOT_FOUND)
         except SegmentSealed:
             return status(status=status.STREAM_SEALED)
@@ -72,7 +71,7 @@ class StreamsApi:
         scope, stream = checked_stream(request)
         try:
             await self.parts.workflows.seal.seal(self.parts.new_id(), scope, stream)
-        except NoSuchStream:
+        except StreamNotFound:
             return status(status=status.STREAM_NOT_FOUND)
         return status(status=status.SUCCESS)
 
@@ -81,7 +80,7 @@ class StreamsApi:
         scope, stream = checked_stream(request)
         try:
             await self.parts.workflows.delete.delete(self.parts.new_id(), scope, stream)
-        except NoSuchStream:
+        except StreamNotFound:
             return status(status=status.STREAM_NOT_FOUND)
         except StreamNotSealed:
             return status(status=status.STREAM_NOT_SEALED)
@@ -91,7 +90,7 @@ class StreamsApi:
         scope, stream = checked_stream(request)
         try:
             await (await self.parts.store.open(scope, stream)).configuration()
-        except NoSuchStream:
+        except StreamNotFound:
             return pb.ExistsResponse(exists=False)
         return pb.ExistsResponse(exists=True)
 
@@ -112,7 +111,7 @@ class StreamsApi:
             )
         except PreconditionFailed:
             return response(status=response.PRECONDITION_FAILED)
-        except (InvalidArgument, SegmentSealed, NoSuchStream):
+        except (InvalidArgument, SegmentSealed, StreamNotFound):
             return response(status=response.FAILURE)
         return response(
             status=response.STARTED,
@@ -126,7 +125,7 @@ class StreamsApi:
         try:
             opened = await self.parts.store.open(scope, stream, TRANSITION)
             active = await opened.current_epoch()
-        except NoSuchStream:
+        except StreamNotFound:
             return response(status=response.INVALID_INPUT)
         if not 0 <= request.epoch <= active.epoch:
             return response(status=response.INVALID_INPUT)

@@ -6,11 +6,11 @@ from typing import Any
 
 from controller_service.api.grpc.messages import page_start, page_token, segment_range
 from controller_service.api.grpc.parts import ApiParts
-from controller_service.errors import IllegalState, NoSuchScope, NotFound
+from controller_service.errors import IllegalState
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState
 from controller_service.workflows.key_value_tables import partitions_max
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
 from pravega_common.names import validate_user_name
 from pravega_common.proto import controller_pb2 as pb
 
@@ -36,7 +36,7 @@ class TablesApi:
         )
         try:
             created = await self.parts.tables.create(request.scope, request.kvtName, record)
-        except NoSuchScope:
+        except ScopeNotFound:
             return status(status=status.SCOPE_NOT_FOUND)
         return status(status=status.SUCCESS if created else status.TABLE_EXISTS)
 
@@ -84,7 +84,7 @@ class TablesApi:
             return pb.KVTablesInScopeResponse(continuationToken=request.continuationToken)
         try:
             tables, continuation = await self.parts.tables.records.page(scope, start)
-        except NoSuchScope:
+        except ScopeNotFound:
             return pb.KVTablesInScopeResponse(status=pb.KVTablesInScopeResponse.SCOPE_NOT_FOUND)
         return pb.KVTablesInScopeResponse(
             kvtables=[pb.KeyValueTableInfo(scope=scope, kvtName=name) for name, _ in tables],

@@ -11,11 +11,16 @@ from aiohttp import web
 
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.rest.policies import configuration_of, stream_property
-from controller_service.errors import NoSuchScope, NotFound
 from controller_service.store.records import EpochRecord, StreamEntry, StreamState
-from controller_service.workflows.delete_scope import ScopeNotEmpty
-from controller_service.workflows.delete_stream import StreamNotSealed
-from pravega_common.errors import InvalidArgument, NoSuchSegment, PravegaError
+from pravega_common.errors import (
+    InvalidArgument,
+    NotFound,
+    PravegaError,
+    ScopeNotEmpty,
+    ScopeNotFound,
+    SegmentNotFound,
+    StreamNotSealed,
+)
 from pravega_common.names import READER_GROUP_PREFIX, SYSTEM_SCOPE, validate_user_name, validate_user_scope_name
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -41,7 +46,7 @@ def _status_of(error: PravegaError) -> int:
     match error:
         case InvalidArgument():
             return 400
-        case NotFound() | NoSuchSegment():
+        case NotFound() | SegmentNotFound():
             return 404
         case StreamNotSealed() | ScopeNotEmpty():
             return 412
@@ -93,7 +98,7 @@ class AdminRoutes:
     async def _get_scope(self, request: web.Request) -> web.Response:
         scope = request.match_info["scope"]
         if await self._store.scope(scope) is None:
-            raise NoSuchScope(scope)
+            raise ScopeNotFound.of(scope)
         return web.json_response({"scopeName": scope})
 
     async def _delete_scope(self, request: web.Request) -> web.Response:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pravega_common.errors import BadKeyVersion, NoSuchSegment
+from pravega_common.errors import BadKeyVersion, SegmentNotFound
 from pravega_common.model.transaction_sets import SetMember
 from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_spark.ledger.table_ledger import TableLedger
@@ -132,7 +132,7 @@ class Table:
     def get(self, key: bytes) -> TableItem:
         self._store.watch("get", "before")
         if self._segment not in self._store.tables:
-            raise NoSuchSegment(self._segment)
+            raise SegmentNotFound(self._segment)
         value, version = self._store.tables[self._segment].get(key, (b"", NOT_EXISTS))
         self._store.watch("get", "after")
         return TableItem(key, value, version)
@@ -149,6 +149,6 @@ class Table:
 
     def items(self) -> Iterator[TableItem]:
         if self._segment not in self._store.tables:
-            raise NoSuchSegment(self._segment)
+            raise SegmentNotFound(self._segment)
         for key, (value, version) in self._store.tables[self._segment].items():
             yield TableItem(key, value, version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pravega_common.errors import NoSuchSegment, SegmentSealed, TableNotEmpty
+from pravega_common.errors import SegmentNotFound, SegmentSealed, TableNotEmpty
 from pravega_common.model.segments import SegmentInfo
 
 
@@ -85,5 +85,5 @@ class InMemorySegmentAccess:
     def _segment(self, name: str) -> InMemorySegment:
         found = self.segments.get(name)
         if found is None:
-            raise NoSuchSegment(name)
+            raise SegmentNotFound(name)
         return found

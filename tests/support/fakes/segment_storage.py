@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from pravega_common.errors import BadOffset, NoSuchSegment, SegmentTruncated
+from pravega_common.errors import BadOffset, SegmentNotFound, SegmentTruncated
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_storage import Barrier, StorageState
 
@@ -56,7 +56,7 @@ class FakeSegmentStorage:
             raise self.failure
         data = self.segments.get(segment_id)
         if data is None:
-            raise NoSuchSegment(f"#{segment_id}")
+            raise SegmentNotFound(f"#{segment_id}")
         start = self.starts.get(segment_id, 0)
         if offset < start:
             raise SegmentTruncated(f"#{segment_id}", start, offset)

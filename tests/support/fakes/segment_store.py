@@ -17,10 +17,10 @@ from pravega_common.errors import (
     BadOffset,
     ContainerOffline,
     InvalidArgument,
-    NoSuchSegment,
     PravegaError,
     SegmentExists,
     SegmentMerged,
+    SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
 )
@@ -283,7 +283,7 @@ class InMemorySegmentStore:
             raise ContainerOffline(f"the store of {name} is stopped")
         found = self._segments.get(name)
         if found is None:
-            raise SegmentMerged(name) if name in self._merged else NoSuchSegment(name)
+            raise SegmentMerged(name) if name in self._merged else SegmentNotFound(name)
         return found
 
     def _open_segment(self, name: str) -> _Segment:

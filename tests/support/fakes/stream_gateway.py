@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pravega_common.errors import NoSuchSegment, SegmentSealed, SegmentTruncated
+from pravega_common.errors import ScopeNotFound, SegmentNotFound, SegmentSealed, SegmentTruncated, StreamNotFound
 from pravega_common.event_index import IndexRecord
 from pravega_common.invariants import check
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
@@ -110,7 +110,7 @@ class FakeGateway:
 
     def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
         if not self.scope_exists(scope):
-            raise errors.ScopeNotFound(f"scope {scope} does not exist")
+            raise ScopeNotFound(f"scope {scope} does not exist")
         with self._change() as store:
             if store.execute("SELECT 1 FROM streams WHERE scope = ? AND name = ?", (scope, stream)).fetchone():
                 return False
@@ -185,7 +185,7 @@ class FakeGateway:
                     cut[item.segment_id] = info.start_offset
                 else:
                     return cut
-        raise errors.StreamNotFound(f"{scope}/{stream} has no segments")
+        raise StreamNotFound(f"{scope}/{stream} has no segments")
 
     def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
         with self._change() as store:
@@ -343,7 +343,7 @@ class FakeGateway:
             if is_transaction_segment(segment):
                 transaction = parse_segment_name(segment).transaction_id
                 if transaction is None or _state(store, transaction) != "open":
-                    raise NoSuchSegment(segment)
+                    raise SegmentNotFound(segment)
                 start = _length(store, segment)
             else:
                 info = _present(store, segment)
@@ -462,7 +462,7 @@ def _overlap(first: SegmentRange, second: SegmentRange) -> bool:
 def _epoch(store: sqlite3.Connection, scope: str, stream: str) -> int:
     row = store.execute("SELECT epoch FROM streams WHERE scope = ? AND name = ?", (scope, stream)).fetchone()
     if row is None:
-        raise errors.StreamNotFound(f"stream {scope}/{stream} does not exist")
+        raise StreamNotFound(f"stream {scope}/{stream} does not exist")
     return int(row[0])
 
 
@@ -505,7 +505,7 @@ def _info(store: sqlite3.Connection, segment: str) -> SegmentInfo | None:
 def _present(store: sqlite3.Connection, segment: str) -> SegmentInfo:
     info = _info(store, segment)
     if info is None:
-        raise NoSuchSegment(segment)
+        raise SegmentNotFound(segment)
     return info
 
 

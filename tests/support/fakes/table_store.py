@@ -11,7 +11,7 @@ from pravega_common.errors import (
     BadKeyVersion,
     BadOffset,
     InvalidArgument,
-    NoSuchKey,
+    KeyNotFound,
     NotATable,
     SegmentExists,
     TableNotEmpty,
@@ -158,7 +158,7 @@ class InMemoryTableStore:
             if item.version == NO_VERSION or item.version == (NOT_EXISTS if current is None else current.version):
                 continue
             if current is None and not table.key_length:
-                raise NoSuchKey(table.name)
+                raise KeyNotFound(table.name)
             raise BadKeyVersion(table.name)
 
 

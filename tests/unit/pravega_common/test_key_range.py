@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from pravega_common.errors import InvalidArgument
-from pravega_common.hashing import position_of_key
-from pravega_common.key_range import (
-    WHOLE_KEY_SPACE,
-    KeyRange,
-    SegmentRouter,
-    cover_same,
-    covers_whole,
-    merge_adjoining,
-)
+from pravega_common.key_range import WHOLE_KEY_SPACE, KeyRange, cover_same, covers_whole, merge_adjoining
 
 
 def test_split_and_merge() -> None:
@@ -44,24 +35,3 @@ def test_overlaps_and_gaps_are_found() -> None:
         merge_adjoining([KeyRange(0.0, 0.6), KeyRange(0.5, 1.0)])
     assert not covers_whole([KeyRange(0.0, 0.4), KeyRange(0.5, 1.0)])
     assert not cover_same([KeyRange(0.0, 0.5)], [KeyRange(0.0, 0.4)])
-
-
-def test_router_takes_the_smallest_upper_edge_at_or_above() -> None:
-    router = SegmentRouter(dict(enumerate(WHOLE_KEY_SPACE.split(4))))
-    assert router.segment_of(0.0) == 0
-    assert router.segment_of(0.25) == 0, "an edge belongs to the range below it, as in Java's ceiling lookup"
-    assert router.segment_of(0.2500001) == 1
-    assert router.segment_of(position_of_key("héllo")) == 1, "what a Java client chooses among four segments"
-    positions = np.array([0.0, 0.25, 0.26, 0.5, 0.9999999999])
-    chosen = [router.segment_ids[index] for index in router.indexes_of(positions)]
-    assert chosen == [router.segment_of(position) for position in positions]
-
-
-def test_router_survives_rounding_at_the_upper_end() -> None:
-    router = SegmentRouter({7: KeyRange(0.0, 1.0 - 1e-12)})
-    assert router.segment_of(1.0 - 1e-16) == 7
-
-
-def test_router_refuses_gaps() -> None:
-    with pytest.raises(InvalidArgument, match="do not cover"):
-        SegmentRouter({0: KeyRange(0.0, 0.4)})

@@ -52,7 +52,7 @@ def test_binary_form() -> None:
 
 def test_version_0_has_unsigned_offsets() -> None:
     body = bytes.fromhex("000c 73636f70652f73747265616d 01 00 4400")
-    assert StreamCut.from_bytes(bytes.fromhex("00000100 00000012") + body).positions == {0: 1024}
+    assert StreamCut.from_bytes(bytes.fromhex("00000100 00000012") + body).offsets == {0: 1024}
 
 
 def test_every_shorter_binary_form_is_refused() -> None:
@@ -87,7 +87,7 @@ def test_a_cut_is_a_value() -> None:
     positions = {0: 1}
     cut = StreamCut("a", "b", positions)
     positions[0] = 2
-    assert cut.positions == {0: 1}
+    assert cut.offsets == {0: 1}
     assert hash(cut) == hash(StreamCut("a", "b", {0: 1}))
     assert pickle.loads(pickle.dumps(cut)) == cut
     assert str(cut) == "a/b:0=1"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pravega_common.errors import NoSuchSegment, SegmentSealed, Unavailable
+from pravega_common.errors import SegmentNotFound, SegmentSealed, Unavailable
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import encode
 from pravega_streams.event import block_writer
@@ -158,7 +158,7 @@ def test_sealed_segment_gives_back_what_was_not_written(store: FakeStore, writer
 def test_missing_segment(writers: BlockWriters) -> None:
     writer = open_writer(writers, "s/t/9.#epoch.0")
     writer.write(piece(1), 1)
-    with pytest.raises(NoSuchSegment, match="s/t/9"):
+    with pytest.raises(SegmentNotFound, match="s/t/9"):
         writer.flush()
 
 
@@ -166,7 +166,7 @@ def test_other_writers_go_on_after_one_failed(store: FakeStore, writers: BlockWr
     lost, good = open_writer(writers, "s/t/9.#epoch.0"), open_writer(writers)
     lost.write(piece(1), 1)
     good.write(piece(2), 1)
-    with pytest.raises(NoSuchSegment):
+    with pytest.raises(SegmentNotFound):
         lost.flush()
     lost.close()
     good.flush()

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pravega_common.errors import BadKeyVersion, NoSuchSegment, UnsupportedOperation
+from pravega_common.errors import BadKeyVersion, SegmentNotFound, UnsupportedOperation
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import encode
 from pravega_streams.connection.endpoints import Endpoint
@@ -42,7 +42,7 @@ async def with_client(endpoint: Endpoint, use: Callable[[SegmentClient], Any]) -
 async def test_conditional_puts_and_pages(endpoint: Endpoint) -> None:
     def use(client: SegmentClient) -> None:
         table = BlockingTable(client, TABLE)
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             table.get(b"k")
         assert table.create()
         assert not table.create()
@@ -82,7 +82,7 @@ async def test_an_old_store_is_not_asked_for_boundaries() -> None:
 
 async def test_our_store_answers_for_boundaries(endpoint: Endpoint) -> None:
     def use(client: SegmentClient) -> None:
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             client.locate_offset("scope/stream/0.#epoch.0", 10)
 
     await with_client(endpoint, use)

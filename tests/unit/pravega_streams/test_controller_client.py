@@ -8,14 +8,20 @@ from concurrent import futures
 import grpc
 import pytest
 
-from pravega_common.errors import ConfigurationError, InvalidArgument, Unavailable, UnsupportedOperation
+from pravega_common.errors import (
+    ConfigurationError,
+    InvalidArgument,
+    NotFound,
+    StreamNotSealed,
+    Unavailable,
+    UnsupportedOperation,
+)
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from pravega_common.proto_forms import configuration_from, configuration_to
-from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.transport import parse_controller_uri
@@ -91,9 +97,9 @@ def test_pages_end_with_an_empty_one(client: ControllerClient) -> None:
 
 
 def test_refusals_have_their_own_errors(client: ControllerClient) -> None:
-    with pytest.raises(errors.StreamNotSealed):
+    with pytest.raises(StreamNotSealed):
         client.delete_stream("s", "t")
-    with pytest.raises(errors.NotFound, match="no stream s/t"):
+    with pytest.raises(NotFound, match="no stream s/t"):
         client.current_segments("s", "t")
     with pytest.raises(UnsupportedOperation):
         client.head_cut("s", "t")

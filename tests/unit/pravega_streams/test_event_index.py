@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentTruncated, UnsupportedOperation
+from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, UnsupportedOperation
 from pravega_common.event_index import IndexRecord, encode_records, page_records
 from pravega_common.wire import commands as c
 from pravega_streams.connection.endpoints import Endpoint
@@ -240,7 +240,7 @@ async def test_an_index_that_is_truncated_meanwhile_is_asked_again(
 
 async def test_stores_without_an_index_say_so(segments: InMemorySegmentStore, endpoint: Endpoint) -> None:
     def use(client: SegmentClient) -> None:
-        with pytest.raises(NoSuchSegment) as missing:
+        with pytest.raises(SegmentNotFound) as missing:
             EventIndex.of(client, SEGMENT)
         assert missing.value.segment == SEGMENT
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, NoSuchSegment, SegmentTruncated, Unavailable
+from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, Unavailable
 from pravega_common.wire import commands as c
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
@@ -78,7 +78,7 @@ def test_truncated(store: FakeStore, sockets: ReadSockets) -> None:
 
 
 def test_missing(store: FakeStore, sockets: ReadSockets) -> None:
-    with pytest.raises(NoSuchSegment, match="s/t/9"):
+    with pytest.raises(SegmentNotFound, match="s/t/9"):
         read(RangeReader("s/t/9.#epoch.0", 0, 10, store, sockets))
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pravega_common.errors import NoSuchSegment, Outcome, SegmentExists, Unavailable, UnknownOutcome
+from pravega_common.errors import Outcome, SegmentExists, SegmentNotFound, Unavailable, UnknownOutcome
 from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import WireConnection
 from pravega_streams.connection.endpoints import Endpoint
@@ -39,7 +39,7 @@ async def test_replies_find_their_requests(endpoint: Endpoint) -> None:
 
 async def test_failure_replies_are_errors(endpoint: Endpoint) -> None:
     client = RawClient(ScriptedResolver(endpoint))
-    with pytest.raises(NoSuchSegment):
+    with pytest.raises(SegmentNotFound):
         await client.call(SEGMENT, info, c.StreamSegmentInfo, idempotent=True)
     await client.call(SEGMENT, create, c.SegmentCreated, idempotent=False)
     with pytest.raises(SegmentExists):

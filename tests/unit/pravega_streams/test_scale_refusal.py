@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from controller_service.service import Controller
-from pravega_common.errors import InvalidArgument, PravegaError, UnknownOutcome
+from pravega_common.errors import InvalidArgument, PravegaError, StreamNotFound, StreamSealed, UnknownOutcome
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id
@@ -133,10 +133,10 @@ async def test_the_value_and_the_limit_are_named(
 
 
 async def test_a_stream_that_is_sealed_or_missing(client: Asked) -> None:
-    assert isinstance(await refusal(client, [0], [(0.0, 1.0)], "nope"), errors.StreamNotFound)
+    assert isinstance(await refusal(client, [0], [(0.0, 1.0)], "nope"), StreamNotFound)
     await asyncio.to_thread(client.seal_stream, "s", "t")
     found = await refusal(client, [0], [(0.0, 0.5)])
-    assert isinstance(found, errors.StreamSealed) and "scale of s/t refused" in str(found)
+    assert isinstance(found, StreamSealed) and "scale of s/t refused" in str(found)
 
 
 async def test_what_cannot_be_seen_is_not_made_up(client: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pravega_common.errors import BadKeyVersion, NoSuchSegment
+from pravega_common.errors import BadKeyVersion, SegmentNotFound
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import NO_VERSION, NOT_EXISTS, TableClient, TableItem
@@ -60,5 +60,5 @@ async def test_pages_give_every_live_key_once(tables: TableClient) -> None:
 async def test_a_deleted_table_is_gone(tables: TableClient) -> None:
     assert await tables.delete(TABLE)
     assert not await tables.delete(TABLE)
-    with pytest.raises(NoSuchSegment):
+    with pytest.raises(SegmentNotFound):
         await tables.get(TABLE, [b"k"])

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from controller_service.errors import IllegalState, NoSuchStream
+from controller_service.errors import IllegalState
 from controller_service.store.records import WRITER_MARKS, StreamState, WriterMark, sealed_segment_key
 from controller_service.transactions.lifecycle import lease_grace_s
 from controller_service.transactions.records import transaction_segments
 from pravega_common import names
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, StreamNotFound
 from pravega_common.model.transactions import PingStatus, TransactionState
 from tests.support.transaction_world import Instance, World
 
@@ -56,7 +56,7 @@ async def test_a_lease_out_of_bounds_is_refused_by_name(world: World, one: Insta
 
 
 async def test_a_missing_stream_and_a_sealed_one_take_no_transactions(world: World, one: Instance) -> None:
-    with pytest.raises(NoSuchStream):
+    with pytest.raises(StreamNotFound):
         await world.run(one.transactions.create(S, "other", 30_000))
     await world.move_state(S, T, StreamState.SEALING)
     with pytest.raises(IllegalState):

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from controller_service.errors import NoSuchScope
 from controller_service.queue import table_request_queue
 from controller_service.service import Controller
 from controller_service.store import scope_store
@@ -28,7 +27,7 @@ from controller_service.workflows import (
     reader_groups,
     seal_stream,
 )
-from pravega_common.errors import VersionConflict
+from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, VersionConflict
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import reader_group_stream, segment_id, table_segment_name
@@ -75,7 +74,7 @@ async def delete_group(controller: Controller) -> None:
 async def delete_empty(controller: Controller) -> None:
     try:
         await controller.parts.workflows.delete_scope.delete_if_empty(controller.parts.new_id(), "empty")
-    except NoSuchScope:
+    except ScopeNotFound:
         return
 
 
@@ -249,7 +248,7 @@ async def test_a_scope_that_is_not_empty_after_all_is_open_whoever_dies(
     await second.start()
     try:
         await settled(parts)
-        with pytest.raises(delete_scope.ScopeNotEmpty, match="scope scope has streams"):
+        with pytest.raises(ScopeNotEmpty, match="scope scope has streams"):
             await second.parts.workflows.delete_scope.delete_if_empty("again", "scope")
         assert await second.parts.workflows.create.create("scope", "another", STREAM)
         await audit(second, parts.access)
@@ -273,7 +272,7 @@ async def test_who_closed_a_scope_alone_opens_it(controller: Controller) -> None
     assert await store.still_usable("scope", record)
     for_good = await store.close_scope("scope", record.scope_id)
     assert for_good == await store.close_scope("scope", record.scope_id, "one")
-    with pytest.raises(NoSuchScope):
+    with pytest.raises(ScopeNotFound):
         await controller.parts.workflows.create.create("scope", "late", STREAM)
 
 

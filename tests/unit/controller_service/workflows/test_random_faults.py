@@ -9,10 +9,9 @@ from random import Random
 import pytest
 import structlog
 
-from controller_service.errors import NoSuchStream
 from controller_service.service import Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
-from pravega_common.errors import Outcome, PravegaError
+from pravega_common.errors import Outcome, PravegaError, StreamNotFound
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.runtime.clock import SystemClock
@@ -108,7 +107,7 @@ class Chaos:
     async def delete(self, stream: str) -> None:
         try:
             await self.any().parts.workflows.delete.delete(self.new_request(), "s", stream)
-        except NoSuchStream:
+        except StreamNotFound:
             return
 
 

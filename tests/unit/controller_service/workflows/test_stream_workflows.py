@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from controller_service.errors import NoSuchScope, NoSuchStream, PreconditionFailed
+from controller_service.errors import PreconditionFailed
 from controller_service.queue.request_queue import Postpone, Request
 from controller_service.service import Controller
 from controller_service.store.epochs import duplicate_epoch, equal_ranges, next_epoch, plan_scale
@@ -23,10 +23,15 @@ from controller_service.store.records import (
     sealed_segment_key,
 )
 from controller_service.store.stream_context import StreamContext
-from controller_service.workflows.delete_scope import ScopeNotEmpty
-from controller_service.workflows.delete_stream import StreamNotSealed
 from controller_service.workflows.states import Superseded, enter, leave, require_hold
-from pravega_common.errors import InvalidArgument, SegmentSealed
+from pravega_common.errors import (
+    InvalidArgument,
+    ScopeNotEmpty,
+    ScopeNotFound,
+    SegmentSealed,
+    StreamNotFound,
+    StreamNotSealed,
+)
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from tests.support.controller_in_memory import ControllerParts
@@ -143,7 +148,7 @@ async def test_an_update_replaces_all_segments_once(stream: Controller, parts: C
     await update.update("2", S, T, fixed(5, "other"))
     assert (await until_active(stream, 1)) == current
     await audit(stream, parts.access)
-    with pytest.raises(NoSuchStream):
+    with pytest.raises(StreamNotFound):
         await update.update("3", S, "absent", fixed(1))
     with pytest.raises(InvalidArgument):
         await update.update("4", S, T, fixed(0))
@@ -228,11 +233,11 @@ async def test_a_scope_is_deleted_with_everything_in_it(stream: Controller, part
     assert await stream.parts.workflows.create.create(S, "after", fixed(1))
     await stream.parts.workflows.delete_scope.delete(S)
     assert not parts.access.segments
-    with pytest.raises(NoSuchScope):
+    with pytest.raises(ScopeNotFound):
         await stream.parts.workflows.create.create(S, T, fixed(1))
     assert await stream.store.create_scope(S)
     await stream.parts.workflows.delete_scope.delete_if_empty("2", S)
-    with pytest.raises(NoSuchScope):
+    with pytest.raises(ScopeNotFound):
         await stream.parts.workflows.delete_scope.delete_if_empty("3", S)
     await stream.parts.workflows.delete_scope.delete(S)
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from controller_service.errors import NoSuchStream
 from controller_service.queue import table_request_queue
 from controller_service.service import Controller
 from controller_service.store.records import StreamState
@@ -19,7 +18,7 @@ from controller_service.workflows import (
     truncate_stream,
     update_stream,
 )
-from pravega_common.errors import PravegaError
+from pravega_common.errors import PravegaError, StreamNotFound
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -73,7 +72,7 @@ async def seal(controller: Controller) -> None:
 async def delete(controller: Controller) -> None:
     try:
         await controller.parts.workflows.delete.delete("again", "scope", "stream")
-    except NoSuchStream:
+    except StreamNotFound:
         return
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pravega_common.errors import InvalidArgument
 from pravega_spark.commands.checkpoint import committed_position
-from pravega_spark.source.offsets import Position, SourceOffset
+from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
 
@@ -33,7 +33,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return Checkpoint(tmp_path)
 
 
-def offset(position: Position) -> str:
+def offset(position: OffsetsByStream) -> str:
     return json.dumps(
         SourceOffset(position, {stream: dict.fromkeys(cut, 0) for stream, cut in position.items()}).to_json()
     )

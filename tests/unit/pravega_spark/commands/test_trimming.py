@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import NoSuchSegment
+from pravega_common.errors import SegmentNotFound
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -42,7 +42,7 @@ class NoIndexes:
     """A fake segment client of a store without index segments."""
 
     def info(self, segment: str) -> SegmentInfo:
-        raise NoSuchSegment(segment)
+        raise SegmentNotFound(segment)
 
 
 class Client:

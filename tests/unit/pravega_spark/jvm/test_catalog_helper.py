@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, UnknownOutcome
+from pravega_common.errors import InvalidArgument, StreamNotSealed, UnknownOutcome
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -23,7 +23,6 @@ from pravega_spark.jvm.catalog_helper import (
     tags_of_options,
 )
 from pravega_streams.client import StreamClient
-from pravega_streams.errors import StreamNotSealed
 
 
 class Controller:

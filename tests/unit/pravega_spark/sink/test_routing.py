@@ -21,7 +21,7 @@ def router(count: int, first_turn: int = 0) -> RowRouter:
 def test_keys_go_where_their_hash_falls(rows: int) -> None:
     keys = [f"key-{index % 37} é" for index in range(rows)]
     made = router(5)
-    indexes = made.indexes(made.positions(pa.array(keys), np.full(rows, 10)))
+    indexes = made.indexes(made.key_positions(pa.array(keys), np.full(rows, 10)))
     for key, index in zip(keys, indexes, strict=True):
         segment = made.segments[index]
         assert segment.key_low <= position_of_key(key) < segment.key_high
@@ -30,16 +30,16 @@ def test_keys_go_where_their_hash_falls(rows: int) -> None:
 def test_rows_without_a_key_take_turns_by_block() -> None:
     made = router(3, first_turn=1)
     lengths = np.full(8, block_bytes_max // 2 - 8)
-    first = made.indexes(made.positions(None, lengths))
+    first = made.indexes(made.key_positions(None, lengths))
     assert first.tolist() == [1, 1, 2, 2, 0, 0, 1, 1]
-    assert made.indexes(made.positions(None, lengths[:3])).tolist() == [2, 2, 0]
-    assert made.indexes(made.positions(None, lengths[:2])).tolist() == [0, 1]
+    assert made.indexes(made.key_positions(None, lengths[:3])).tolist() == [2, 2, 0]
+    assert made.indexes(made.key_positions(None, lengths[:2])).tolist() == [0, 1]
 
 
 def test_null_keys_among_others() -> None:
     made = router(4)
     keys = pa.array(["hello", None, "k1", None])
-    positions = made.positions(keys, np.full(4, 10))
+    positions = made.key_positions(keys, np.full(4, 10))
     assert positions[0] == position_of_key("hello")
     assert positions[2] == position_of_key("k1")
     assert made.indexes(positions)[1] == made.indexes(positions)[3] == 0

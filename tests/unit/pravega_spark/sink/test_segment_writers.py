@@ -14,7 +14,7 @@ from pravega_common.model.segments import SegmentRange
 from pravega_common.names import segment_name
 from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
 from pravega_spark.rows.framing import block_bytes_max, event_lengths
-from pravega_spark.sink.routing import Positions, RowRouter
+from pravega_spark.sink.routing import KeyPositions, RowRouter
 from pravega_spark.sink.segment_writers import SegmentWriters
 from pravega_streams.event.block_writer import BlockWriters
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
@@ -54,7 +54,7 @@ def writers(store: FakeStore) -> Iterator[SegmentWriters]:
 def write(writers: SegmentWriters, share_of_second: float) -> None:
     """One batch, with a number of rows for the second segment."""
     events = pa.array([b"x" * event_bytes] * rows_per_batch, pa.binary())
-    positions: Positions = np.full(rows_per_batch, 0.25)
+    positions: KeyPositions = np.full(rows_per_batch, 0.25)
     positions[: int(rows_per_batch * share_of_second)] = 0.75
     writers.write(events, event_lengths(events), positions)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pravega_common.errors import Fenced, InvalidArgument, Unavailable
+from pravega_common.errors import Fenced, InvalidArgument, StreamSealed, Unavailable
 from pravega_common.model.transaction_sets import (
     RegisterStatus,
     Registration,
@@ -38,7 +38,7 @@ from pravega_spark.sink.destinations import Destinations
 from pravega_spark.sink.direct_writer import DirectWriter
 from pravega_spark.sink.lease_keeper import LeaseKeeper
 from pravega_spark.sink.transaction_writer import TransactionWriter
-from pravega_streams.errors import StreamSealed, TransactionFailed
+from pravega_streams.errors import TransactionFailed
 from tests.unit.pravega_spark.streams import FakeStreams, batch
 
 COLUMNS = SinkColumns(0, 1)

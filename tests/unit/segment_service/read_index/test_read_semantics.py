@@ -10,8 +10,8 @@ from pravega_common.errors import (
     BadOffset,
     ContainerOffline,
     InvalidArgument,
-    NoSuchSegment,
     SegmentMerged,
+    SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
 )
@@ -118,11 +118,11 @@ async def test_truncated_deleted_missing_and_bad_arguments() -> None:
         waiting = asyncio.create_task(c.index.read(s, 10, 5))
         await asyncio.sleep(0)
         c.delete(s)
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await waiting
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await c.index.read(s, 4, 5)
-        with pytest.raises(NoSuchSegment):
+        with pytest.raises(SegmentNotFound):
             await c.index.read(99, 0, 5)
         with pytest.raises(InvalidArgument, match="-1"):
             await c.index.read(s, -1, 5)

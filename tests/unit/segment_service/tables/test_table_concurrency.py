@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pravega_common.errors import BadKeyVersion, ContainerOffline, NoSuchSegment, TableNotEmpty, UnknownOutcome
+from pravega_common.errors import BadKeyVersion, ContainerOffline, SegmentNotFound, TableNotEmpty, UnknownOutcome
 from segment_service.contracts.attributes import AttributeUpdate
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.table_store import NOT_EXISTS, TableEntry, TableKey
@@ -156,7 +156,7 @@ async def test_a_put_that_meets_a_delete_is_never_lost_silently() -> None:
     await update
     await late
     await tables.delete_table(T, must_be_empty=True)
-    with pytest.raises(NoSuchSegment):
+    with pytest.raises(SegmentNotFound):
         await tables.get(T, [b"a"])
 
 
@@ -178,7 +178,7 @@ async def test_a_table_that_was_deleted_elsewhere_gives_its_memory_back() -> Non
     await one.create_table(T)
     await one.put(T, [TableEntry(b"a", b"value")])
     await other.delete_table(T, must_be_empty=False)
-    with pytest.raises(NoSuchSegment):
+    with pytest.raises(SegmentNotFound):
         await one.get(T, [b"a"])
     assert (one._budget.bytes_used, one._tables) == (0, {})  # private: memory is shown by nothing else
 
