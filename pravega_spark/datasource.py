@@ -1,4 +1,4 @@
-"""What ``format("pravega")`` is made of, from options and schemas; ``pyspark_pravega.DefaultSource`` calls this."""
+"""Makes the readers and writers of ``format("pravega")`` from options and schemas, for ``pyspark_pravega``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pravega_common.errors import ConfigurationError
-from pravega_spark.options.definitions import Options, Use, missing_option
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.given import missing_option
+from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SOURCE_SCHEMA, SinkColumns, check_source_schema, sink_columns
 from pravega_spark.sink.batch_writer import BatchWriter
 from pravega_spark.sink.stream_writer import StreamWriter
@@ -19,43 +22,44 @@ from pravega_spark.source.stream_reader import StreamReader
 
 def read_schema(given: Mapping[str, str]) -> str:
     """The schema of a read without one of the user's, as DDL."""
-    return METADATA_SCHEMAS.get(Options(given, Use.READ)["metadata"], SOURCE_SCHEMA)
+    metadata = ReadOptions.parse(given, Use.READ).metadata
+    return SOURCE_SCHEMA if metadata is None else METADATA_SCHEMAS[metadata]
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | MetadataReader:
-    options = Options(given, Use.BATCH_READ)
+    options = ReadOptions.parse(given, Use.BATCH_READ)
     arrow = _arrow_schema(schema)
-    if options["metadata"] is not None:
+    if options.metadata is not None:
         return MetadataReader(options, arrow)
     check_source_schema(arrow)
-    return FilteringBatchReader(options, arrow) if options["push_filters"] else BatchReader(options, arrow)
+    return FilteringBatchReader(options, arrow) if options.push_filters else BatchReader(options, arrow)
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
-    if Options(given, Use.READ)["metadata"] is not None:
+    if ReadOptions.parse(given, Use.READ).metadata is not None:
         raise ConfigurationError("option 'metadata' is of batch reads; a streaming read gives events: leave it out")
     arrow = _arrow_schema(schema)
     check_source_schema(arrow)
-    return StreamReader(Options(given, Use.STREAM_READ), arrow)
+    return StreamReader(ReadOptions.parse(given, Use.STREAM_READ), arrow)
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    options = Options(given, Use.BATCH_WRITE)
+    options = WriteOptions.parse(given, Use.BATCH_WRITE)
     return BatchWriter(options, _sink_columns(options, schema), overwrite=overwrite)
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    options = Options(given, Use.STREAM_WRITE)
+    options = WriteOptions.parse(given, Use.STREAM_WRITE)
     return StreamWriter(options, _sink_columns(options, schema), overwrite=overwrite)
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """Just what Spark compares the first record batch with (spark-connector.md B.4)."""
+    """The schema that Spark compares the first record batch with (spark-connector.md B.4)."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def _sink_columns(options: Options, schema: StructType) -> SinkColumns:
-    """Option ``stream`` goes before a column of that name: rows that were read from a stream have one."""
+def _sink_columns(options: WriteOptions, schema: StructType) -> SinkColumns:
+    """Option ``stream`` takes precedence over a column of that name: rows that were read from a stream have one."""
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     columns = sink_columns(fields, with_stream=options.stream is None)
     if options.stream is None and columns.stream is None:

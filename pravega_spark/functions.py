@@ -1,4 +1,4 @@
-"""Spark functions for events that carry more than bytes: the envelope, for those who come from Kafka.
+"""Packs key, headers and timestamp with an event into an envelope, and unpacks it, as Spark functions.
 
 A Pravega event has no key, headers or time of its own. An envelope puts them into the event, and gives them back. Both
 functions are made of Spark's own expressions: no Python runs for a row, and they work wherever a column does, also over
@@ -74,7 +74,7 @@ def to_envelope(
 
 
 def from_envelope(event: Column | str, *, invalid: str = "fail") -> Column:
-    """What ``to_envelope`` was given: a struct of key and value (binary), headers and timestamp.
+    """The parts of an envelope: a struct of key and value (binary), headers and timestamp.
 
     A null event gives a null struct. An event that is no envelope, is cut short, or is of another version fails the
     query with an error that says which; with ``invalid="null"`` it gives a null struct. ``ValueError`` for another
@@ -103,7 +103,7 @@ def from_envelope(event: Column | str, *, invalid: str = "fail") -> Column:
 
 
 def _complaint(data: Column) -> Column:
-    """What is wrong with bytes that are no envelope of this version."""
+    """The error text for bytes that are no envelope of this version."""
     first, version = F.hex(F.substring(data, 1, 1)), _number(data, 1, 1)
     start = F.hex(F.substring(data, 1, envelope_header_bytes))
     size = F.octet_length(data).cast("string")

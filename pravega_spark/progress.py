@@ -1,4 +1,4 @@
-"""What a query's progress says about the sources of this connector."""
+"""Reads the lag of a query from its progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Lag:
-    """What was there and not yet planned when the last batch was: of all streams of the query together."""
+    """The data that was there and not yet planned when the last batch was, in all streams of the query together."""
 
     bytes: int
     events: int | None
@@ -18,7 +18,7 @@ class Lag:
 
 
 def lag(progress: Any) -> Lag | None:
-    """Of ``query.lastProgress``, or one of ``query.recentProgress`` (an object, a dictionary, or its JSON).
+    """The lag in ``query.lastProgress``, or in one of ``query.recentProgress`` (an object, a dictionary, or its JSON).
 
     None before the first progress, and when no source of the query is one of this connector.
     """

@@ -12,7 +12,7 @@ from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOptio
 from pravega_spark.commands.connection import connected
 from pravega_spark.commands.output import print_facts, print_json, print_table
 from pravega_spark.commands.quantities import text_of_time
-from pravega_spark.ledger.detection import DetectedSets
+from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_streams.client import StreamClient
 
 
@@ -26,7 +26,7 @@ def add_to(application: typer.Typer) -> None:
 def list_sinks(controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonOption = False) -> None:
     """List all sinks with their last committed batch."""
     with connected(controller) as client:
-        records = sorted(DetectedSets(client).list_sinks(), key=lambda item: item.touched_ms, reverse=True)
+        records = sorted(TransactionCoordinator(client).list_sinks(), key=lambda item: item.touched_ms, reverse=True)
     if as_json:
         print_json([_record_json(item) for item in records])
         return
@@ -59,7 +59,9 @@ def show(
         record = _find(client, query, into)
         wanted = record.last_committed_batch_id if batch < 0 else batch
         decided = (
-            record.last_set if wanted == record.last_set.batch_id else DetectedSets(client).get(record.sink, wanted)[0]
+            record.last_set
+            if wanted == record.last_set.batch_id
+            else TransactionCoordinator(client).get(record.sink, wanted)[0]
         )
     if as_json:
         print_json({**_record_json(record), "batch": _set_json(decided, wanted)})
@@ -68,7 +70,7 @@ def show(
 
 
 def _find(client: StreamClient, query: str, into: str) -> SinkStatus:
-    records = list(DetectedSets(client).list_sinks())
+    records = list(TransactionCoordinator(client).list_sinks())
     found = [
         item for item in records if item.sink.query_id.startswith(query) and (not into or item.sink.destination == into)
     ]

@@ -5,33 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE, arm_from_environment
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.service import ServiceGateway
-from pravega_spark.gateway.worker_process import spare_collections
 
-_opened: dict[tuple[int, str], StreamGateway] = {}
-_other_schemes: dict[str, Callable[[str], StreamGateway]] = {}
+_gateways: dict[tuple[int, str], StreamGateway] = {}
+"""By process id too: connections do not survive a fork."""
+_openers: dict[str, Callable[[str], StreamGateway]] = {}
+"""By the scheme of an address; a cluster's addresses need no entry."""
 
 
 def gateway_for(controller: str) -> StreamGateway:
-    """The gateway to a controller, made once per process: connections do not survive a fork.
+    """The gateway to a controller; it connects at its first call.
 
-    Called by whatever Spark starts, and only there: tasks, planning, commits. Nothing connects before the first call;
-    ``ConfigurationError`` for an address that is none.
+    ``ConfigurationError`` for an address that cannot be used.
     """
     key = (os.getpid(), controller)
-    gateway = _opened.get(key)
+    gateway = _gateways.get(key)
     if gateway is None:
-        if os.environ.get(ENVIRONMENT_VARIABLE):  # Spark's workers have no main function of ours.
-            arm_from_environment()
-        scheme = controller.partition("://")[0]
-        gateway = _other_schemes.get(scheme, ServiceGateway)(controller)
-        spare_collections()
-        _opened[key] = gateway
+        gateway = _openers.get(controller.partition("://")[0], ServiceGateway)(controller)
+        _gateways[key] = gateway
     return gateway
 
 
 def register_scheme(scheme: str, open_gateway: Callable[[str], StreamGateway]) -> None:
-    """Open addresses of this scheme, in this process, with ``open_gateway``, which is given the whole address."""
-    _other_schemes[scheme] = open_gateway
+    """Open addresses of this scheme, in this process, with ``open_gateway``: for tests, which have a fake store.
+
+    ``open_gateway`` is given the whole address.
+    """
+    _openers[scheme] = open_gateway

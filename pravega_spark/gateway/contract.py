@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.model.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
+from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
 from pravega_common.model.transactions import NewTransaction
+from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget
 
@@ -43,7 +44,7 @@ class RangeSource(Protocol):
 
 
 class Boundaries(Protocol):
-    """What is known of the event boundaries of one segment, as they were when asked for; ``EventIndex`` says more."""
+    """The event boundaries that a store knows of one segment, at the time of the call; ``EventIndex`` says more."""
 
     def offset_at_or_after(self, offset: int) -> int: ...
 
@@ -57,26 +58,28 @@ class Boundaries(Protocol):
 
 
 class StreamGateway(Protocol):
-    """Blocking. Calls about scopes, streams and transactions may come from several threads; bytes from one only.
+    """A client of one stream store.
+
+    Its calls block. Calls about scopes, streams and transactions may come from several threads; bytes from one only.
 
     Errors: ``ScopeNotFound``, ``StreamNotFound``, ``SegmentNotFound``, ``Unavailable``; methods name
     what else they raise.
     """
 
     def create_scope(self, scope: str) -> bool:
-        """Whether it is new."""
+        """True if the scope is new."""
         ...
 
     def scope_exists(self, scope: str) -> bool: ...
 
     def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
-        """Whether it is new; an existing one keeps its configuration."""
+        """True if the stream is new; an existing one keeps its configuration."""
         ...
 
     def stream_exists(self, scope: str, stream: str) -> bool: ...
 
     def list_streams(self, scope: str) -> list[str]:
-        """Without internal ones."""
+        """The streams of a scope, without internal ones."""
         ...
 
     def scale_stream(
@@ -88,7 +91,7 @@ class StreamGateway(Protocol):
     def seal_stream(self, scope: str, stream: str) -> None: ...
 
     def delete_stream(self, scope: str, stream: str) -> None:
-        """A sealed one."""
+        """Delete a sealed stream."""
         ...
 
     def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
@@ -106,7 +109,7 @@ class StreamGateway(Protocol):
     def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]: ...
 
     def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
-        """Ids of all segments between two cuts, the cuts' own included."""
+        """Ids of all segments between two cuts, with those of the cuts."""
         ...
 
     def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
@@ -129,26 +132,15 @@ class StreamGateway(Protocol):
         """``TransactionFailed`` if it is committed, ``NotFound`` if it is long gone."""
         ...
 
-    def register_transactions(
-        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]
-    ) -> Registration:
+    def register_transactions(self, registration: BatchRegistration) -> Registration:
         """Bind transactions to their batch, and keep all of the batch's transactions open."""
         ...
 
-    def commit_transaction_set(
-        self,
-        sink: Sink,
-        run_id: str,
-        batch_id: int,
-        members: Sequence[SetMember],
-        events: int,
-        size_bytes: int,
-        on_unresolved: str = "fail",
-    ) -> SetDecision:
+    def commit_transaction_set(self, commit: BatchCommit) -> SetDecision:
         """Decide a batch, whole or not at all.
 
         Where the controller cannot, an earlier attempt's fate may not be known: ``BatchUnresolved``, unless
-        ``on_unresolved`` is ``skip`` or ``replay``.
+        ``commit.on_unresolved`` is ``skip`` or ``replay``.
         """
         ...
 

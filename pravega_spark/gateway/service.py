@@ -1,4 +1,4 @@
-"""The gateway to a running Pravega cluster, over ``pravega_streams``."""
+"""Implements the gateway to a running Pravega cluster, over ``pravega_streams``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.model.transaction_sets import Registration, SetDecision, SetMember, Sink, TransactionSet
+from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
 from pravega_common.model.transactions import NewTransaction
 from pravega_common.names import is_internal_stream, segment_name
 from pravega_spark.gateway.contract import RangeSource, SegmentWriter
-from pravega_spark.ledger.detection import DetectedSets
+from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
+from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
 from pravega_streams.event.block_writer import BlockWriters
@@ -25,7 +26,7 @@ class ServiceGateway:
         self._client = StreamClient(controller)
         self._controller = self._client.controller
         self._segments = self._client.segments
-        self._sets = DetectedSets(self._client)
+        self._coordinator = TransactionCoordinator(self._client)
         self._writers = BlockWriters(self._segments.endpoints)
         self._sockets = ReadSockets()
 
@@ -91,25 +92,14 @@ class ServiceGateway:
     def abort_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID) -> None:
         self._controller.abort_transaction(scope, stream, transaction_id)
 
-    def register_transactions(
-        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]
-    ) -> Registration:
-        return self._sets.register(sink, run_id, batch_id, members)
+    def register_transactions(self, registration: BatchRegistration) -> Registration:
+        return self._coordinator.register(registration)
 
-    def commit_transaction_set(
-        self,
-        sink: Sink,
-        run_id: str,
-        batch_id: int,
-        members: Sequence[SetMember],
-        events: int,
-        size_bytes: int,
-        on_unresolved: str = "fail",
-    ) -> SetDecision:
-        return self._sets.commit(sink, run_id, batch_id, members, events, size_bytes, on_unresolved)
+    def commit_transaction_set(self, commit: BatchCommit) -> SetDecision:
+        return self._coordinator.commit(commit)
 
     def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
-        return self._sets.get(sink, batch_id)
+        return self._coordinator.get(sink, batch_id)
 
     def open_writer(self, segment: str) -> SegmentWriter:
         return self._writers.open(segment, uuid.uuid4().bytes)
@@ -120,5 +110,5 @@ class ServiceGateway:
     def close(self) -> None:
         self._writers.close()
         self._sockets.close()
-        self._sets.close()
+        self._coordinator.close()
         self._client.close()

@@ -1,15 +1,43 @@
-"""The Python processes that Spark starts: for tasks, for planning, for commits."""
+"""Sets up the Python processes that Spark starts for tasks, for planning and for commits."""
 
 from __future__ import annotations
 
 import gc
+import os
+
+from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE, arm_from_environment
+from pravega_spark.gateway.connect import gateway_for
+from pravega_spark.gateway.contract import StreamGateway
+
+_armed_in: set[int] = set()
+"""Ids of processes: a fork of one that is armed reads its own environment."""
 
 
-def spare_collections() -> None:
-    """Leaves what there is now out of every later search for garbage; again and again, it does so once.
+def worker_gateway(controller: str) -> StreamGateway:
+    """The gateway for code that Spark runs, in a process that is set up.
 
-    Spark looks for garbage in the whole process after each task and each plan (``pyspark/daemon.py``), and Python does
-    so now and then during one. What was imported never is garbage, and looking through it costs 100 ms of CPU a time.
+    Spark's workers have no main function of ours: the first use of a store is where our code begins in them.
+    """
+    arm_failpoints()
+    gateway = gateway_for(controller)
+    freeze_imported_objects()
+    return gateway
+
+
+def arm_failpoints() -> None:
+    """Arm the failpoints that the environment names, once per process."""
+    process = os.getpid()
+    if process not in _armed_in:
+        _armed_in.add(process)
+        if os.environ.get(ENVIRONMENT_VARIABLE):
+            arm_from_environment()
+
+
+def freeze_imported_objects() -> None:
+    """Leave the objects that exist now out of every later garbage collection; only the first call does so.
+
+    Spark collects garbage in the whole process after each task and each plan (``pyspark/daemon.py``), and Python does
+    so now and then during one. Imported modules are never garbage, and looking through them costs 100 ms of CPU a time.
     """
     if not gc.get_freeze_count():
         gc.freeze()

@@ -1,6 +1,7 @@
-"""The JVM catalog's hands: ``python -m pravega_spark.jvm.catalog_helper CONTROLLER`` answers calls by lines of JSON.
+"""Looks up and changes streams for the JVM catalog: answers calls, one line of JSON each.
 
-The Java catalog of the jvm-shim starts it, asks one call at a time, and ends it by closing its input::
+The Java catalog of the jvm-shim starts ``python -m pravega_spark.jvm.catalog_helper CONTROLLER``, asks one call at a
+time, and ends it by closing its input::
 
     {"id": 7, "call": "find_stream", "scope": "s", "stream": "t"}
     {"id": 7, "answer": {"exists": true, "options": {}}}
@@ -40,7 +41,9 @@ from pravega_common.names import (
     validate_user_scope_name,
 )
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.options.definitions import Options, Use
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import EVENT_NAMES, KEY_NAMES, SOURCE_COLUMNS
 from pravega_streams.client import StreamClient
 
@@ -62,7 +65,7 @@ _PLACE: Final = ("controller", "scope", "stream", "path")
 
 
 class CatalogCalls:
-    """What the catalog may ask; every method is one call, its keywords are the members of the request."""
+    """The calls of the catalog: every public method is one, and its keywords are the members of the request."""
 
     def __init__(self, client: StreamClient, controller: str) -> None:
         self._client = client
@@ -71,7 +74,7 @@ class CatalogCalls:
     # Scopes
 
     def list_scopes(self) -> list[str]:
-        """By name, without those that are not the users'."""
+        """The names of users' scopes, sorted."""
         return _visible(self._client.controller.list_scopes())
 
     def scope_exists(self, scope: str) -> bool:
@@ -83,7 +86,7 @@ class CatalogCalls:
         return self._client.controller.create_scope(scope)
 
     def drop_scope(self, scope: str, cascade: bool) -> bool:
-        """Whether it was there; ``cascade`` deletes its streams first. ``ScopeNotEmpty`` without it."""
+        """True if the scope was there; ``cascade`` deletes its streams first. ``ScopeNotEmpty`` without it."""
         if not self.scope_exists(scope):
             return False
         streams = _visible(self._client.controller.list_streams(scope))
@@ -96,13 +99,13 @@ class CatalogCalls:
     # Streams
 
     def list_streams(self, scope: str) -> list[str]:
-        """By name, without reader groups' and other internal ones. ``ScopeNotFound``."""
+        """The names of users' streams, sorted: not those of reader groups. ``ScopeNotFound``."""
         if not self.scope_exists(scope):
             raise ScopeNotFound(f"scope '{scope}' does not exist")
         return _visible(self._client.controller.list_streams(scope))
 
     def find_stream(self, scope: str, stream: str) -> dict[str, Any]:
-        """Whether it is there, and the options that its table was created with."""
+        """Says whether a stream is there, with the options that its table was created with."""
         controller = self._client.controller
         if not _is_name(scope, stream) or not controller.stream_exists(scope, stream):
             return {"exists": False, "options": {}}
@@ -117,15 +120,15 @@ class CatalogCalls:
         place = {"controller": self._controller, "scope": scope, "stream": stream}
         own = _own_options(place, options)
         # Either direction checks what it knows; the table serves both.
-        Options({**own, **place}, Use.STREAM_READ)
-        checked = Options({**own, **place}, Use.BATCH_WRITE)
+        ReadOptions.parse({**own, **place}, Use.STREAM_READ)
+        checked = WriteOptions.parse({**own, **place}, Use.BATCH_WRITE)
         if not self.scope_exists(scope):
             raise ScopeNotFound(f"scope '{scope}' does not exist; CREATE NAMESPACE makes it")
-        configuration = replace(checked.stream_configuration(), tags=tags_of_options(own))
+        configuration = replace(checked.stream_configuration, tags=tags_of_options(own))
         return self._client.controller.create_stream(scope, stream, configuration)
 
     def drop_stream(self, scope: str, stream: str) -> bool:
-        """Seal and delete, whoever writes to it. Whether it was there."""
+        """Seal and delete a stream, also one that is being written to. True if it was there."""
         controller = self._client.controller
         if not _is_name(scope, stream) or not controller.stream_exists(scope, stream):
             return False
@@ -136,7 +139,7 @@ class CatalogCalls:
             return False
 
     def describe_stream(self, scope: str, stream: str) -> dict[str, str]:
-        """For DESCRIBE EXTENDED: segments, both cuts, bytes between them, and options: policies and the table's own."""
+        """The rows of DESCRIBE EXTENDED: segments, both cuts, bytes between them, policies and the table's options."""
         configuration = self._client.controller.stream_configuration(scope, stream)
         head, tail = self._client.head_cut(scope, stream), self._client.tail_cut(scope, stream)
         segments = self._client.controller.current_segments(scope, stream)
@@ -157,7 +160,7 @@ class CatalogCalls:
 
 
 def _own_options(place: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    """Without those that say again where the stream is. ``InvalidArgument`` when they say another place."""
+    """The options without those that repeat where the stream is. ``InvalidArgument`` when they say another place."""
     own = {}
     for name, value in options.items():
         plain = name.replace("_", "").lower()
@@ -172,7 +175,7 @@ def _own_options(place: Mapping[str, str], options: Mapping[str, str]) -> dict[s
 
 
 def tags_of_options(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Sorted, without what is only for creating: that is the stream's configuration itself."""
+    """The tags of options, sorted, without those for creating: they are in the stream's configuration."""
     kept = {
         name: value
         for name, value in options.items()
@@ -226,7 +229,7 @@ def _visible(names: Iterable[str]) -> list[str]:
 
 
 def _is_name(scope: str, stream: str) -> bool:
-    """What could not be a stream is not there; asking a controller for it would be an error."""
+    """False for names that no stream can have: to ask a controller for them would be an error."""
     try:
         validate_scope_name(scope)
         validate_stream_name(stream)
@@ -251,14 +254,14 @@ def answer(calls: CatalogCalls, line: str) -> dict[str, Any]:
 
 
 def serve(calls: CatalogCalls, requests: Iterable[str], replies: TextIO) -> None:
-    """Until the requests end."""
+    """Answer calls until the requests end."""
     for line in requests:
         replies.write(json.dumps(answer(calls, line)) + "\n")
         replies.flush()
 
 
 def main() -> None:
-    """Replies go to what was the standard output; whatever a library prints goes to the error output instead."""
+    """Answer calls on the standard output; a library that prints there prints to the error output instead."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     controller = sys.argv[1]

@@ -1,4 +1,4 @@
-"""Where the optional jar is that adds to the connector what no Python source can do (``jvm-shim/README.md``)."""
+"""Finds the optional jar, which adds to the connector what no Python source can do (``jvm-shim/README.md``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _JARS: Final = Path(__file__).parents[1] / "jars"
 def jar_path() -> Path:
     """The jar in this installation, for ``spark.jars``; its name ends with the Spark version it was built for.
 
-    ``ConfigurationError`` when there is none: wheels carry it, a source tree has it once it is built.
+    ``ConfigurationError`` when it is missing: wheels carry it, a source tree has it once it is built.
     """
     jars = sorted(_JARS.glob("pravega-spark-shim-*.jar"))
     if not jars:

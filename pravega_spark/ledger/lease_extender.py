@@ -1,4 +1,6 @@
-"""Keeps transactions open after their tasks have ended, as long as this process lives: best effort, for slow batches.
+"""Keeps transactions open after their tasks have ended, as far as this process lives on.
+
+This is a best effort for slow batches.
 
 A plain controller knows nothing of batches: a task that is done leaves a transaction with its last lease, and the
 slowest task of the batch may take longer. Spark keeps a Python worker for about a minute after its last task.
@@ -20,11 +22,14 @@ _log = logging.getLogger(__name__)
 extension_share: Final = 6
 """How many times a lease is renewed within its time."""
 members_max: Final = 10_000
-"""Kept open at most; the oldest are let go first, and their last lease still runs."""
+"""Transactions kept open at most; the oldest are given up first, and their last lease still runs."""
 
 
 class LeaseExtender:
-    """``renew`` renews a lease and says whether the transaction is still open; one that is not is forgotten."""
+    """A thread that renews leases.
+
+    ``renew`` renews one and says whether the transaction is still open; one that is not is forgotten.
+    """
 
     def __init__(self, renew: Callable[[SetMember], bool], lease_s: float) -> None:
         self._renew = renew
@@ -35,7 +40,7 @@ class LeaseExtender:
         self._thread: threading.Thread | None = None
 
     def add(self, members: Sequence[SetMember]) -> None:
-        """Starts the thread at the first one."""
+        """Keep these open too; the first ones start the thread."""
         with self._lock:
             for member in members:
                 self._members[member.transaction_id] = member
@@ -46,11 +51,11 @@ class LeaseExtender:
                 self._thread.start()
 
     def stop(self) -> None:
-        """Does not wait for a renewal that is under way."""
+        """Stop renewing; does not wait for a renewal that is under way."""
         self._stopped.set()
 
     def renew_all(self) -> int:
-        """One round; returns how many are still open or could not be asked."""
+        """Renew each lease once; returns how many are still open or could not be asked."""
         with self._lock:
             members = list(self._members.values())
         for member in members:

@@ -1,9 +1,10 @@
-"""Exactly once on a plain Pravega, whose controller cannot decide several transactions as one: the record of a sink.
+"""Defines the record of a sink, by which batches are written exactly once on a plain Pravega, and its rules.
 
-Every sink has one record in a table segment, changed by compare-and-set alone. A batch's set is *pending* on it before
-the first of its transactions is committed, so whoever comes later knows what was meant and rolls it forward; once all
-members are certain to be committed the set is *committed* on it, and may be forgotten by the controller. The run that
-was entered last is the one that may write. Everything here is values and rules; ``plain_sets`` acts on them.
+A plain controller cannot decide several transactions as one. So every sink has one record in a table segment, changed
+by compare-and-set alone. A batch's set is *pending* on it before the first of its transactions is committed, so a later
+run knows the intention and rolls it forward; once all members are certain to be committed the set is *committed* on it,
+and may be forgotten by the controller. The run that was entered last is the one that may write. This module has values
+and rules only; ``table_ledger.py`` acts on them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import enum
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -29,13 +30,16 @@ TABLE_NAME: Final = "pravega-spark-sinks_kvtable"
 
 
 class BatchUnresolved(RejectedError):
-    """What became of a recorded batch cannot be known here; the message names its transactions."""
+    """The fate of a recorded batch cannot be known; the message names its transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """``runs``: the newest last. ``last_*``: of the last committed batch. ``entry``: the last set written, ``NONE`` at
-    first. ``touched_ms``: when it was written, by the writer's clock; for people only."""
+    """The record of one sink.
+
+    ``runs``: the newest last. ``last_*``: of the last committed batch. ``entry``: the last set written, ``NONE`` at
+    first. ``touched_ms``: when it was written, by the writer's clock; for people only.
+    """
 
     sink: Sink
     runs: tuple[str, ...]
@@ -54,7 +58,7 @@ class LedgerRecord:
         return run_id in self.runs[:-1]
 
     def with_run(self, run_id: str) -> LedgerRecord:
-        """The same if the run is entered already."""
+        """The record with a run entered; the same record if it is entered already."""
         if run_id in self.runs:
             return self
         return replace(self, runs=(*self.runs, run_id)[-runs_kept_max:])
@@ -63,7 +67,7 @@ class LedgerRecord:
         return replace(self.with_run(wanted.run_id), entry=replace(wanted, state=SetState.PENDING))
 
     def with_outcome(self, state: SetState) -> LedgerRecord:
-        """The pending set is committed or refused."""
+        """The record with its pending set committed or refused."""
         entry = replace(self.entry, state=state)
         if state is not SetState.COMMITTED:
             return replace(self, entry=entry)
@@ -72,7 +76,7 @@ class LedgerRecord:
         )
 
     def set_of(self, batch_id: int) -> TransactionSet:
-        """What is on record for a batch; of an older one than the last, nothing."""
+        """The set on record for a batch; state ``NONE`` for one that is older than the last."""
         if batch_id == self.entry.batch_id:
             return self.entry
         if batch_id == self.last_batch_id:
@@ -105,7 +109,7 @@ def key_of(sink: Sink) -> bytes:
 
 
 def to_bytes(record: LedgerRecord) -> bytes:
-    """JSON. ``InvalidArgument`` for a batch of more transactions than fit, before anything is committed."""
+    """The record as JSON. ``InvalidArgument`` for more transactions than fit, before anything is committed."""
     entry = record.entry
     streams = sorted({(member.scope, member.stream) for member in entry.members})
     index = {name: number for number, name in enumerate(streams)}
@@ -139,7 +143,7 @@ def to_bytes(record: LedgerRecord) -> bytes:
 
 
 def from_bytes(data: bytes) -> LedgerRecord:
-    """``DataCorruption`` for what is no record, ``InvalidArgument`` for one of a newer version."""
+    """Parse a record. ``DataCorruption`` for other bytes, ``InvalidArgument`` for a newer version."""
     try:
         value: dict[str, Any] = json.loads(data)
         version = value["version"]
@@ -172,8 +176,8 @@ def _parsed(value: dict[str, Any]) -> LedgerRecord:
 # What to do next
 
 
-class Next(enum.Enum):
-    """What a commit has to do, given the record."""
+class CommitStep(enum.Enum):
+    """The next step of a commit, given the record."""
 
     FENCED = enum.auto()
     ROLL_FORWARD = enum.auto()
@@ -185,21 +189,21 @@ class Next(enum.Enum):
     """Make the wanted set the pending one."""
 
 
-def next_of_commit(record: LedgerRecord, wanted: TransactionSet) -> Next:
+def commit_step(record: LedgerRecord, wanted: TransactionSet) -> CommitStep:
     if record.is_displaced(wanted.run_id):
-        return Next.FENCED
+        return CommitStep.FENCED
     if record.is_pending:
-        return Next.ROLL_FORWARD
+        return CommitStep.ROLL_FORWARD
     if wanted.batch_id < record.last_batch_id:
-        return Next.BEHIND
+        return CommitStep.BEHIND
     if wanted.batch_id == record.last_batch_id:
         same = (record.last_events, record.last_bytes) == (wanted.events, wanted.bytes)
-        return Next.COMMITTED_ALREADY if same else Next.DIFFERS
-    return Next.PUT
+        return CommitStep.COMMITTED_ALREADY if same else CommitStep.DIFFERS
+    return CommitStep.PUT
 
 
-class MemberState(enum.Enum):
-    """Of a transaction. Decided is as good as done: a plain controller never goes back on it (reference 4.3)."""
+class MemberStatus(enum.Enum):
+    """The decision about a member, if there is one: a plain controller never takes it back (reference 4.3)."""
 
     OPEN = enum.auto()
     COMMITTED = enum.auto()
@@ -208,8 +212,8 @@ class MemberState(enum.Enum):
     """Forgotten by the controller, or never there: never to be read as aborted."""
 
 
-class Roll(enum.Enum):
-    """What the states of a recorded set call for."""
+class RecoveryStep(enum.Enum):
+    """The next step of a recorded set, given the states of its members."""
 
     COMMIT = enum.auto()
     """Commit the open ones."""
@@ -220,19 +224,19 @@ class Roll(enum.Enum):
     UNRESOLVED = enum.auto()
 
 
-def roll_of(states: Mapping[uuid.UUID, MemberState]) -> Roll:
+def recovery_step(states: Mapping[uuid.UUID, MemberStatus]) -> RecoveryStep:
     found = set(states.values())
-    if MemberState.UNKNOWN in found or found >= {MemberState.COMMITTED, MemberState.ABORTED}:
-        return Roll.UNRESOLVED
-    if MemberState.ABORTED in found:
-        return Roll.ABORT if MemberState.OPEN in found else Roll.ABORTED
-    return Roll.COMMIT if MemberState.OPEN in found else Roll.COMMITTED
+    if MemberStatus.UNKNOWN in found or found >= {MemberStatus.COMMITTED, MemberStatus.ABORTED}:
+        return RecoveryStep.UNRESOLVED
+    if MemberStatus.ABORTED in found:
+        return RecoveryStep.ABORT if MemberStatus.OPEN in found else RecoveryStep.ABORTED
+    return RecoveryStep.COMMIT if MemberStatus.OPEN in found else RecoveryStep.COMMITTED
 
 
-def unresolved_text(sink: Sink, entry: TransactionSet, states: Mapping[uuid.UUID, MemberState]) -> str:
-    """Names the transactions of each kind, up to a limit."""
+def unresolved_text(sink: Sink, entry: TransactionSet, states: Mapping[uuid.UUID, MemberStatus]) -> str:
+    """The error text of a batch that cannot be decided: names its transactions by state, up to a limit."""
     kinds = []
-    for state in MemberState:
+    for state in MemberStatus:
         ids = [str(item) for item, found in states.items() if found is state]
         if ids:
             more = f" and {len(ids) - ids_named_max} more" if len(ids) > ids_named_max else ""
@@ -241,7 +245,3 @@ def unresolved_text(sink: Sink, entry: TransactionSet, states: Mapping[uuid.UUID
         f"batch {entry.batch_id} of {sink.query_id} into {sink.destination} was begun by run {entry.run_id}, and "
         f"whether all of its {entry.events} events are in the stream cannot be decided ({'; '.join(kinds)})"
     )
-
-
-def same_members(first: Sequence[SetMember], second: Sequence[SetMember]) -> bool:
-    return [item.transaction_id for item in first] == [item.transaction_id for item in second]

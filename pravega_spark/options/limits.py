@@ -1,4 +1,4 @@
-"""Where a read starts and where it ends, as types: a keyword, or stream cuts given as text."""
+"""Defines the limits of a read, its start and its end: a keyword, or stream cuts given as text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pravega_common.stream_cut import StreamCut
 
 
 class Keyword(enum.Enum):
+    """The words for a position that every stream has."""
+
     EARLIEST = "earliest"
     LATEST = "latest"
     UNBOUNDED = "unbounded"
@@ -18,7 +20,7 @@ class Keyword(enum.Enum):
 
 @dataclass(frozen=True)
 class Limit:
-    """Either a keyword, or a cut for each stream (by ``scope/stream``)."""
+    """A start or an end: either a keyword, or a cut for each stream (by ``scope/stream``)."""
 
     keyword: Keyword | None
     cuts: dict[str, SegmentOffsets] = field(default_factory=dict)
@@ -28,7 +30,7 @@ class Limit:
         return self.keyword is Keyword.LATEST
 
     def cut_of(self, scope: str, stream: str) -> SegmentOffsets:
-        """The cut given for a stream; ``InvalidArgument`` if there is none among them."""
+        """The cut given for a stream; ``InvalidArgument`` if the stream has no cut here."""
         cut = self.cuts.get(f"{scope}/{stream}")
         if cut is None:
             raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""Arrow columns of the source and of the sink: which there are, of what type, and how they are filled."""
+"""Defines the Arrow columns of the source and of the sink, and fills those of the source."""
 
 from __future__ import annotations
 
@@ -101,8 +101,9 @@ def _is_utf8(data: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Where the sink's columns stand in the rows to write; ``key`` is None when there is no routing key, ``stream``
-    when all rows go to one stream.
+    """The positions of the sink's columns in the rows to write.
+
+    No ``key``: rows have no routing key. No ``stream``: all rows go to one stream.
     """
 
     event: int

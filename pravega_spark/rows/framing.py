@@ -1,4 +1,4 @@
-"""Events to the bytes of a segment and back, whole columns at a time (wire reference 5.1).
+"""Converts events to the bytes of a segment and back, whole columns at a time (wire reference 5.1).
 
 A segment of an event stream is a concatenation of ``i32 0 | i32 n | n bytes``, both numbers big-endian. No function
 here runs Python code per event except ``_chase``, which walks headers only (measured: see the README of this folder).
@@ -132,7 +132,7 @@ def _cut(framed: FramedEvents, order: Int64s, segment_index: int, first: int, la
 
 @dataclass(frozen=True, slots=True)
 class EventLayout:
-    """Where whole events lie in a buffer.
+    """The places of whole events in a buffer.
 
     ``starts`` are the positions of their headers and the events follow each other without gaps up to ``end``.
     ``wanted_bytes`` is the length of what begins at ``end`` and is not complete, header included; 8 if even its
@@ -152,7 +152,7 @@ def index_events(data: memoryview) -> EventLayout:
     if position == size or (size - position < event_header_bytes and position < size):
         wanted = event_header_bytes if position < size else 0
         return EventLayout(_joined(run_starts, chased), position, wanted)
-    # The walk stepped over the end: its last header belongs to an event that is not complete, or is none at all.
+    # The walk stepped over the end: its last header belongs to an event that is not complete, or is no header at all.
     last = chased.pop()
     length = position - last - event_header_bytes
     if length > stored_event_bytes_max:
@@ -228,7 +228,7 @@ class EventWindow:
         return self._filled
 
     def free(self) -> memoryview:
-        """Where to write next; empty when the window is full."""
+        """The part of the buffer to write next; empty when the window is full."""
         return self._buffer[self._filled :]
 
     def filled(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs on the driver: the decision of a batch and what follows from it."""
+"""Commits and aborts batches, on the driver."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pravega_common.errors import PravegaError, Unavailable
 from pravega_common.model.transaction_sets import SetState, Sink
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
-from pravega_spark.options.definitions import Options
+from pravega_spark.ledger.batch import BatchIdentity
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.sink.commit_protocol import (
-    BatchIdentity,
-    BatchSummary,
     TaskMessage,
     combine,
     consequence_of,
     may_abort,
+    segments_of,
 )
 from pravega_spark.sink.transaction_writer import abort_quietly
 
@@ -32,8 +32,8 @@ BEFORE_RETURN: Final = register("spark.commit.before_return")
 
 segments_advised_max: Final = 1000
 """Transaction segments of a batch; making and merging more takes longer than it should."""
-sinks_told_max: Final = 1000
-_told: set[Sink] = set()
+sinks_advised_max: Final = 1000
+_advised: set[Sink] = set()
 
 first_poll_s: Final = 0.004
 readable_time_max_s: Final = 300.0
@@ -42,7 +42,7 @@ readable_time_max_s: Final = 300.0
 
 def commit_batch(
     gateway: StreamGateway,
-    options: Options,
+    options: WriteOptions,
     messages: Sequence[WriterCommitMessage | None],
     batch_id: int | None = None,
     *,
@@ -55,43 +55,35 @@ def commit_batch(
     then not committed by this call; and ``Unavailable`` or ``UnknownOutcome``, after which Spark runs the batch again
     and finds the decision.
     """
-    summary = combine(messages, batch_id)
-    identity = summary.identity
-    _advise(summary)
+    commit = combine(messages, batch_id, on_unresolved=options.on_unresolved_batch)
+    identity = commit.identity
+    _advise(identity, segments_of(messages))
     failpoint(BEFORE_DECISION, identity.sink.destination)
-    decision = gateway.commit_transaction_set(
-        identity.sink,
-        identity.run_id,
-        identity.batch_id,
-        summary.members,
-        summary.events,
-        summary.size_bytes,
-        on_unresolved=options["on_unresolved_batch"],
-    )
+    decision = gateway.commit_transaction_set(commit)
     failpoint(AFTER_DECISION, identity.sink.destination)
-    consequence = consequence_of(decision, summary, options["on_replay_mismatch"])
+    consequence = consequence_of(decision, commit, options.on_replay_mismatch)
     for member in consequence.aborts:
         abort_quietly(gateway, member)
     if consequence.warning:
         _log.warning("%s", consequence.warning)
     if consequence.error is not None:
         raise consequence.error
-    if consequence.waits and options["read_after_write_consistency"]:
-        poll_s = options["transaction_status_poll_interval_ms"] / 1000
+    if consequence.waits and options.read_after_write_consistency:
+        poll_s = options.transaction_status_poll_interval_ms / 1000
         _wait_until_readable(gateway, identity, poll_s, sleep, monotonic_s)
     failpoint(BEFORE_RETURN, identity.sink.destination)
 
 
-def _advise(summary: BatchSummary) -> None:
-    """Once per query, in the process that commits its batches."""
-    sink = summary.identity.sink
-    if summary.segments > segments_advised_max and sink not in _told and len(_told) < sinks_told_max:
-        _told.add(sink)
+def _advise(identity: BatchIdentity, segments: int) -> None:
+    """Warn of too many segments, once per query in the process that commits its batches."""
+    sink = identity.sink
+    if segments > segments_advised_max and sink not in _advised and len(_advised) < sinks_advised_max:
+        _advised.add(sink)
         _log.warning(
             "%s wrote %d transaction segments (its tasks times the segments of the stream), which makes its commit "
             "slow; write with fewer tasks: coalesce(n) before the sink, or a smaller spark.sql.shuffle.partitions",
-            summary.identity,
-            summary.segments,
+            identity,
+            segments,
         )
 
 
@@ -102,7 +94,10 @@ def _wait_until_readable(
     sleep: Callable[[float], None],
     monotonic_s: Callable[[], float],
 ) -> None:
-    """Asks soon, since a small batch is merged in milliseconds, then ever less often, down to every ``poll_s``."""
+    """Wait until readers see a decided batch.
+
+    The first question comes soon, since a small batch is merged in milliseconds; the pauses double up to ``poll_s``.
+    """
     deadline_s = monotonic_s() + readable_time_max_s
     delay_s = min(first_poll_s, poll_s)
     while True:

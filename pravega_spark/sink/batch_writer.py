@@ -1,4 +1,4 @@
-"""Batch writes: one job is one transaction set."""
+"""Writes a batch job; each job is one transaction set."""
 
 from __future__ import annotations
 
@@ -10,50 +10,51 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.model.transaction_sets import Sink
-from pravega_spark.gateway.connect import gateway_for
-from pravega_spark.gateway.preparation import prepared_gateway
-from pravega_spark.options.definitions import Options
+from pravega_spark.gateway.provisioning import provisioned_gateway
+from pravega_spark.gateway.worker_process import worker_gateway
+from pravega_spark.ledger.batch import BatchIdentity
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
-from pravega_spark.sink.commit_protocol import APPLICATION_PREFIX, BatchIdentity
+from pravega_spark.sink.commit_protocol import APPLICATION_PREFIX
 from pravega_spark.sink.task_writer import write_rows
 
 
-def batch_identity(options: Options) -> BatchIdentity:
-    """Who writes, from the options alone.
+def batch_identity(options: WriteOptions) -> BatchIdentity:
+    """The identity of a batch write, from its options alone.
 
     Never from task properties: inside ``foreachBatch`` they are the query's, the same for every write. Without a name
     of its own a write gets a random one, and a second run of the job writes its rows a second time.
     """
     run_id = uuid.uuid4().hex
-    if options.is_given("txn_app_id"):
-        name, batch_id = f"{APPLICATION_PREFIX}{options['txn_app_id']}", options["txn_version"]
-    elif options.is_given("job_id"):
-        name, batch_id = f"job:{options['job_id']}", 0
+    if options.txn_app_id is not None and options.txn_version is not None:
+        name, batch_id = f"{APPLICATION_PREFIX}{options.txn_app_id}", options.txn_version
+    elif options.job_id is not None:
+        name, batch_id = f"job:{options.job_id}", 0
     else:
         name, batch_id = f"write:{run_id}", 0
     return BatchIdentity(Sink(name, options.destination), run_id, batch_id)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Its pickled copies write the tasks and commit: the identity made here is the same in all of them."""
+    """The writer of one job. Its pickled copies write the tasks and commit: all of them have the identity made here."""
 
-    def __init__(self, options: Options, columns: SinkColumns, *, overwrite: bool) -> None:
+    def __init__(self, options: WriteOptions, columns: SinkColumns, *, overwrite: bool) -> None:
         """Raises ``ConfigurationError`` for mode overwrite, and when the stream is missing and must not be created."""
         if overwrite:
             raise ConfigurationError("a stream cannot be overwritten; use mode('append'), after truncating the stream")
         self._options = options
         self._columns = columns
         self._identity = batch_identity(options)
-        prepared_gateway(options)
+        provisioned_gateway(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return write_rows(self._options, self._columns, lambda _: self._identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if self._options["exactly_once"]:
-            commit_batch(gateway_for(self._options["controller"]), self._options, messages)
+        if self._options.exactly_once:
+            commit_batch(worker_gateway(self._options.controller), self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        if self._options["exactly_once"]:
-            abort_batch(gateway_for(self._options["controller"]), messages)
+        if self._options.exactly_once:
+            abort_batch(worker_gateway(self._options.controller), messages)

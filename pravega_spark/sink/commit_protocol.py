@@ -1,7 +1,7 @@
-"""How the tasks of a batch become one decision: values and pure rules (DESIGN sections 6 and 7).
+"""Combines the messages of a batch's tasks into one commit, and interprets its decision (DESIGN sections 6 and 7).
 
 A task's message says what it wrote and under which identity. The driver combines the messages of a batch, asks for one
-decision, and the rules here say what each answer means. Nothing here talks to anybody.
+decision, and the rules here say what each answer means. All of this is values and pure rules.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pravega_common.errors import Fenced, InvalidArgument, PravegaError, RejectedError
 from pravega_common.model.transaction_sets import CommitStatus, SetDecision, SetMember, SetState, Sink, TransactionSet
+from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, UnresolvedPolicy
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
@@ -32,18 +33,6 @@ class CheckpointBehindSink(RejectedError):
 
 class BatchRefused(RejectedError):
     """A transaction of the batch was not open any more; nothing of the batch was committed."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchIdentity:
-    """Which batch of which run of which sink a task writes for."""
-
-    sink: Sink
-    run_id: str
-    batch_id: int
-
-    def __str__(self) -> str:
-        return f"batch {self.batch_id} of {self.sink.query_id} (run {self.run_id}) into {self.sink.destination}"
 
 
 def streaming_identity(read_property: Callable[[str], str | None], destination: str) -> BatchIdentity:
@@ -66,7 +55,10 @@ def streaming_identity(read_property: Callable[[str], str | None], destination: 
 
 @dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
-    """What one task attempt wrote. ``size_bytes`` counts events with their headers, also of rows only counted."""
+    """The message of one task attempt that wrote in transactions.
+
+    ``size_bytes`` counts events with their headers, also of rows that were only counted.
+    """
 
     identity: BatchIdentity
     partition: int
@@ -77,19 +69,13 @@ class TaskMessage(WriterCommitMessage):
     """Segments of these transactions."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSummary:
-    """The messages of a whole batch, agreed."""
-
-    identity: BatchIdentity
-    members: tuple[SetMember, ...]
-    events: int
-    size_bytes: int
-    segments: int = 0
-
-
-def combine(messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None) -> BatchSummary:
-    """All messages of a batch as one, members in order of their partitions.
+def combine(
+    messages: Sequence[WriterCommitMessage | None],
+    batch_id: int | None = None,
+    *,
+    on_unresolved: UnresolvedPolicy = "fail",
+) -> BatchCommit:
+    """All messages of a batch as its commit, members in order of their partitions.
 
     Raises ``InvalidArgument`` when one is missing or they are not of one batch: then nothing may be committed.
     """
@@ -102,18 +88,23 @@ def combine(messages: Sequence[WriterCommitMessage | None], batch_id: int | None
             raise InvalidArgument(f"tasks of two batches in one commit: {identity} and {message.identity}")
     if batch_id is not None and batch_id != identity.batch_id:
         raise InvalidArgument(f"Spark commits batch {batch_id}, but its tasks wrote {identity}")
-    return BatchSummary(
+    return BatchCommit(
         identity,
         tuple(member for message in sorted(whole, key=lambda item: item.partition) for member in message.members),
         sum(message.events for message in whole),
         sum(message.size_bytes for message in whole),
-        sum(message.segments for message in whole),
+        on_unresolved,
     )
+
+
+def segments_of(messages: Sequence[WriterCommitMessage | None]) -> int:
+    """The number of transaction segments that the tasks of a batch wrote to."""
+    return sum(message.segments for message in messages if isinstance(message, TaskMessage))
 
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What follows from a decision: what to abort, whether to wait for readers, what to raise, what to say."""
+    """The consequence of a decision: transactions to abort, whether to wait for readers, an error, a warning."""
 
     aborts: tuple[SetMember, ...] = ()
     waits: bool = False
@@ -121,7 +112,7 @@ class Consequence:
     warning: str = ""
 
 
-def consequence_of(decision: SetDecision, summary: BatchSummary, on_replay_mismatch: str) -> Consequence:
+def consequence_of(decision: SetDecision, commit: BatchCommit, on_replay_mismatch: str) -> Consequence:
     """The rules of DESIGN section 6. An error leaves the transactions to ``abort``, which asks for the decision."""
     recorded = decision.recorded
     match decision.status:
@@ -129,29 +120,27 @@ def consequence_of(decision: SetDecision, summary: BatchSummary, on_replay_misma
             return Consequence(waits=recorded.state is not SetState.FINISHED)
         case CommitStatus.ALREADY_COMMITTED:
             return Consequence(
-                aborts=members_outside(summary.members, recorded), waits=recorded.state is not SetState.FINISHED
+                aborts=members_outside(commit.members, recorded), waits=recorded.state is not SetState.FINISHED
             )
         case CommitStatus.REPLAY_DIFFERS:
-            return _replay_differs(summary, recorded, on_replay_mismatch)
+            return _replay_differs(commit, recorded, on_replay_mismatch)
         case CommitStatus.CHECKPOINT_BEHIND_SINK:
             return Consequence(
                 error=CheckpointBehindSink(
-                    f"{summary.identity} comes after a later batch was committed ({decision.detail}): "
-                    f"{_why_behind(summary.identity.sink)}"
+                    f"{commit.identity} comes after a later batch was committed ({decision.detail}): "
+                    f"{_why_behind(commit.identity.sink)}"
                 )
             )
         case CommitStatus.FENCED:
             return Consequence(
                 error=Fenced(
-                    f"{summary.identity} is refused, another run of this query writes now ({decision.detail}); "
+                    f"{commit.identity} is refused, another run of this query writes now ({decision.detail}); "
                     "is its checkpoint used twice?"
                 )
             )
         case CommitStatus.REFUSED:
             return Consequence(
-                error=BatchRefused(
-                    f"{summary.identity} was not committed, nothing of it is readable: {decision.detail}"
-                )
+                error=BatchRefused(f"{commit.identity} was not committed, nothing of it is readable: {decision.detail}")
             )
 
 
@@ -164,12 +153,12 @@ def _why_behind(sink: Sink) -> str:
     return "the checkpoint is older than the stream; restore a newer one, or begin a new one and accept repeated rows"
 
 
-def _replay_differs(summary: BatchSummary, recorded: TransactionSet, on_replay_mismatch: str) -> Consequence:
+def _replay_differs(commit: BatchCommit, recorded: TransactionSet, on_replay_mismatch: str) -> Consequence:
     text = (
-        f"{summary.identity} was committed with {recorded.events} events of {recorded.bytes} bytes and is replayed "
-        f"with {summary.events} events of {summary.size_bytes} bytes"
+        f"{commit.identity} was committed with {recorded.events} events of {recorded.bytes} bytes and is replayed "
+        f"with {commit.events} events of {commit.size_bytes} bytes"
     )
-    aborts = members_outside(summary.members, recorded)
+    aborts = members_outside(commit.members, recorded)
     if on_replay_mismatch == "skip":
         return Consequence(aborts=aborts, warning=f"{text}; the replay is skipped")
     return Consequence(

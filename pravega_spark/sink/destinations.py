@@ -1,4 +1,4 @@
-"""Which stream each row of a sink goes to: one for all rows, or what a row's column ``stream`` says."""
+"""Finds the stream of each row of a sink: one for all rows, or the one that its column ``stream`` names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import split_scoped_name, validate_stream_name
-from pravega_spark.options.definitions import StreamName, streams_per_task_default
+from pravega_spark.options.definitions import streams_per_task_default
+from pravega_spark.options.given import StreamName
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.rows.framing import Int64s
 
@@ -25,8 +26,9 @@ class StreamRows:
 
 
 class Destinations:
-    """One per task. ``stream`` is None when the rows say it themselves, as ``stream`` (in ``scope``) or
-    ``scope/stream``.
+    """The destinations of one task's rows.
+
+    ``stream``: None when the rows say it themselves, as ``stream`` (in ``scope``) or ``scope/stream``.
 
     ``scope``: where streams are that are named without one.
     """
@@ -39,7 +41,7 @@ class Destinations:
         self._seen: set[StreamName] = set()
 
     def split(self, rows: pa.RecordBatch, columns: SinkColumns, lengths: Int64s) -> Iterator[StreamRows]:
-        """``InvalidArgument`` for rows without a destination, names that are none, and too many streams."""
+        """The rows by stream. ``InvalidArgument`` for rows without a destination, bad names, and too many streams."""
         if self._fixed is not None:
             yield StreamRows(self._fixed, rows, lengths)
             return

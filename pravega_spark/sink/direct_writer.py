@@ -1,4 +1,4 @@
-"""Rows straight into the stream, at least once: for tasks with ``exactly_once=false``, and without Spark for pipes."""
+"""Writes rows into streams at least once, without transactions; also without Spark, for pipes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pravega_common.errors import SegmentError, SegmentNotFound, SegmentSealed, 
 from pravega_common.model.segments import SegmentRange
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
-from pravega_spark.options.definitions import StreamName
+from pravega_spark.options.given import StreamName
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.rows.framing import Int64s, event_lengths, events_of, index_events
 from pravega_spark.sink.destinations import Destinations
@@ -29,7 +29,7 @@ scale_poll_s: Final = 0.05
 
 
 class DirectWriter:
-    """Writes rows and returns when every one of them is durable.
+    """A writer of rows to one stream; it returns when every one of them is durable.
 
     Where a segment is sealed by scaling, what it did not take goes to its successors, in order.
     """
@@ -53,7 +53,7 @@ class DirectWriter:
         self._writers: SegmentWriters | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Tally:
-        """What was written and can be read already. Raises ``InvalidArgument`` for null or too large events,
+        """The count of the rows, which can be read already. Raises ``InvalidArgument`` for null or too large events,
         ``StreamSealed``, ``Unavailable``."""
         tally = Tally()
         try:
@@ -133,21 +133,21 @@ def _name(segment: SegmentRange) -> str:
     return segment.name
 
 
-class DirectTask:
-    """Writes one task's rows, each to its stream, and returns when every one of them is durable."""
+class MultiStreamWriter:
+    """A writer of one task's rows, each to its stream; it returns when every one of them is durable."""
 
     def __init__(
         self,
         gateway: StreamGateway,
         destinations: Destinations,
         columns: SinkColumns,
-        prepare: Callable[[str, str], None] | None = None,
+        provision: Callable[[str, str], None] | None = None,
     ) -> None:
-        """``prepare(scope, stream)`` is called before the first row of a stream."""
+        """``provision(scope, stream)`` is called before the first row of a stream."""
         self._gateway = gateway
         self._destinations = destinations
         self._columns = columns
-        self._prepare = prepare
+        self._provision = provision
         self._writers: dict[StreamName, DirectWriter] = {}
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Tally:
@@ -157,8 +157,8 @@ class DirectTask:
             for batch in batches:
                 if batch.num_rows:
                     lengths = event_lengths(self._columns.events_of(batch))
-                    for part in self._destinations.split(batch, self._columns, lengths):
-                        self._writer(part.stream).add(part.rows, part.lengths)
+                    for rows in self._destinations.split(batch, self._columns, lengths):
+                        self._writer(rows.stream).add(rows.rows, rows.lengths)
                     tally.add(lengths)
             for writer in self._writers.values():
                 writer.flush()
@@ -171,8 +171,8 @@ class DirectTask:
     def _writer(self, name: StreamName) -> DirectWriter:
         writer = self._writers.get(name)
         if writer is None:
-            if self._prepare is not None:
-                self._prepare(*name)
+            if self._provision is not None:
+                self._provision(*name)
             writer = DirectWriter(self._gateway, *name, self._columns)
             self._writers[name] = writer
         return writer

@@ -1,4 +1,4 @@
-"""Which segment every row of a batch goes to."""
+"""Chooses the segment of every row of a batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _probe_rows: Final = 256
 
 
 class RowRouter:
-    """Rows with a key go where its hash falls; rows without one go to the segments in turn, a block at a time.
+    """A router of rows to segments.
+
+    Rows with a key go where its hash falls; rows without one go to the segments in turn, a block at a time.
 
     Turns, not a random segment for each row: blocks stay large, and the load is spread all the same.
     """
@@ -33,7 +35,7 @@ class RowRouter:
         self._turn_bytes = 0
 
     def key_positions(self, keys: pa.Array | None, lengths: Int64s) -> KeyPositions:
-        """Where each row lies in [0, 1)."""
+        """The position of each row in the key space [0, 1)."""
         if keys is None:
             return self._in_turn(lengths)
         found = positions_of_keys(keys.dictionary_encode() if _repeats(keys) else keys)

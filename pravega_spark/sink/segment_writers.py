@@ -1,4 +1,4 @@
-"""The writers of one task to all the segments that its rows go to."""
+"""Writes the rows of one task to all their segments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pravega_streams.event.block_writer import Piece
 
 @dataclass(slots=True)
 class Tally:
-    """What a task has seen of its rows; bytes are counted with headers, as they are in the stream."""
+    """The count of a task's rows; bytes are counted with headers, as they are in the stream."""
 
     events: int = 0
     size_bytes: int = 0
@@ -28,7 +28,7 @@ class Tally:
 
 
 class SegmentWriters:
-    """Routes rows and writes them as blocks; a segment's writer is opened with its first block."""
+    """The writers of one task. Each is opened with the first block of its segment."""
 
     def __init__(self, gateway: StreamGateway, router: RowRouter, name_of: Callable[[SegmentRange], str]) -> None:
         """``name_of`` gives the qualified name of the segment to write to."""

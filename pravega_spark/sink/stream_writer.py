@@ -1,4 +1,4 @@
-"""Streaming writes: every micro-batch is decided once, whole (DESIGN sections 6 and 7)."""
+"""Writes the micro-batches of a query; each is decided once and whole (DESIGN sections 6 and 7)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError, InvalidArgument
-from pravega_spark.gateway.connect import gateway_for
-from pravega_spark.gateway.preparation import prepared_gateway
-from pravega_spark.options.definitions import Options
+from pravega_spark.gateway.provisioning import provisioned_gateway
+from pravega_spark.gateway.worker_process import worker_gateway
+from pravega_spark.ledger.batch import BatchIdentity
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
-from pravega_spark.sink.commit_protocol import BatchIdentity, streaming_identity
+from pravega_spark.sink.commit_protocol import streaming_identity
 from pravega_spark.sink.task_writer import write_rows
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made anew by Spark for the tasks and for the commit of each batch; nothing passes between but the messages."""
+    """The writer of a query. Spark makes one for the tasks and one for the commit of each batch; only messages pass."""
 
-    def __init__(self, options: Options, columns: SinkColumns, *, overwrite: bool) -> None:
+    def __init__(self, options: WriteOptions, columns: SinkColumns, *, overwrite: bool) -> None:
         """Raises ``ConfigurationError`` for complete mode, and when the stream is missing and must not be created."""
         if overwrite:
             raise ConfigurationError(
@@ -30,7 +31,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         self._options = options
         self._columns = columns
-        prepared_gateway(options)
+        provisioned_gateway(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return write_rows(self._options, self._columns, self._identity, iterator)
@@ -41,9 +42,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return streaming_identity(context.getLocalProperty, self._options.destination)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        if self._options["exactly_once"]:
-            commit_batch(gateway_for(self._options["controller"]), self._options, messages, batchId)
+        if self._options.exactly_once:
+            commit_batch(worker_gateway(self._options.controller), self._options, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        if self._options["exactly_once"]:
-            abort_batch(gateway_for(self._options["controller"]), messages)
+        if self._options.exactly_once:
+            abort_batch(worker_gateway(self._options.controller), messages)

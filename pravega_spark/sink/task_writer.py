@@ -1,4 +1,4 @@
-"""Runs on executors: the rows of one task, as the options of its sink say."""
+"""Writes the rows of one task as the options of its sink say; runs on executors."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pravega_spark.gateway.connect import gateway_for
-from pravega_spark.gateway.preparation import prepared_stream
-from pravega_spark.options.definitions import Options
+from pravega_spark.gateway.provisioning import provision_stream
+from pravega_spark.gateway.worker_process import worker_gateway
+from pravega_spark.ledger.batch import BatchIdentity
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
-from pravega_spark.sink.commit_protocol import BatchIdentity
 from pravega_spark.sink.destinations import Destinations
-from pravega_spark.sink.direct_writer import DirectTask
-from pravega_spark.sink.transaction_writer import PartitionWriter
+from pravega_spark.sink.direct_writer import MultiStreamWriter
+from pravega_spark.sink.transaction_writer import TransactionWriter
 
 
 @dataclass(frozen=True)
 class DirectMessage(WriterCommitMessage):
-    """What one task attempt wrote without a transaction; it can be read already."""
+    """The message of one task attempt that wrote without transactions; its rows can be read already."""
 
     events: int
     size_bytes: int
 
 
 def write_rows(
-    options: Options,
+    options: WriteOptions,
     columns: SinkColumns,
     identity: Callable[[TaskContext | None], BatchIdentity],
     batches: Iterable[pa.RecordBatch],
 ) -> WriterCommitMessage:
-    """Exactly once under ``identity``, or at least once; streams that only the rows name are made as they appear."""
-    gateway = gateway_for(options["controller"])
+    """Write exactly once under ``identity``, or at least once; streams that only rows name are made as they appear."""
+    gateway = worker_gateway(options.controller)
     destinations = Destinations(
-        options.scope, options.streams[0] if options.streams else None, options["max_streams_per_task"]
+        options.scope, options.streams[0] if options.streams else None, options.max_streams_per_task
     )
 
-    def prepare(scope: str, stream: str) -> None:
-        prepared_stream(gateway, options, scope, stream)
+    def provision(scope: str, stream: str) -> None:
+        provision_stream(gateway, options, scope, stream)
 
-    if not options["exactly_once"]:
-        written = DirectTask(gateway, destinations, columns, prepare).write(batches)
+    if not options.exactly_once:
+        written = MultiStreamWriter(gateway, destinations, columns, provision).write(batches)
         return DirectMessage(written.events, written.size_bytes)
     context = TaskContext.get()
-    writer = PartitionWriter(
+    writer = TransactionWriter(
         gateway,
         identity(context),
         destinations,
         columns,
         partition=0 if context is None else context.partitionId(),
-        lease_ms=options["transaction_timeout_ms"],
-        prepare=prepare,
+        lease_ms=options.transaction_timeout_ms,
+        provision=provision,
     )
     return writer.write(batches)

@@ -1,24 +1,26 @@
-"""Runs on executors: the rows of one task as transactions of its batch, one for each stream that it writes to."""
+"""Writes the rows of one task in transactions of its batch, one for each stream; runs on executors."""
 
 from __future__ import annotations
 
+import enum
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NoReturn
 
 import pyarrow as pa
 
-from pravega_common.errors import Fenced, PravegaError, SegmentNotFound, SegmentSealed
+from pravega_common.errors import Fenced, PravegaError, SegmentError, SegmentNotFound, SegmentSealed
 from pravega_common.model.transaction_sets import RegisterStatus, Registration, SetMember
 from pravega_common.names import transaction_segment_name
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
-from pravega_spark.options.definitions import StreamName
+from pravega_spark.ledger.batch import BatchIdentity, BatchRegistration
+from pravega_spark.options.given import StreamName
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.rows.framing import event_lengths
-from pravega_spark.sink.commit_protocol import BatchIdentity, TaskMessage
+from pravega_spark.sink.commit_protocol import TaskMessage
 from pravega_spark.sink.destinations import Destinations, StreamRows
 from pravega_spark.sink.lease_keeper import LeaseKeeper
 from pravega_spark.sink.routing import RowRouter
@@ -33,8 +35,23 @@ ROWS_WRITTEN: Final = register("spark.task.rows_written")
 ROWS_DURABLE: Final = register("spark.task.rows_durable")
 
 
-class _Transaction:
-    """An open transaction bound to its batch, and its writers."""
+class Phase(enum.Enum):
+    """The phases of a ``TransactionWriter``."""
+
+    WRITING = enum.auto()
+    """Rows go into transactions, which are begun as streams appear."""
+    COUNTING = enum.auto()
+    """The batch is decided: rows are counted and written nowhere."""
+    ENDED = enum.auto()
+    """The task has its message, or failed; no lease is renewed any more."""
+
+
+class _BatchDecided(Exception):
+    """The answer to a registration: the batch is committed, and takes no more transactions."""
+
+
+class OpenTransaction:
+    """A transaction of one stream, bound to its batch, and its writers."""
 
     def __init__(self, member: SetMember, writers: SegmentWriters) -> None:
         self.member = member
@@ -45,21 +62,21 @@ class _Transaction:
     def segments(self) -> int:
         return len(self.writers.router.segments)
 
-    def write(self, part: StreamRows, columns: SinkColumns) -> None:
-        self._tally.add(part.lengths)
+    def write(self, rows: StreamRows, columns: SinkColumns) -> None:
+        self._tally.add(rows.lengths)
         router = self.writers.router
         positions = None
         if len(router.segments) > 1:
-            positions = router.key_positions(columns.keys_of(part.rows), part.lengths)
-        self.writers.write(columns.events_of(part.rows), part.lengths, positions)
+            positions = router.key_positions(columns.keys_of(rows.rows), rows.lengths)
+        self.writers.write(columns.events_of(rows.rows), rows.lengths, positions)
 
     def counted(self) -> SetMember:
         """The member with what was written to it."""
         return replace(self.member, events=self._tally.events, bytes=self._tally.size_bytes)
 
 
-class PartitionWriter:
-    """Writes one task's rows and tells what it wrote; commits nothing.
+class TransactionWriter:
+    """A writer of one task's rows. It returns the message that says what it wrote, and commits nothing.
 
     A stream's transaction is begun at its first row. Where the batch turns out to be decided already (a replay, or an
     attempt that is too late), the rows are read to their end and counted, so that the driver can compare.
@@ -74,21 +91,21 @@ class PartitionWriter:
         *,
         partition: int,
         lease_ms: int,
-        prepare: Callable[[str, str], None] | None = None,
+        provision: Callable[[str, str], None] | None = None,
     ) -> None:
-        """``prepare(scope, stream)`` is called before a stream's transaction is begun."""
+        """``provision(scope, stream)`` is called before a stream's transaction is begun."""
         self._gateway = gateway
         self._identity = identity
         self._destinations = destinations
         self._columns = columns
         self._partition = partition
         self._lease_ms = lease_ms
-        self._prepare = prepare
-        self._transactions: dict[StreamName, _Transaction] = {}
+        self._provision = provision
+        self._phase = Phase.WRITING
+        self._transactions: dict[StreamName, OpenTransaction] = {}
         self._members: tuple[SetMember, ...] = ()
         """Replaced as a whole: the keeper's thread reads it."""
         self._keeper: LeaseKeeper | None = None
-        self._only_counts = False
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
         """Raises ``InvalidArgument`` for null or too large events and bad destinations, ``Fenced``,
@@ -99,19 +116,19 @@ class PartitionWriter:
             for batch in batches:
                 if batch.num_rows:
                     lengths = event_lengths(self._columns.events_of(batch))
-                    for part in self._destinations.split(batch, self._columns, lengths):
-                        self._write(part)
+                    for rows in self._destinations.split(batch, self._columns, lengths):
+                        self._write(rows)
                     tally.add(lengths)
             failpoint(ROWS_WRITTEN, self._identity.sink.destination)
-            self._guarded_flush()
+            self._flush()
             failpoint(ROWS_DURABLE, self._identity.sink.destination)
         except BaseException:
-            self._give_up()
+            self._abort()
             raise
+        self._end()
         return self._message(tally)
 
     def _message(self, tally: Tally) -> TaskMessage:
-        self._end()
         written = self._transactions.values()
         return TaskMessage(
             self._identity,
@@ -122,37 +139,40 @@ class PartitionWriter:
             sum(transaction.segments for transaction in written),
         )
 
-    def _write(self, part: StreamRows) -> None:
-        if self._only_counts:
-            return
-        if part.stream not in self._transactions:
-            self._begin(part.stream)
-        refusal = None if self._keeper is None else self._keeper.refusal
-        if refusal is not None:
-            self._refused(refusal)
-        transaction = self._transactions.get(part.stream)
-        if transaction is None:
+    # Writing
+
+    def _write(self, rows: StreamRows) -> None:
+        if self._phase is not Phase.WRITING:
             return
         try:
-            transaction.write(part, self._columns)
-        except (SegmentNotFound, SegmentSealed) as error:
-            self._lost(transaction, error)
+            transaction = self._transactions.get(rows.stream) or self._begin(rows.stream)
+            if self._keeper is not None and self._keeper.refusal is not None:
+                self._check_registered(self._keeper.refusal)
+            try:
+                transaction.write(rows, self._columns)
+            except (SegmentNotFound, SegmentSealed) as error:
+                self._raise_fate(transaction, error)
+        except _BatchDecided:
+            self._count_from_now_on()
 
-    def _guarded_flush(self) -> None:
+    def _flush(self) -> None:
         """All streams are sent to before the first is waited for."""
-        for step in (SegmentWriters.start_flush, SegmentWriters.flush):
-            for transaction in list(self._transactions.values()):
-                if self._only_counts:
-                    return
-                try:
-                    step(transaction.writers)
-                except (SegmentNotFound, SegmentSealed) as error:
-                    self._lost(transaction, error)
+        if self._phase is not Phase.WRITING:
+            return
+        try:
+            for step in (SegmentWriters.start_flush, SegmentWriters.flush):
+                for transaction in self._transactions.values():
+                    try:
+                        step(transaction.writers)
+                    except (SegmentNotFound, SegmentSealed) as error:
+                        self._raise_fate(transaction, error)
+        except _BatchDecided:
+            self._count_from_now_on()
 
-    def _begin(self, name: StreamName) -> None:
+    def _begin(self, name: StreamName) -> OpenTransaction:
         """Begin a transaction and bind it to the batch before anything is written to it."""
-        if self._prepare is not None:
-            self._prepare(*name)
+        if self._provision is not None:
+            self._provision(*name)
         made = self._gateway.create_transaction(*name, self._lease_ms)
         failpoint(TRANSACTION_BEGUN, self._identity.sink.destination)
         member = SetMember(*name, made.transaction_id, self._partition)
@@ -160,48 +180,59 @@ class PartitionWriter:
         writers = SegmentWriters(
             self._gateway, router, lambda segment: transaction_segment_name(segment.name, made.transaction_id)
         )
-        self._transactions[name] = _Transaction(member, writers)
-        answer = self._register([member])
+        # Known from here on, so that a failed task aborts it.
+        transaction = self._transactions[name] = OpenTransaction(member, writers)
+        answer = self._register((member,))
         failpoint(TRANSACTION_REGISTERED, self._identity.sink.destination)
-        if answer.status is not RegisterStatus.REGISTERED:
-            self._refused(answer)
-            return
+        self._check_registered(answer)
         self._members = (*self._members, member)
         if self._keeper is None:
             self._keeper = LeaseKeeper(lambda: self._register(self._members), answer.renewed_for_ms)
             self._keeper.start()
+        return transaction
 
-    def _register(self, members: Sequence[SetMember]) -> Registration:
-        identity = self._identity
-        return self._gateway.register_transactions(identity.sink, identity.run_id, identity.batch_id, members)
+    # Registration
 
-    def _lost(self, transaction: _Transaction, error: PravegaError) -> None:
+    def _register(self, members: tuple[SetMember, ...]) -> Registration:
+        return self._gateway.register_transactions(BatchRegistration(self._identity, members))
+
+    def _raise_fate(self, transaction: OpenTransaction, error: SegmentError) -> NoReturn:
         """A transaction segment took no bytes: ask what became of the transaction."""
-        self._refused(self._register([transaction.member]), error)
+        raise self._refused(self._register((transaction.member,)), error) from error
 
-    def _refused(self, answer: Registration, cause: PravegaError | None = None) -> None:
-        """Go on counting when the batch is decided, else fail the task."""
-        if answer.status is RegisterStatus.BATCH_DECIDED:
-            self._give_up()
-            self._only_counts = True
-            return
-        if answer.status is RegisterStatus.FENCED:
-            raise Fenced(
-                f"{self._identity} may not write, another run of this query does ({answer.detail}); "
-                "is its checkpoint used twice?"
-            ) from cause
-        raise TransactionFailed(
+    def _check_registered(self, answer: Registration) -> None:
+        if answer.status is not RegisterStatus.REGISTERED:
+            raise self._refused(answer)
+
+    def _refused(self, answer: Registration, cause: SegmentError | None = None) -> Exception:
+        """The error of a transaction that may not be written to, or the sign that its batch is decided."""
+        match answer.status:
+            case RegisterStatus.BATCH_DECIDED:
+                return _BatchDecided()
+            case RegisterStatus.FENCED:
+                return Fenced(
+                    f"{self._identity} may not write, another run of this query does ({answer.detail}); "
+                    "is its checkpoint used twice?"
+                )
+        return TransactionFailed(
             f"a transaction of partition {self._partition} of {self._identity} is not open any more "
             f"({answer.detail or cause}); the task must run again"
-        ) from cause
+        )
+
+    # Changes of phase
+
+    def _count_from_now_on(self) -> None:
+        self._abort()
+        self._phase = Phase.COUNTING
 
     def _end(self) -> None:
+        self._phase = Phase.ENDED
         if self._keeper is not None:
             self._keeper.stop()
         for transaction in self._transactions.values():
             transaction.writers.close()
 
-    def _give_up(self) -> None:
+    def _abort(self) -> None:
         """Abort what was begun; if that fails too, its lease or the batch's commit ends it."""
         self._end()
         begun, self._transactions = self._transactions, {}
@@ -210,7 +241,7 @@ class PartitionWriter:
 
 
 def abort_quietly(gateway: StreamGateway, member: SetMember) -> None:
-    """Abort a transaction that nobody needs; a failure is logged, the lease ends it anyway."""
+    """Abort a transaction that nobody needs; a failure is logged, since the lease ends it too."""
     try:
         gateway.abort_transaction(member.scope, member.stream, member.transaction_id)
     except PravegaError as error:

@@ -1,4 +1,4 @@
-"""Batch reads: what lies between two positions of a stream, or what is known about streams."""
+"""Reads streams between two positions as a batch, or facts about streams."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.contract import StreamGateway
-from pravega_spark.gateway.preparation import prepared_gateway
-from pravega_spark.options.definitions import Options
+from pravega_spark.gateway.provisioning import provisioned_gateway
+from pravega_spark.gateway.worker_process import worker_gateway
+from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_span
 from pravega_spark.source.pushed_filters import NO_FILTERS, pushed
 from pravega_spark.source.range_planner import Span, split
@@ -26,16 +26,19 @@ METADATA_SCHEMAS = {
 
 
 class BatchReader(DataSourceReader):
-    """Planned on the driver, pickled to executors; positions are chosen when Spark asks for the partitions."""
+    """The reader of a batch, planned on the driver and pickled to executors.
 
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
+    Positions are chosen when Spark asks for the partitions.
+    """
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
         self._filters = NO_FILTERS
 
     def partitions(self) -> list[InputPartition]:
-        gateway = prepared_gateway(self._options)
-        fails = self._options["fail_on_data_loss"]
+        gateway = provisioned_gateway(self._options)
+        fails = self._options.fail_on_data_loss
         positions = {
             name: StreamPositions(gateway, *name, fail_on_data_loss=fails)
             for name in self._options.streams
@@ -51,22 +54,22 @@ class BatchReader(DataSourceReader):
         def locate(span: Span, offset: int) -> int:
             return positions[span.scope, span.stream].locate(span.segment_id, offset, span.end)
 
-        pieces = split(spans, self._options["min_partitions"], self._options["max_partition_bytes"], locate)
+        pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         return [SpanPartition(span) for span in pieces]
 
     def _start(self, gateway: StreamGateway, one: StreamPositions) -> SegmentOffsets:
-        if self._options["start_time"] is not None:
-            return one.cut_at_time(self._options["start_time"], as_end=False)
-        limit = self._options["start_stream_cut"]
+        if self._options.start_time is not None:
+            return one.cut_at_time(self._options.start_time, as_end=False)
+        limit = self._options.start_stream_cut
         if limit is None or limit.keyword is not None:
             return gateway.head_cut(one.scope, one.stream)
         cut: SegmentOffsets = limit.cut_of(one.scope, one.stream)
         return cut
 
     def _end(self, gateway: StreamGateway, one: StreamPositions) -> SegmentOffsets:
-        if self._options["end_time"] is not None:
-            return one.cut_at_time(self._options["end_time"], as_end=True)
-        limit = self._options["end_stream_cut"]
+        if self._options.end_time is not None:
+            return one.cut_at_time(self._options.end_time, as_end=True)
+        limit = self._options.end_stream_cut
         if limit is None or limit.keyword is not None:
             return gateway.tail_cut(one.scope, one.stream)
         cut: SegmentOffsets = limit.cut_of(one.scope, one.stream)
@@ -77,13 +80,16 @@ class BatchReader(DataSourceReader):
             yield from read_span(
                 partition.span,
                 self._schema,
-                self._options["controller"],
-                fail_on_data_loss=self._options["fail_on_data_loss"],
+                self._options.controller,
+                fail_on_data_loss=self._options.fail_on_data_loss,
             )
 
 
 class FilteringBatchReader(BatchReader):
-    """With option ``push_filters``. Spark refuses a reader that has this method unless its configuration allows it."""
+    """A batch reader with option ``push_filters``.
+
+    Spark refuses a reader that has this method unless its configuration allows it.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Yields those that Spark has to apply to the rows."""
@@ -94,7 +100,7 @@ class FilteringBatchReader(BatchReader):
 class MetadataReader(DataSourceReader):
     """The rows of option ``metadata``; they are made on the driver."""
 
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
 
@@ -103,9 +109,9 @@ class MetadataReader(DataSourceReader):
 
     def _rows(self) -> list[tuple[str, str]]:
         scope = self._options.scope
-        if self._options["metadata"] == "Streams":
-            return [(scope, name) for name in gateway_for(self._options["controller"]).list_streams(scope)]
-        gateway = prepared_gateway(self._options)
+        if self._options.metadata == "Streams":
+            return [(scope, name) for name in worker_gateway(self._options.controller).list_streams(scope)]
+        gateway = provisioned_gateway(self._options)
         return [
             (
                 StreamCut(scope, stream, gateway.head_cut(scope, stream)).as_text(),

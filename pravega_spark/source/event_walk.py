@@ -1,4 +1,7 @@
-"""Steps over events by their headers: to the exact end of so many events, where an index knows only some boundaries."""
+"""Steps over events by their headers, to find the exact end of a number of events.
+
+An index knows only some boundaries; between them the headers must be read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class Walked(NamedTuple):
 
 
 def walk(source: RangeSource, events_max: int, bytes_max: int) -> Walked:
-    """From the start of a range (a boundary) over at most ``events_max`` events, and about ``bytes_max`` bytes.
+    """Step from the start of a range (a boundary) over at most ``events_max`` events, and about ``bytes_max`` bytes.
 
     Passes at least one event unless the range has no whole one. ``DataCorruption`` for bytes that are not events.
     """

@@ -1,4 +1,4 @@
-"""The offset of a streaming source: for each stream, the position after the last byte read of each segment.
+"""Defines the offset of a streaming source: the position after the last byte read of each segment of each stream.
 
 The JSON is canonical, since Spark compares offsets as text. An end offset carries the start of its own batch in
 ``from``: Spark does not store the initial offset, so a batch that failed could not be repeated without it
@@ -25,14 +25,17 @@ OffsetsByStream = Mapping[str, SegmentOffsets]
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """``start`` is None in an initial offset and set in every end offset; only that one may have ``ended``."""
+    """An offset as Spark stores it.
+
+    ``start``: None in an initial offset and set in every end offset; only that one may have ``ended``.
+    """
 
     position: OffsetsByStream
     start: OffsetsByStream | None = None
     ended: OffsetsByStream = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Streams by name, segments by id: the same offset always gives the same text."""
+        """The offset as JSON, streams by name and segments by id: the same offset always gives the same text."""
         made: dict[str, Any] = {"version": VERSION, "streams": _sorted(self.position)}
         if self.start is not None:
             made["from"] = _sorted(self.start)
@@ -42,7 +45,7 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, made: Any) -> SourceOffset:
-        """``InvalidArgument`` for an offset that is damaged, of a newer version, or of another source."""
+        """Parse an offset. ``InvalidArgument`` for one that is damaged, of a newer version, or of another source."""
         version = made.get("version") if isinstance(made, Mapping) else None
         if not isinstance(version, int) or isinstance(version, bool):
             raise InvalidArgument(

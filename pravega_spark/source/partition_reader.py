@@ -1,4 +1,4 @@
-"""Runs on executors: one span of a segment to Arrow record batches."""
+"""Reads one span of a segment into Arrow record batches, on executors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pyspark.sql.datasource import InputPartition
 
 from pravega_common.errors import DataCorruption, SegmentNotFound, SegmentTruncated
 from pravega_common.names import segment_name
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.contract import RangeSource, StreamGateway
+from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.rows.columns import RowBuilder
 from pravega_spark.rows.framing import EventWindow, event_header_bytes, window_bytes_default
 from pravega_spark.source.range_planner import Span
@@ -43,7 +43,7 @@ def read_span(span: Span, schema: pa.Schema, controller: str, *, fail_on_data_lo
 
     ``DataCorruption`` for bytes that are not events, and for lost data unless that is to be skipped.
     """
-    gateway = gateway_for(controller)
+    gateway = worker_gateway(controller)
     first = span.start
     while first < span.end:
         try:

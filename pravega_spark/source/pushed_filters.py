@@ -1,4 +1,4 @@
-"""What a batch read leaves out because of filters on ``scope``, ``stream``, ``segment_id`` and ``offset``."""
+"""Applies filters on ``scope``, ``stream``, ``segment_id`` and ``offset`` to the spans of a batch read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ _COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True)
 class Filters:
-    """``tests``: by column. ``first`` and ``last``: the offsets that rows may have, both included."""
+    """The filters of one read.
+
+    ``tests``: by column. ``first`` and ``last``: the offsets that rows may have, both included.
+    """
 
     tests: tuple[tuple[str, Filter], ...] = ()
     first: int = 0
@@ -52,7 +55,7 @@ class Filters:
     def narrowed(
         self, span: Span, before: Callable[[int, int, int], int], after: Callable[[int, int, int], int]
     ) -> Span | None:
-        """What is left of a span; it may still hold rows with offsets that are not wanted.
+        """The rest of a span; it may still hold rows with offsets that are not wanted.
 
         ``before(segment id, offset, start)`` gives a boundary at or before an offset, ``after(segment id, offset,
         end)`` one at or after it.
@@ -71,7 +74,10 @@ NO_FILTERS: Final = Filters()
 
 
 def pushed(filters: Sequence[Filter]) -> tuple[Filters, list[Filter]]:
-    """What is applied here, and what Spark has to apply to the rows (filters on offsets: here only roughly)."""
+    """The filters that spans are chosen by, and those that Spark has to apply to the rows.
+
+    Filters on offsets are in both: spans end only near them.
+    """
     tests: list[tuple[str, Filter]] = []
     left: list[Filter] = []
     first, last = 0, NO_FILTERS.last

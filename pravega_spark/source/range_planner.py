@@ -1,4 +1,4 @@
-"""From positions to partitions: pure functions over numbers that somebody else asked for."""
+"""Plans the spans and partitions of a read from positions, by pure functions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Span:
 
 
 def spans_of_batch(start: OffsetsByStream, offset: SourceOffset) -> list[Span]:
-    """What a micro-batch reads that begins at ``start`` and ends at ``offset``: at most one span of each segment.
+    """The spans of a micro-batch that begins at ``start`` and ends at ``offset``: at most one of each segment.
 
-    A stream that is not in ``start`` is read by nobody: its position is where its next batch begins.
+    A stream that is not in ``start`` is not read: its position is where its next batch begins.
     """
     spans = []
     for name in sorted(start):
@@ -42,7 +42,7 @@ def spans_of_batch(start: OffsetsByStream, offset: SourceOffset) -> list[Span]:
 
 
 def share(limit: int, backlogs: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-    """How much to take of each backlog: in proportion to it, at least 1, and all of it when the limit allows."""
+    """The share of a limit for each backlog: in proportion to it, at least 1, and all of it when the limit allows."""
     total = sum(backlogs.values())
     if total <= limit:
         return dict(backlogs)

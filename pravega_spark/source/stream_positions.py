@@ -1,4 +1,4 @@
-"""Where a stream's readers stand and how far they may go: cuts moved over scaling, truncation and seal."""
+"""Moves the positions of a stream's readers over scaling, truncation and seal, and finds boundaries of events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def data_loss(scope: str, stream: str, segment_id: int, wanted: int, available: 
     )
 
 
-class Bound:
+class ReadBound:
     """An end that a read must not pass: a cut of the stream, and which segments lie before it."""
 
     def __init__(self, cut: SegmentOffsets, before: list[int]) -> None:
@@ -51,7 +51,7 @@ class Bound:
         self._before = set(before)
 
     def end_of(self, segment_id: int, offset: int, length: int) -> int:
-        """How far a segment of ``length`` may be read by somebody who stands at ``offset``."""
+        """The offset up to which a segment of ``length`` may be read by a reader that stands at ``offset``."""
         if segment_id in self._cut:
             return max(offset, min(length, self._cut[segment_id]))
         return length if segment_id in self._before else offset
@@ -62,12 +62,12 @@ class Bound:
 
 
 def ended_at(position: SegmentOffsets) -> dict[int, SegmentInfo]:
-    """What to know of the segments of a position from which nothing is to be read, whatever they are."""
+    """Segments as if each ended where the position stands, for a stream from which nothing is to be read."""
     return {item: SegmentInfo("", offset, offset, False) for item, offset in position.items()}
 
 
 class StreamPositions:
-    """One stream as the source sees it. Asks the gateway anew in every call."""
+    """One stream as the source sees it. Every call asks the gateway again."""
 
     def __init__(self, gateway: StreamGateway, scope: str, stream: str, *, fail_on_data_loss: bool) -> None:
         self._gateway = gateway
@@ -79,14 +79,14 @@ class StreamPositions:
         self._successors: dict[int, list[int]] = {}
         self._counts: dict[int, tuple[int, int, int | None]] = {}
 
-    def bound(self, cut: SegmentOffsets) -> Bound:
+    def bound(self, cut: SegmentOffsets) -> ReadBound:
         """``InvalidArgument`` for a cut with segments that the stream never had."""
         head = self._gateway.head_cut(self.scope, self.stream)
         try:
             before = self._gateway.segments_between(self.scope, self.stream, head, cut)
         except (InvalidArgument, UnknownOutcome):  # It lies before what is left, at least in part: from the beginning.
             before = self._gateway.segments_between(self.scope, self.stream, {}, cut)
-        return Bound(cut, before)
+        return ReadBound(cut, before)
 
     def advanced(
         self, cut: SegmentOffsets, known: Mapping[int, SegmentInfo] | None = None
@@ -110,9 +110,9 @@ class StreamPositions:
     def _present(
         self, cut: SegmentOffsets, known: Mapping[int, SegmentInfo] | None = None
     ) -> tuple[SegmentOffsets, dict[int, SegmentInfo]]:
-        """The cut without what is gone, which is an error or skipped.
+        """The cut without lost data, which is an error or skipped.
 
-        A deleted stream that may be missed has nothing to read, until it is created anew: then from its head on.
+        A deleted stream that may be missed has nothing to read until it is created again, and then from its head on.
         """
         moved = dict(cut)
         infos: dict[int, SegmentInfo] = {}
@@ -125,7 +125,7 @@ class StreamPositions:
                 gone.add(item)
                 continue
             if info.start_offset > offset or info.length < offset:
-                # Shorter than it was: another segment, of a stream that was created anew.
+                # Shorter than it was: another segment, of a stream that was created again.
                 self._lost(item, offset, info.start_offset)
                 moved[item] = info.start_offset
             infos[item] = info
@@ -134,13 +134,13 @@ class StreamPositions:
         try:
             return self._present(self._around(moved, gone), infos)
         except NotFound:
-            _log.warning("stream %s/%s is deleted: nothing is read until it is created anew", self.scope, self.stream)
+            _log.warning("stream %s/%s is deleted: nothing is read until it is created again", self.scope, self.stream)
             return dict(cut), ended_at(cut)
 
     def _around(self, cut: SegmentOffsets, gone: set[int]) -> SegmentOffsets:
         """The cut with its deleted segments replaced by what the head of the stream has for their keys.
 
-        The head itself when the stream does not know the segments: it was created anew.
+        The head itself when the stream does not know the segments: it was created again.
         """
         head = self._gateway.head_cut(self.scope, self.stream)
         ranges = {item: self._range(item) for item in {*cut, *head}}
@@ -199,7 +199,7 @@ class StreamPositions:
         _log.warning("%s", error)
 
     def spans(self, start: SegmentOffsets, end: SegmentOffsets) -> list[Span]:
-        """All that lies between any two cuts, also where segments begin or end between them.
+        """The spans between any two cuts, also where segments begin or end between them.
 
         What is gone at the time of planning is an error or left out, as ``fail_on_data_loss`` says.
         """
@@ -246,10 +246,10 @@ class StreamPositions:
         return start
 
     def after_bytes(self, segment_id: int, offset: int, wanted_bytes: int, end: int) -> int:
-        """A boundary about so many bytes behind ``offset``, which is one; at most ``end``.
+        """A boundary about ``wanted_bytes`` after ``offset``, which is one; at most ``end``.
 
-        The next one that the index knows. Where that is far, events are stepped over from the last one it knows: inside
-        a large transaction, and where the store keeps no index.
+        It is the next one that the index knows. Where that is far (inside a large transaction, and where the store
+        keeps no index), events are stepped over from the last one it knows.
         """
         wanted = offset + wanted_bytes
         located = self.locate(segment_id, wanted, end)
@@ -314,7 +314,7 @@ class StreamPositions:
         return first.events + known.events + last.events
 
     def after_events(self, segment_id: int, offset: int, end: int, events_max: int) -> int:
-        """The end of so many events behind ``offset``, at most ``end``; ``end`` where the store keeps no index.
+        """The end of ``events_max`` events after ``offset``, at most ``end``; ``end`` where the store keeps no index.
 
         Exact unless the index is far behind the segment, then less. The index leads to the boundary below, and the
         rest is stepped over event by event: two stretches of the index, each about 64 KiB, or what lies between

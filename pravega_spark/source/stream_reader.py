@@ -1,4 +1,4 @@
-"""Streaming reads: offsets and partitions of micro-batches."""
+"""Plans the micro-batches of a streaming read: their offsets and partitions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pyspark.sql.streaming.datasource import (
 from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import scoped_name, split_scoped_name
-from pravega_spark.gateway.connect import gateway_for
-from pravega_spark.gateway.preparation import prepared_gateway
-from pravega_spark.options.definitions import Options
+from pravega_spark.gateway.provisioning import provisioned_gateway
+from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
+from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_span
 from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
-from pravega_spark.source.stream_positions import Bound, StreamPositions, ended_at
+from pravega_spark.source.stream_positions import ReadBound, StreamPositions, ended_at
 from pravega_streams.segment.event_index import EventCount
 
 _Infos = dict[str, dict[int, SegmentInfo]]
@@ -38,36 +38,38 @@ index_delay_max_ms: Final = 5_000
 """How long after an event its time may be unknown to the index of its store, and how far two clocks may differ."""
 
 plans_max: Final = 3
-"""How often a batch is planned anew because a segment or its stream was deleted while it was planned."""
+"""How often a batch is planned at most, when a segment or its stream is deleted while it is planned."""
 
 certain_excess: Final = 2
-"""So many times the limit of events are more than the limit, also where their number is an estimate."""
+"""An estimate of this many times the limit of events is certain to be more than the limit."""
 
 _log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The one in the source's own process keeps state; the one that is pickled to executors only reads spans.
+    """The reader of a query.
+
+    The one in the source's own process keeps state; the one that is pickled to executors only reads spans.
 
     A batch never has a segment and one of its successors: where a segment was sealed the batch ends, and the next one
     goes on with the successors. So the rows of a routing key come in their order, batch by batch.
     """
 
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
         self._streams: dict[str, StreamPositions] = {}
         self._initial: dict[str, Any] | None = None
-        self._end: dict[str, Bound] = {}
-        self._target: dict[str, Bound] = {}
+        self._end: dict[str, ReadBound] = {}
+        self._target: dict[str, ReadBound] = {}
         self._reported: dict[str, Any] | None = None
         self._is_end_settled = False
-        self._is_told = False
+        self._has_warned = False
 
     # Where to start
 
     def initialOffset(self) -> dict[str, Any]:
-        """The same in one process: Spark asks twice, and ``latest`` must not move between."""
+        """The start of a query, the same in one process: Spark asks twice, and ``latest`` must not move between."""
         if self._initial is None:
             names = self._opened()
             self._initial = SourceOffset({name: self._first_cut(name) for name in names}).to_json()
@@ -76,9 +78,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _opened(self) -> dict[str, StreamPositions]:
         """The streams of the options, by ``scope/stream``; connects at the first call."""
         if not self._streams:
-            prepared_gateway(self._options)
+            provisioned_gateway(self._options)
             made = {scoped_name(*name): self._positions(*name) for name in self._options.streams}
-            limit = self._options["end_stream_cut"]
+            limit = self._options.end_stream_cut
             if limit is not None and limit != UNBOUNDED:
                 for name, positions in made.items():
                     cut = self._tail(name) if limit.is_latest else limit.cut_of(*split_scoped_name(name))
@@ -87,22 +89,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._streams
 
     def _positions(self, scope: str, stream: str) -> StreamPositions:
-        fails = self._options["fail_on_data_loss"]
-        return StreamPositions(gateway_for(self._options["controller"]), scope, stream, fail_on_data_loss=fails)
+        fails = self._options.fail_on_data_loss
+        return StreamPositions(worker_gateway(self._options.controller), scope, stream, fail_on_data_loss=fails)
 
     def _first_cut(self, name: str) -> SegmentOffsets:
-        if self._options["start_time"] is not None:
-            return self._opened()[name].cut_at_time(self._options["start_time"], as_end=False)
-        limit = self._options["start_stream_cut"]
+        if self._options.start_time is not None:
+            return self._opened()[name].cut_at_time(self._options.start_time, as_end=False)
+        limit = self._options.start_stream_cut
         if limit is None or limit.is_latest:
             return self._tail(name)
         return self._head(name) if limit.keyword is not None else limit.cut_of(*split_scoped_name(name))
 
     def _tail(self, name: str) -> SegmentOffsets:
-        return prepared_gateway(self._options).tail_cut(*split_scoped_name(name))
+        return provisioned_gateway(self._options).tail_cut(*split_scoped_name(name))
 
     def _head(self, name: str) -> SegmentOffsets:
-        return prepared_gateway(self._options).head_cut(*split_scoped_name(name))
+        return provisioned_gateway(self._options).head_cut(*split_scoped_name(name))
 
     # How far to go
 
@@ -111,17 +113,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A start at a stream cut does not move; and when there is a checkpoint, it need not be of all streams any more.
         """
-        limit = self._options["start_stream_cut"]
+        limit = self._options.start_stream_cut
         if limit is None or limit.keyword is not None:
             self.initialOffset()
         self._target = {name: positions.bound(self._tail(name)) for name, positions in self._opened().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark takes only one, and none of two kinds; ``latestOffset`` applies all that are configured."""
-        if self._options["approx_bytes_per_trigger"] is not None:
-            return ReadMaxBytes(self._options["approx_bytes_per_trigger"])
-        if self._options["max_events_per_trigger"] is not None:
-            return ReadMaxRows(self._options["max_events_per_trigger"])
+        if self._options.approx_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.approx_bytes_per_trigger)
+        if self._options.max_events_per_trigger is not None:
+            return ReadMaxRows(self._options.max_events_per_trigger)
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -131,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 return self._planned(start, limit)
             except (SegmentNotFound, NotFound):
-                _log.info("a segment was deleted while a batch was planned: it is planned anew")
+                _log.info("a segment was deleted while a batch was planned: it is planned again")
         return self._planned(start, limit)
 
     def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -152,9 +154,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look_at_the_clock(self) -> None:
         """Bind the source to ``end_time`` once that has come: what was written before is before it.
 
-        For a moment after it the index of the store may not know the last events; then the bound is looked up anew.
+        For a moment after it the index of the store may not know the last events; then the bound is looked up again.
         """
-        time_ms = self._options["end_time"]
+        time_ms = self._options.end_time
         now_ms = time.time_ns() // 1_000_000
         if time_ms is None or now_ms < time_ms or self._is_end_settled:
             return
@@ -166,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """``start`` without streams that are no longer read, and with those that came, from their head."""
         names = self._opened()
         removed = sorted(set(start) - set(names))
-        if removed and self._options["fail_on_data_loss"]:
+        if removed and self._options.fail_on_data_loss:
             raise InvalidArgument(
                 f"the checkpoint has a position in {', '.join(removed)}, which the option 'stream' does not name; "
                 "name it, or set fail_on_data_loss=false to give it up"
@@ -191,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return length
 
     def _ends(self, position: OffsetsByStream, infos: _Infos, *, limited: bool) -> OffsetsByStream:
-        """Where the batch that starts at ``position`` ends in each segment: at the nearest of all limits."""
+        """The end of the batch that starts at ``position``, in each segment: the nearest of all limits."""
         backlogs = {
             (name, item): self._end_of(name, item, offset, infos) - offset
             for name, cut in position.items()
@@ -207,7 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _limit_bytes(self, position: OffsetsByStream, backlogs: _BySegment, ends: _Ends) -> None:
-        limit = self._options["approx_bytes_per_trigger"]
+        limit = self._options.approx_bytes_per_trigger
         if limit is None:
             return
         for (name, item), wanted in share(limit, backlogs).items():
@@ -216,7 +218,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[name][item] = self._opened()[name].after_bytes(item, offset, wanted, end)
 
     def _limit_events(self, position: OffsetsByStream, ends: _Ends, backlogs: _BySegment) -> None:
-        limit = self._options["max_events_per_trigger"]
+        limit = self._options.max_events_per_trigger
         if limit is None:
             return
         counts = self._counted(position, backlogs, limit)
@@ -234,7 +236,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = position[name][item]
             found = self._opened()[name].estimated_events(item, start, start + backlog)
             if found is None:
-                self._tell_unlimited(name)
+                self._warn_unlimited(name)
                 return None
             about[name, item] = found
         counts = {key: found.events for key, found in about.items()}
@@ -248,9 +250,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             counts[name, item] = counts[name, item] if counted is None else counted
         return counts
 
-    def _tell_unlimited(self, name: str) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def _warn_unlimited(self, name: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             _log.warning(
                 "max_events_per_trigger has no effect: the store of %s keeps no index of event boundaries (Pravega "
                 "does from version 0.14 on); use approx_bytes_per_trigger",
@@ -278,7 +280,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported = reported
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What was there at the last look: Spark asks right after ``latestOffset``."""
+        """The end of the data at the last look: Spark asks right after ``latestOffset``."""
         return self._reported
 
     # What to read
@@ -300,7 +302,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 positions = self._positions(span.scope, span.stream)
             return positions.locate(span.segment_id, offset, span.end)
 
-        pieces = split(spans, self._options["min_partitions"], self._options["max_partition_bytes"], locate)
+        pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         return [SpanPartition(span) for span in pieces]
 
     def _check_joined(self, before: OffsetsByStream, start: OffsetsByStream) -> None:
@@ -316,12 +318,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_span(
                 partition.span,
                 self._schema,
-                self._options["controller"],
-                fail_on_data_loss=self._options["fail_on_data_loss"],
+                self._options.controller,
+                fail_on_data_loss=self._options.fail_on_data_loss,
             )
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Nothing to do: positions live in the checkpoint."""
+        """Does nothing: positions live in the checkpoint."""
 
     def stop(self) -> None:
-        """Nothing to do: Spark ends the process without asking (spark-connector.md B.2)."""
+        """Does nothing: Spark ends the process without asking (spark-connector.md B.2)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,12 +17,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pravega_common.model.transaction_sets import SetDecision
 from pravega_spark import datasource
-from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.contract import StreamGateway
-from pravega_spark.options.definitions import Options, Use
+from pravega_spark.gateway.worker_process import worker_gateway
+from pravega_spark.ledger.batch import BatchCommit
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.sink.batch_commit import commit_batch
-from pravega_spark.sink.commit_protocol import TaskMessage
+from pravega_spark.sink.commit_protocol import segments_of
 from pyspark_pravega import DefaultSource
 
 RECORDS_VARIABLE: Final = "PRAVEGA_BENCH_COMMITS"
@@ -56,15 +59,15 @@ class TimedWriter(DataSourceStreamArrowWriter):
         self._writer.abort(messages, batchId)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        options = Options(self._given, Use.STREAM_WRITE)
-        gateway = TimedGateway(gateway_for(options["controller"]))
+        options = WriteOptions.parse(self._given, Use.STREAM_WRITE)
+        gateway = TimedGateway(worker_gateway(options.controller))
         started_s = time.perf_counter()
         commit_batch(cast(StreamGateway, gateway), options, messages, batchId)
         total_s = time.perf_counter() - started_s
         record = {
             "stream": options.stream,
             "batch": batchId,
-            "segments": transaction_segments(messages),
+            "segments": segments_of(messages),
             "prepare_s": self._prepare_s,
             "decision_s": gateway.decision_s,
             "readable_s": total_s - gateway.decision_s,
@@ -81,20 +84,12 @@ class TimedGateway:
         self._gateway = gateway
         self.decision_s = 0.0
 
-    def commit_transaction_set(self, *given: Any, **named: Any) -> Any:
-        return self._timed(lambda: self._gateway.commit_transaction_set(*given, **named))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._gateway, name)
-
-    def _timed(self, call: Callable[[], Any]) -> Any:
+    def commit_transaction_set(self, commit: BatchCommit) -> SetDecision:
         started_s = time.perf_counter()
         try:
-            return call()
+            return self._gateway.commit_transaction_set(commit)
         finally:
             self.decision_s += time.perf_counter() - started_s
 
-
-def transaction_segments(messages: Sequence[WriterCommitMessage | None]) -> int:
-    """The number of transaction segments of all tasks of a batch."""
-    return sum(message.segments for message in messages if isinstance(message, TaskMessage))
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._gateway, name)

@@ -20,11 +20,12 @@ from pravega_common.model.transaction_sets import (
 from pravega_common.runtime.failpoints import arm, disarm_all
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.service import ServiceGateway
-from pravega_spark.ledger.plain_pravega import AFTER_ONE_COMMIT, AFTER_RECORD, lease_ms
+from pravega_spark.ledger.batch import UnresolvedPolicy
 from pravega_spark.ledger.record import BatchUnresolved, key_of, new_record, table_segment, to_bytes
+from pravega_spark.ledger.table_ledger import AFTER_ONE_COMMIT, AFTER_RECORD, lease_ms
 from pravega_streams.client import StreamClient
 from pravega_streams.table.blocking_table import BlockingTable
-from tests.contract.stream_gateway_contract import StreamGatewayContract, framed
+from tests.contract.stream_gateway_contract import StreamGatewayContract, commit_set, framed, register
 
 
 class Died(BaseException):
@@ -74,16 +75,16 @@ class PlainGatewayContract(StreamGatewayContract):
         self.make(gateway, scope)
         sink = Sink(uuid.uuid4().hex, f"{scope}/t")
         orphan, member = (self.begin(gateway, scope, sink, [b"x"]) for _ in range(2))
-        gateway.commit_transaction_set(sink, "r", 0, [member], 1, 9)
+        commit_set(gateway, sink, "r", 0, [member], 1, 9)
         self.wait_finished(gateway, sink)
-        assert gateway.register_transactions(sink, "r", 0, [orphan]).status is RegisterStatus.BATCH_DECIDED
+        assert register(gateway, sink, "r", 0, [orphan]).status is RegisterStatus.BATCH_DECIDED
         assert self.content(gateway, scope, 0) == framed([b"x"])
         gateway.abort_transaction(scope, "t", orphan.transaction_id)
 
     def test_the_largest_lease(self, gateway: StreamGateway, scope: str, sink: Sink) -> None:
         made = gateway.create_transaction(scope, "t", 30_000)
         member = SetMember(scope, "t", made.transaction_id, 0)
-        assert gateway.register_transactions(sink, "r", 0, [member]).renewed_for_ms == lease_ms
+        assert register(gateway, sink, "r", 0, [member]).renewed_for_ms == lease_ms
 
     def begun(self, gateway: StreamGateway, scope: str, sink: Sink, run: str, count: int = 3) -> list[SetMember]:
         """Members with one event each, which names its run and partition."""
@@ -98,17 +99,17 @@ class PlainGatewayContract(StreamGatewayContract):
     ) -> SetMember:
         made = gateway.create_transaction(scope, "t", 30_000)
         member = SetMember(scope, "t", made.transaction_id, partition, 1, len(event) + 8)
-        answer = gateway.register_transactions(sink, run, 0, [member])
+        answer = register(gateway, sink, run, 0, [member])
         assert answer.status is RegisterStatus.REGISTERED
         segment = f"{made.segments[0].name}#transaction.{made.transaction_id.hex}"
         self.append(gateway, segment, [event])
         return member
 
     def commit(
-        self, gateway: StreamGateway, sink: Sink, run: str, members: list[SetMember], policy: str = "fail"
+        self, gateway: StreamGateway, sink: Sink, run: str, members: list[SetMember], policy: UnresolvedPolicy = "fail"
     ) -> CommitStatus:
         size = sum(member.bytes for member in members)
-        answer = gateway.commit_transaction_set(sink, run, 0, members, len(members), size, on_unresolved=policy)
+        answer = commit_set(gateway, sink, run, 0, members, len(members), size, on_unresolved=policy)
         return answer.status
 
     @pytest.mark.parametrize("dies", [(AFTER_RECORD, 1), (AFTER_ONE_COMMIT, 1), (AFTER_ONE_COMMIT, 3)])
@@ -120,7 +121,7 @@ class PlainGatewayContract(StreamGatewayContract):
         with pytest.raises(Died):
             self.commit(gateway, sink, "a", members)
         disarm_all()
-        assert second.register_transactions(sink, "b", 0, []).status is RegisterStatus.BATCH_DECIDED
+        assert register(second, sink, "b", 0, []).status is RegisterStatus.BATCH_DECIDED
         assert self.commit(second, sink, "b", [replace(item, events=1) for item in members]) in (
             CommitStatus.COMMITTED,
             CommitStatus.ALREADY_COMMITTED,
@@ -176,7 +177,7 @@ class PlainGatewayContract(StreamGatewayContract):
         assert self.commit(second, sink, "b", again, "skip") is CommitStatus.ALREADY_COMMITTED
         self.wait_finished(second, sink)
         assert self.content(gateway, scope, 0) == framed([b"a0", b"a2"])
-        assert second.commit_transaction_set(sink, "b", 1, [], 0, 0).status is CommitStatus.COMMITTED
+        assert commit_set(second, sink, "b", 1, [], 0, 0).status is CommitStatus.COMMITTED
 
     def test_mixed_outcomes_written_again(
         self, gateway: StreamGateway, second: ServiceGateway, scope: str, sink: Sink

@@ -20,9 +20,18 @@ from pravega_common.errors import (
 )
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.model.transaction_sets import CommitStatus, RegisterStatus, SetMember, SetState, Sink
+from pravega_common.model.transaction_sets import (
+    CommitStatus,
+    RegisterStatus,
+    Registration,
+    SetDecision,
+    SetMember,
+    SetState,
+    Sink,
+)
 from pravega_common.names import segment_name, transaction_segment_name
 from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, BatchRegistration, UnresolvedPolicy
 from pravega_streams.segment.event_index import EventCount, ReadTarget
 from tests.support.eventually import eventually, eventually_blocking
 
@@ -31,6 +40,26 @@ LEASE_MS = 30_000
 
 def framed(events: Sequence[bytes]) -> memoryview:
     return memoryview(b"".join(struct.pack(">ii", 0, len(event)) + event for event in events))
+
+
+def register(
+    gateway: StreamGateway, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]
+) -> Registration:
+    return gateway.register_transactions(BatchRegistration(BatchIdentity(sink, run_id, batch_id), tuple(members)))
+
+
+def commit_set(
+    gateway: StreamGateway,
+    sink: Sink,
+    run_id: str,
+    batch_id: int,
+    members: Sequence[SetMember],
+    events: int,
+    size_bytes: int,
+    on_unresolved: UnresolvedPolicy = "fail",
+) -> SetDecision:
+    identity = BatchIdentity(sink, run_id, batch_id)
+    return gateway.commit_transaction_set(BatchCommit(identity, tuple(members), events, size_bytes, on_unresolved))
 
 
 class StreamGatewayContract:
@@ -181,7 +210,7 @@ class StreamGatewayContract:
         """A transaction of batch 0 of run "r", with events in its first segment."""
         made = gateway.create_transaction(scope, "t", LEASE_MS)
         member = SetMember(scope, "t", made.transaction_id, partition, len(events), len(framed(events)))
-        answer = gateway.register_transactions(sink, "r", 0, [member])
+        answer = register(gateway, sink, "r", 0, [member])
         assert answer.status is RegisterStatus.REGISTERED
         assert answer.renewed_for_ms > 0
         self.append(gateway, transaction_segment_name(made.segments[0].name, made.transaction_id), events)
@@ -194,7 +223,7 @@ class StreamGatewayContract:
         assert self.content(gateway, scope, 0) == b""
         events, size = sum(member.events for member in members), sum(member.bytes for member in members)
         assert gateway.transaction_set(sink, 0)[1] == -1
-        decision = gateway.commit_transaction_set(sink, "r", 0, members, events, size)
+        decision = commit_set(gateway, sink, "r", 0, members, events, size)
         assert decision.status is CommitStatus.COMMITTED
         self.wait_finished(gateway, sink)
         assert self.content(gateway, scope, 0) == framed([b"0", b"0", b"1", b"1", b"2", b"2"])
@@ -207,12 +236,12 @@ class StreamGatewayContract:
         self.make(gateway, scope)
         sink = Sink(uuid.uuid4().hex, f"{scope}/t")
         member = self.begin(gateway, scope, sink, [b"x"])
-        gateway.commit_transaction_set(sink, "r", 0, [member], 1, 9)
-        assert gateway.register_transactions(sink, "r", 0, []).status is RegisterStatus.BATCH_DECIDED
-        again = gateway.commit_transaction_set(sink, "r", 0, [], 1, 9)
+        commit_set(gateway, sink, "r", 0, [member], 1, 9)
+        assert register(gateway, sink, "r", 0, []).status is RegisterStatus.BATCH_DECIDED
+        again = commit_set(gateway, sink, "r", 0, [], 1, 9)
         assert again.status is CommitStatus.ALREADY_COMMITTED
         assert [item.transaction_id for item in again.recorded.members] == [member.transaction_id]
-        assert gateway.commit_transaction_set(sink, "r", 0, [], 2, 9).status is CommitStatus.REPLAY_DIFFERS
+        assert commit_set(gateway, sink, "r", 0, [], 2, 9).status is CommitStatus.REPLAY_DIFFERS
         self.wait_finished(gateway, sink)
         assert self.content(gateway, scope, 0) == framed([b"x"])
 
@@ -220,27 +249,27 @@ class StreamGatewayContract:
         self.make(gateway, scope)
         sink = Sink(uuid.uuid4().hex, f"{scope}/t")
         for batch_id in (0, 1, 2):
-            assert gateway.commit_transaction_set(sink, "r", batch_id, [], 0, 0).status is CommitStatus.COMMITTED
-        assert gateway.commit_transaction_set(sink, "r", 1, [], 0, 0).status is CommitStatus.CHECKPOINT_BEHIND_SINK
-        assert gateway.register_transactions(sink, "r2", 3, []).status is RegisterStatus.REGISTERED
-        assert gateway.register_transactions(sink, "r", 3, []).status is RegisterStatus.FENCED
-        assert gateway.commit_transaction_set(sink, "r", 3, [], 0, 0).status is CommitStatus.FENCED
+            assert commit_set(gateway, sink, "r", batch_id, [], 0, 0).status is CommitStatus.COMMITTED
+        assert commit_set(gateway, sink, "r", 1, [], 0, 0).status is CommitStatus.CHECKPOINT_BEHIND_SINK
+        assert register(gateway, sink, "r2", 3, []).status is RegisterStatus.REGISTERED
+        assert register(gateway, sink, "r", 3, []).status is RegisterStatus.FENCED
+        assert commit_set(gateway, sink, "r", 3, [], 0, 0).status is CommitStatus.FENCED
 
     def test_one_member_gone_refuses_all(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)
         sink = Sink(uuid.uuid4().hex, f"{scope}/t")
         members = [self.begin(gateway, scope, sink, [b"x"], part) for part in range(2)]
         gateway.abort_transaction(scope, "t", members[1].transaction_id)
-        assert gateway.commit_transaction_set(sink, "r", 0, members, 2, 18).status is CommitStatus.REFUSED
+        assert commit_set(gateway, sink, "r", 0, members, 2, 18).status is CommitStatus.REFUSED
         assert self.content(gateway, scope, 0) == b""
 
     def test_what_is_not_in_the_set_is_aborted(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)
         sink = Sink(uuid.uuid4().hex, f"{scope}/t")
         orphan, member = (self.begin(gateway, scope, sink, [b"x"]) for _ in range(2))
-        gateway.commit_transaction_set(sink, "r", 0, [member], 1, 9)
+        commit_set(gateway, sink, "r", 0, [member], 1, 9)
         self.wait_finished(gateway, sink)
-        answer = gateway.register_transactions(sink, "r", 1, [replace(orphan)])
+        answer = register(gateway, sink, "r", 1, [replace(orphan)])
         assert answer.status is RegisterStatus.TRANSACTION_NOT_OPEN
         assert self.content(gateway, scope, 0) == framed([b"x"])
 

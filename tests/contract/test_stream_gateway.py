@@ -8,10 +8,10 @@ import pytest
 
 from pravega_spark.gateway.contract import StreamGateway
 from tests.contract.stream_gateway_contract import StreamGatewayContract
-from tests.support.fakes.stream_gateway import InMemoryGateway
+from tests.support.fakes.stream_gateway import FakeGateway
 
 
-class TestInMemoryGateway(StreamGatewayContract):
+class TestFakeGateway(StreamGatewayContract):
     @pytest.fixture
     def gateway(self, tmp_path: Path) -> StreamGateway:
-        return InMemoryGateway(str(tmp_path))
+        return FakeGateway(str(tmp_path))

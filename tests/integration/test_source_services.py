@@ -19,7 +19,8 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_name
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.service import ServiceGateway
-from pravega_spark.options.definitions import Options, Use
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.batch_reader import BatchReader, FilteringBatchReader
 from pravega_spark.source.stream_reader import StreamReader
 from pravega_spark.standalone.process import StandaloneProcess
@@ -58,10 +59,10 @@ class World:
     def query(self, **more: str) -> Query:
         if "start_time" not in more:
             more.setdefault("start_stream_cut", "earliest")
-        return Query(StreamReader(Options(self.given(**more), Use.STREAM_READ), SCHEMA))
+        return Query(StreamReader(ReadOptions.parse(self.given(**more), Use.STREAM_READ), SCHEMA))
 
     def batch(self, kind: type[BatchReader] = BatchReader, **more: str) -> BatchReader:
-        return kind(Options(self.given(**more), Use.BATCH_READ), SCHEMA)
+        return kind(ReadOptions.parse(self.given(**more), Use.BATCH_READ), SCHEMA)
 
 
 def rows(reader: BatchReader) -> list[tuple[Any, ...]]:

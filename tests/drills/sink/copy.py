@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class Copy:
     """One streaming query from files of numbers into one stream, or, by ``foreachBatch``, into two.
 
-    ``where`` keeps some rows; ``repartition`` shuffles them by key into this many tasks; ``hooked`` puts the failpoints
+    ``where`` keeps some rows; ``repartition`` shuffles them by key into that many tasks; ``hooked`` puts the failpoints
     of ``hooks`` before the sink; ``spread`` sends rows to both ``targets`` by the column ``stream``. Two ``targets``
     that are the same stream get one half of the keys each. It is begun ``start_after_s`` after it was asked for.
     """

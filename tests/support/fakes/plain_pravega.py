@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pravega_common.errors import BadKeyVersion, SegmentNotFound
 from pravega_common.model.transaction_sets import SetMember
 from pravega_common.model.transactions import PingStatus, TransactionState
-from pravega_spark.ledger.plain_pravega import PlainSets
+from pravega_spark.ledger.table_ledger import TableLedger
 from pravega_streams.errors import TransactionFailed
 from pravega_streams.table.table_client import NOT_EXISTS, TableItem
 
@@ -38,9 +38,9 @@ class PlainPravega:
         self._versions = 0
         self._ids = 0
 
-    def sets(self) -> PlainSets:
+    def sets(self) -> TableLedger:
         """One client; a new process has a new one."""
-        return PlainSets(
+        return TableLedger(
             self,
             lambda segment: Table(self, segment),
             monotonic_s=lambda: self.now_s,

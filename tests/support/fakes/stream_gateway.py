@@ -1,4 +1,4 @@
-"""The twin of a stream store, for tests of everything above ``StreamGateway``.
+"""A fake stream store, for tests of everything above ``StreamGateway``.
 
 State is one SQLite file in a directory, so that Spark's many processes see the same streams. No leases run out here and
 no process fails; a scale takes effect at once.
@@ -34,6 +34,7 @@ from pravega_common.model.transaction_sets import (
 )
 from pravega_common.model.transactions import NewTransaction
 from pravega_common.names import is_transaction_segment, parse_segment_name, segment_id, segment_name, segment_number
+from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
 from pravega_streams import errors
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget
@@ -57,12 +58,12 @@ CREATE TABLE sets (sink TEXT, batch INT, record TEXT, PRIMARY KEY (sink, batch))
 address_scheme: Final = "directory"
 
 
-def open_address(address: str) -> InMemoryGateway:
+def open_address(address: str) -> FakeGateway:
     """The fake over the directory of an address ``directory:///some/path``."""
-    return InMemoryGateway(address.removeprefix(f"{address_scheme}://"))
+    return FakeGateway(address.removeprefix(f"{address_scheme}://"))
 
 
-class InMemoryGateway:
+class FakeGateway:
     """See ``StreamGateway``. Two of them over one directory are two clients of one store."""
 
     def __init__(self, directory: str, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
@@ -159,7 +160,7 @@ class InMemoryGateway:
             store.execute("UPDATE segments SET sealed = 1 WHERE stream = ?", (f"{scope}/{stream}",))
 
     def delete_stream(self, scope: str, stream: str) -> None:
-        """One that is created anew gets other segment numbers, as in Pravega."""
+        """A stream of the same name gets other segment numbers later, as in Pravega."""
         name = f"{scope}/{stream}"
         with self._change() as store:
             store.execute("DELETE FROM streams WHERE scope = ? AND name = ?", (scope, stream))
@@ -247,13 +248,13 @@ class InMemoryGateway:
             found = store.execute(query, (name, offset)).fetchone()[0]
             return length if found is None else found
 
-    def boundaries(self, scope: str, stream: str, segment_id: int) -> InMemoryBoundaries:
+    def boundaries(self, scope: str, stream: str, segment_id: int) -> FakeBoundaries:
         """Every block is in the index."""
         name = segment_name(scope, stream, segment_id)
         with self._change() as store:
             info = _present(store, name)
             query = "SELECT start + LENGTH(data), events, time_ms FROM blocks WHERE segment = ? ORDER BY start"
-            return InMemoryBoundaries(info, store.execute(query, (name,)).fetchall())
+            return FakeBoundaries(info, store.execute(query, (name,)).fetchall())
 
     # Transactions
 
@@ -275,21 +276,21 @@ class InMemoryGateway:
                 raise errors.TransactionFailed(f"transaction {transaction_id} is committed")
 
     def transaction_states(self) -> dict[uuid.UUID, str]:
-        """Of all transactions ever: ``open``, ``committed`` or ``aborted``."""
+        """The states of all transactions ever: ``open``, ``committed`` or ``aborted``."""
         with self._change() as store:
             rows = store.execute("SELECT id, state FROM transactions").fetchall()
             return {uuid.UUID(hex=identifier): state for identifier, state in rows}
 
-    def register_transactions(
-        self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]
-    ) -> Registration:
+    def register_transactions(self, registration: BatchRegistration) -> Registration:
+        identity = registration.identity
+        sink, run_id, batch_id = identity.sink, identity.run_id, identity.batch_id
         with self._change() as store:
             last, current = _sink(store, sink, run_id)
             if not current:
                 return Registration(RegisterStatus.FENCED, f"run {run_id} was displaced", last, 0)
             if batch_id <= last:
                 return Registration(RegisterStatus.BATCH_DECIDED, "", last, 0)
-            for member in members:
+            for member in registration.members:
                 if _state(store, member.transaction_id) != "open":
                     detail = f"transaction {member.transaction_id} is not open"
                     return Registration(RegisterStatus.TRANSACTION_NOT_OPEN, detail, last, 0)
@@ -297,17 +298,9 @@ class InMemoryGateway:
                 store.execute("UPDATE transactions SET sink = ?, batch = ? WHERE id = ?", row)
             return Registration(RegisterStatus.REGISTERED, "", last, renewal_ms)
 
-    def commit_transaction_set(
-        self,
-        sink: Sink,
-        run_id: str,
-        batch_id: int,
-        members: Sequence[SetMember],
-        events: int,
-        size_bytes: int,
-        on_unresolved: str = "fail",
-    ) -> SetDecision:
-        asked = TransactionSet(SetState.FINISHED, batch_id, run_id, tuple(members), events, size_bytes)
+    def commit_transaction_set(self, commit: BatchCommit) -> SetDecision:
+        sink, run_id, batch_id = commit.identity.sink, commit.identity.run_id, commit.identity.batch_id
+        asked = commit.as_set(SetState.FINISHED)
         with self._change() as store:
             last, current = _sink(store, sink, run_id)
             recorded = _set(store, sink, batch_id)
@@ -316,14 +309,14 @@ class InMemoryGateway:
             if batch_id < last:
                 return SetDecision(CommitStatus.CHECKPOINT_BEHIND_SINK, f"the sink is at batch {last}", recorded)
             if batch_id == last:
-                same = (recorded.events, recorded.bytes) == (events, size_bytes)
+                same = (recorded.events, recorded.bytes) == (commit.events, commit.size_bytes)
                 status = CommitStatus.ALREADY_COMMITTED if same else CommitStatus.REPLAY_DIFFERS
                 return SetDecision(status, "", recorded)
-            for member in members:
+            for member in asked.members:
                 if _state(store, member.transaction_id) != "open":
                     detail = f"transaction {member.transaction_id} is not open"
                     return SetDecision(CommitStatus.REFUSED, detail, recorded)
-            for member in sorted(members, key=lambda item: item.partition):
+            for member in asked.members:
                 _merge(store, member, self.now_ms())
             store.execute("UPDATE sinks SET last_batch = ? WHERE sink = ?", (batch_id, _key(sink)))
             store.execute("INSERT INTO sets VALUES (?, ?, ?)", (_key(sink), batch_id, _record(asked)))
@@ -339,11 +332,11 @@ class InMemoryGateway:
 
     # Bytes
 
-    def open_writer(self, segment: str) -> InMemoryWriter:
-        return InMemoryWriter(self, segment)
+    def open_writer(self, segment: str) -> FakeWriter:
+        return FakeWriter(self, segment)
 
-    def open_range(self, segment: str, start: int, end: int) -> InMemoryRange:
-        return InMemoryRange(self, segment, start, end)
+    def open_range(self, segment: str, start: int, end: int) -> FakeRange:
+        return FakeRange(self, segment, start, end)
 
     def append(self, segment: str, data: bytes, events: int) -> None:
         with self._change() as store:
@@ -371,10 +364,10 @@ class InMemoryGateway:
             return piece
 
 
-class InMemoryWriter:
+class FakeWriter:
     """Like ``BlockWriter``: what is written is there after ``flush``."""
 
-    def __init__(self, gateway: InMemoryGateway, segment: str) -> None:
+    def __init__(self, gateway: FakeGateway, segment: str) -> None:
         self._gateway = gateway
         self._segment = segment
         self._pieces: list[Piece] = []
@@ -383,7 +376,7 @@ class InMemoryWriter:
         self._pieces.append(Piece(data, event_count, tag))
 
     def start_flush(self) -> None:
-        """Everything happens in ``flush``."""
+        """Does nothing: ``flush`` does all."""
 
     def flush(self) -> None:
         while self._pieces:
@@ -397,10 +390,10 @@ class InMemoryWriter:
         self._pieces.clear()
 
 
-class InMemoryRange:
+class FakeRange:
     """Like ``RangeReader``."""
 
-    def __init__(self, gateway: InMemoryGateway, segment: str, start: int, end: int) -> None:
+    def __init__(self, gateway: FakeGateway, segment: str, start: int, end: int) -> None:
         self.position = start
         self._gateway = gateway
         self._segment = segment
@@ -418,10 +411,10 @@ class InMemoryRange:
         return filled
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no resource is held."""
 
 
-class InMemoryBoundaries:
+class FakeBoundaries:
     """Like ``EventIndex``."""
 
     def __init__(self, info: SegmentInfo, blocks: list[tuple[int, int, int]]) -> None:

@@ -1,4 +1,4 @@
-"""A stream in the twin, for tests of what reads and writes it."""
+"""Streams in the fake store, for tests of readers and writers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.gateway.connect import gateway_for, register_scheme
 from pravega_spark.rows.framing import EventWindow
 from pravega_spark.source.range_planner import Span
-from tests.support.fakes.stream_gateway import InMemoryGateway, address_scheme, open_address
+from tests.support.fakes.stream_gateway import FakeGateway, address_scheme, open_address
 
 SCOPE = "s"
 
 
-class TwinStreams:
+class FakeStreams:
     """A fresh store in a directory. Streams are of scope ``s``."""
 
     def __init__(self, directory: Path) -> None:
         register_scheme(address_scheme, open_address)
         self.controller = f"{address_scheme}://{directory}"
         gateway = gateway_for(self.controller)
-        assert isinstance(gateway, InMemoryGateway)
+        assert isinstance(gateway, FakeGateway)
         self.gateway = gateway
         self.gateway.create_scope(SCOPE)
 
@@ -43,7 +43,7 @@ class TwinStreams:
         return [item.segment_id for item in self.gateway.scale_stream(SCOPE, stream, sealed, ranges)]
 
     def events(self, stream: str) -> dict[int, list[bytes]]:
-        """Everything committed, by segment."""
+        """All committed events, by segment."""
         every = self.gateway.segments_between(SCOPE, stream, {}, self.gateway.tail_cut(SCOPE, stream))
         made = {}
         for item in every:

@@ -1,4 +1,4 @@
-"""What an executor must have installed, and what Spark's discovery may import."""
+"""Executors need few packages, and Spark's discovery imports none of ours."""
 
 from __future__ import annotations
 

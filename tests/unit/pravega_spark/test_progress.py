@@ -1,4 +1,4 @@
-"""How far a query is behind, from whatever Spark gives as its progress."""
+"""The lag of a query, from every form in which Spark gives its progress."""
 
 from __future__ import annotations
 

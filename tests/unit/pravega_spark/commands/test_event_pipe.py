@@ -18,7 +18,7 @@ from pravega_common.names import segment_id, segment_name
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
 from pravega_spark.commands.event_pipe import EventReader, write_pipe
 from pravega_streams.event.event_writer import frame_event
-from tests.support.fakes.stream_gateway import InMemoryGateway
+from tests.support.fakes.stream_gateway import FakeGateway
 
 
 class Written:
@@ -56,14 +56,14 @@ def test_what_comes_before_a_pause_is_durable_before_the_end() -> None:
 
 
 @pytest.fixture
-def gateway(tmp_path: Path) -> InMemoryGateway:
-    made = InMemoryGateway(str(tmp_path))
+def gateway(tmp_path: Path) -> FakeGateway:
+    made = FakeGateway(str(tmp_path))
     made.create_scope("s")
     made.create_stream("s", "t", StreamConfiguration(ScalingPolicy.fixed(1)))
     return made
 
 
-def fill(gateway: InMemoryGateway, identifier: int, *events: str) -> None:
+def fill(gateway: FakeGateway, identifier: int, *events: str) -> None:
     writer = gateway.open_writer(segment_name("s", "t", identifier))
     for event in events:
         writer.write(frame_event(event.encode()), 1)
@@ -71,7 +71,7 @@ def fill(gateway: InMemoryGateway, identifier: int, *events: str) -> None:
 
 
 class Reading:
-    def __init__(self, gateway: InMemoryGateway, events_max: int = 0) -> None:
+    def __init__(self, gateway: FakeGateway, events_max: int = 0) -> None:
         self.output = io.BytesIO()
         self.gateway = gateway
         self.reader = EventReader(gateway, "s", "t", printer_of(Format.LINES), self.output.write, events_max)
@@ -81,7 +81,7 @@ class Reading:
         return self.output.getvalue().decode().splitlines()
 
 
-def test_a_range_is_read_over_scale_events(gateway: InMemoryGateway) -> None:
+def test_a_range_is_read_over_scale_events(gateway: FakeGateway) -> None:
     fill(gateway, 0, "a", "b", "c")
     gateway.scale_stream("s", "t", [0], [(0.0, 0.5), (0.5, 1.0)])
     fill(gateway, segment_id(1, 1), "d")
@@ -97,13 +97,13 @@ def test_a_range_is_read_over_scale_events(gateway: InMemoryGateway) -> None:
     assert (few.lines, few.reader.events) == (["a", "b", "c", "d"], 4)
 
 
-def test_an_end_in_the_middle_of_an_event_is_an_error(gateway: InMemoryGateway) -> None:
+def test_an_end_in_the_middle_of_an_event_is_an_error(gateway: FakeGateway) -> None:
     fill(gateway, 0, "a", "b")
     with pytest.raises(DataCorruption, match="offset 15 is not the end of an event"):
         Reading(gateway).reader.read({0: 0}, {0: 15})
 
 
-def test_following_goes_on_over_scale_events_until_the_seal(gateway: InMemoryGateway) -> None:
+def test_following_goes_on_over_scale_events_until_the_seal(gateway: FakeGateway) -> None:
     fill(gateway, 0, "a")
     reading = Reading(gateway)
     steps: list[Callable[[], object]] = [
@@ -120,7 +120,7 @@ def test_following_goes_on_over_scale_events_until_the_seal(gateway: InMemoryGat
     assert reading.lines == ["a", "b", "c", "d"]
 
 
-def test_following_stops_after_the_number_wanted(gateway: InMemoryGateway) -> None:
+def test_following_stops_after_the_number_wanted(gateway: FakeGateway) -> None:
     fill(gateway, 0, "a", "b", "c")
     reading = Reading(gateway, events_max=2)
     reading.reader.follow({0: 0})

@@ -14,13 +14,13 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, segment_name
 from pravega_spark.commands.trimming import Trimmer
 from pravega_streams.event.event_writer import frame_event
-from tests.support.fakes.stream_gateway import InMemoryGateway
+from tests.support.fakes.stream_gateway import FakeGateway
 
 EVENT = b"x" * 92  # 100 bytes with its header.
 LEFT, RIGHT = segment_id(1, 1), segment_id(2, 1)
 
 
-class TimedGateway(InMemoryGateway):
+class TimedGateway(FakeGateway):
     """A fake gateway with times, which the test sets, and on demand without event boundaries."""
 
     def __init__(self, directory: str) -> None:

@@ -1,15 +1,16 @@
-"""What Spark's Python workers look through for garbage."""
+"""Python processes that Spark starts: what a first use of a store does, and garbage collection."""
 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pravega_spark.gateway.connect import gateway_for, register_scheme
-from pravega_spark.gateway.worker_process import spare_collections
+from pravega_spark.gateway.worker_process import freeze_imported_objects, worker_gateway
 from tests.support.fakes.stream_gateway import address_scheme, open_address
 
 
@@ -21,16 +22,33 @@ def thawed() -> Iterator[None]:
 
 
 def test_what_is_there_at_the_first_call_is_left_out() -> None:
-    spare_collections()
+    freeze_imported_objects()
     frozen = gc.get_freeze_count()
     assert frozen > 1_000
     later = [[index] for index in range(1_000)]
-    spare_collections()
+    freeze_imported_objects()
     assert gc.get_freeze_count() <= frozen
     assert any(found is later for found in gc.get_objects())
 
 
-def test_the_first_use_of_a_store_spares_the_process(tmp_path: Path) -> None:
+def test_the_first_use_of_a_store_by_spark_spares_the_process(tmp_path: Path) -> None:
     register_scheme(address_scheme, open_address)
-    gateway_for(f"{address_scheme}://{tmp_path}")
+    worker_gateway(f"{address_scheme}://{tmp_path}")
     assert gc.get_freeze_count() > 1_000
+
+
+def test_to_ask_for_a_gateway_changes_nothing_else(tmp_path: Path) -> None:
+    register_scheme(address_scheme, open_address)
+    address = f"{address_scheme}://{tmp_path}"
+    assert gateway_for(address) is gateway_for(address) is worker_gateway(address)
+    gc.unfreeze()
+    gateway_for(f"{address}/other")
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_fork_opens_a_gateway_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register_scheme(address_scheme, open_address)
+    address = f"{address_scheme}://{tmp_path}"
+    mine = gateway_for(address)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert gateway_for(address) is not mine

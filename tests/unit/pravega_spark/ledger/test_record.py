@@ -11,15 +11,15 @@ import pytest
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet
 from pravega_spark.ledger.record import (
+    CommitStep,
     LedgerRecord,
-    MemberState,
-    Next,
-    Roll,
+    MemberStatus,
+    RecoveryStep,
+    commit_step,
     from_bytes,
     key_of,
     new_record,
-    next_of_commit,
-    roll_of,
+    recovery_step,
     runs_kept_max,
     table_segment,
     to_bytes,
@@ -27,7 +27,7 @@ from pravega_spark.ledger.record import (
 )
 
 SINK = Sink("query", "scope/stream")
-OPEN, COMMITTED, ABORTED, UNKNOWN = MemberState
+OPEN, COMMITTED, ABORTED, UNKNOWN = MemberStatus
 
 
 def member(number: int, stream: str = "stream") -> SetMember:
@@ -101,43 +101,43 @@ def test_the_newest_run_displaces() -> None:
 @pytest.mark.parametrize(
     ("record", "asked", "follows"),
     [
-        (new_record(SINK), wanted(), Next.PUT),
-        (new_record(SINK).with_run("a").with_run("b"), wanted(), Next.FENCED),
-        (new_record(SINK).with_pending(wanted()), wanted(), Next.ROLL_FORWARD),
-        (new_record(SINK).with_pending(wanted(3)), wanted(1), Next.ROLL_FORWARD),
-        (new_record(SINK).with_pending(wanted()).with_run("b"), wanted(), Next.FENCED),
-        (committed(2), wanted(3), Next.PUT),
-        (committed(2), wanted(2), Next.COMMITTED_ALREADY),
-        (committed(2), wanted(2, events=5), Next.DIFFERS),
-        (committed(2), wanted(1), Next.BEHIND),
-        (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(3), Next.PUT),
-        (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(2), Next.COMMITTED_ALREADY),
-        (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(2, events=1), Next.DIFFERS),
+        (new_record(SINK), wanted(), CommitStep.PUT),
+        (new_record(SINK).with_run("a").with_run("b"), wanted(), CommitStep.FENCED),
+        (new_record(SINK).with_pending(wanted()), wanted(), CommitStep.ROLL_FORWARD),
+        (new_record(SINK).with_pending(wanted(3)), wanted(1), CommitStep.ROLL_FORWARD),
+        (new_record(SINK).with_pending(wanted()).with_run("b"), wanted(), CommitStep.FENCED),
+        (committed(2), wanted(3), CommitStep.PUT),
+        (committed(2), wanted(2), CommitStep.COMMITTED_ALREADY),
+        (committed(2), wanted(2, events=5), CommitStep.DIFFERS),
+        (committed(2), wanted(1), CommitStep.BEHIND),
+        (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(3), CommitStep.PUT),
+        (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(2), CommitStep.COMMITTED_ALREADY),
+        (committed(2).with_pending(wanted(3)).with_outcome(SetState.REFUSED), wanted(2, events=1), CommitStep.DIFFERS),
     ],
 )
-def test_what_a_commit_does(record: LedgerRecord, asked: TransactionSet, follows: Next) -> None:
-    assert next_of_commit(record, asked) is follows
+def test_what_a_commit_does(record: LedgerRecord, asked: TransactionSet, follows: CommitStep) -> None:
+    assert commit_step(record, asked) is follows
 
 
 @pytest.mark.parametrize(
     ("states", "follows"),
     [
-        ([], Roll.COMMITTED),
-        ([OPEN, OPEN], Roll.COMMIT),
-        ([COMMITTED, OPEN], Roll.COMMIT),
-        ([COMMITTED, COMMITTED], Roll.COMMITTED),
-        ([ABORTED, OPEN], Roll.ABORT),
-        ([ABORTED, ABORTED], Roll.ABORTED),
-        ([ABORTED, COMMITTED], Roll.UNRESOLVED),
-        ([ABORTED, COMMITTED, OPEN], Roll.UNRESOLVED),
-        ([UNKNOWN, UNKNOWN], Roll.UNRESOLVED),
-        ([UNKNOWN, ABORTED], Roll.UNRESOLVED),
-        ([UNKNOWN, COMMITTED], Roll.UNRESOLVED),
-        ([UNKNOWN, OPEN], Roll.UNRESOLVED),
+        ([], RecoveryStep.COMMITTED),
+        ([OPEN, OPEN], RecoveryStep.COMMIT),
+        ([COMMITTED, OPEN], RecoveryStep.COMMIT),
+        ([COMMITTED, COMMITTED], RecoveryStep.COMMITTED),
+        ([ABORTED, OPEN], RecoveryStep.ABORT),
+        ([ABORTED, ABORTED], RecoveryStep.ABORTED),
+        ([ABORTED, COMMITTED], RecoveryStep.UNRESOLVED),
+        ([ABORTED, COMMITTED, OPEN], RecoveryStep.UNRESOLVED),
+        ([UNKNOWN, UNKNOWN], RecoveryStep.UNRESOLVED),
+        ([UNKNOWN, ABORTED], RecoveryStep.UNRESOLVED),
+        ([UNKNOWN, COMMITTED], RecoveryStep.UNRESOLVED),
+        ([UNKNOWN, OPEN], RecoveryStep.UNRESOLVED),
     ],
 )
-def test_what_the_states_of_a_set_call_for(states: list[MemberState], follows: Roll) -> None:
-    assert roll_of({uuid.UUID(int=number): state for number, state in enumerate(states)}) is follows
+def test_what_the_states_of_a_set_call_for(states: list[MemberStatus], follows: RecoveryStep) -> None:
+    assert recovery_step({uuid.UUID(int=number): state for number, state in enumerate(states)}) is follows
 
 
 def test_a_set_on_record_and_none() -> None:

@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
+
 import pytest
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.options.definitions import OPTIONS, Options, Use, markdown_table
+from pravega_spark.options.definitions import OPTIONS, Use, markdown_table
+from pravega_spark.options.limits import LATEST
+from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.options.stream_options import StreamOptions
+from pravega_spark.options.write_options import WriteOptions
 
 BASE = {"scope": "s", "stream": "t"}
 CUT = StreamCut("s", "t", {0: 5}).as_text()
 
 
-def options(use: Use = Use.STREAM_READ, /, **given: str) -> Options:
-    return Options({**BASE, **given}, use)
+def read(use: Use = Use.STREAM_READ, /, **given: str) -> ReadOptions:
+    return ReadOptions.parse({**BASE, **given}, use)
+
+
+def write(use: Use = Use.STREAM_WRITE, /, **given: str) -> WriteOptions:
+    return WriteOptions.parse({**BASE, **given}, use)
+
+
+def options(use: Use, given: dict[str, str]) -> StreamOptions:
+    return read(use, **given) if use & Use.READ else write(use, **given)
 
 
 def test_defaults() -> None:
-    made = options()
-    assert (made["controller"], made["exactly_once"], made["fail_on_data_loss"]) == ("tcp://localhost:9090", True, True)
-    assert (made.scope, made.streams, made["order"]) == ("s", (("s", "t"),), "key")
+    made = read()
+    assert (made.controller, write().exactly_once, made.fail_on_data_loss) == ("tcp://localhost:9090", True, True)
+    assert (made.scope, made.streams, made.order) == ("s", (("s", "t"),), "key")
+
+
+def test_every_option_is_a_field_or_makes_one() -> None:
+    made_of = {field.name for kind in (ReadOptions, WriteOptions) for field in dataclasses.fields(kind)}
+    others = {option.name for option in OPTIONS} - made_of
+    assert others == {
+        *("stream", "path", "paths", "checkpointlocation", "queryname"),
+        *(option.name for option in OPTIONS if option.name.startswith("default_")),
+    }
+
+
+def test_executors_get_few_bytes() -> None:
+    for made in (read(), write(), read(start_stream_cut=CUT)):
+        data = pickle.dumps(made)
+        assert pickle.loads(data) == made
+        assert len(data) < 2_000
 
 
 @pytest.mark.parametrize("name", ["approx_bytes_per_trigger", "approxBytesPerTrigger", "APPROXBYTESPERTRIGGER"])
 def test_spellings(name: str) -> None:
-    assert options(Use.STREAM_READ, **{name: "7"})["approx_bytes_per_trigger"] == 7
+    assert read(Use.STREAM_READ, **{name: "7"}).approx_bytes_per_trigger == 7
 
 
 def test_every_default_is_one_of_its_own_values() -> None:
@@ -83,48 +114,47 @@ def test_one_sentence_for_what_is_wrong(given: dict[str, str], message: str) -> 
     )
     use = Use.STREAM_READ if "order" in given else use
     with pytest.raises(ConfigurationError, match=message) as caught:
-        options(use, **given)
+        options(use, given)
     assert "\n" not in str(caught.value)
 
 
 def test_batch_does_not_start_at_latest() -> None:
     with pytest.raises(ConfigurationError, match="only a streaming read"):
-        options(Use.BATCH_READ, start_stream_cut="Latest")
-    assert options(Use.STREAM_READ, start_stream_cut=" LATEST ")["start_stream_cut"].is_latest
+        read(Use.BATCH_READ, start_stream_cut="Latest")
+    assert read(Use.STREAM_READ, start_stream_cut=" LATEST ").start_stream_cut == LATEST
 
 
 def test_splitting_needs_order_none() -> None:
     with pytest.raises(ConfigurationError, match="'min_partitions' splits segments, which needs order=none"):
-        options(min_partitions="4")
-    assert options(min_partitions="4", order="none")["min_partitions"] == 4
-    assert options(Use.BATCH_READ, min_partitions="4")["min_partitions"] == 4
+        read(min_partitions="4")
+    assert read(min_partitions="4", order="none").min_partitions == 4
+    assert read(Use.BATCH_READ, min_partitions="4").min_partitions == 4
 
 
 def test_one_set_of_options_serves_both_directions() -> None:
-    made = options(Use.STREAM_WRITE, start_stream_cut="latest", approx_bytes_per_trigger="5")
-    assert not made.is_given("approx_bytes_per_trigger")
+    assert write(start_stream_cut="latest", approx_bytes_per_trigger="5") == write()
 
 
 @pytest.mark.parametrize(("given", "missing"), [({}, "scope"), ({"scope": "s"}, "stream"), ({"stream": "t"}, "scope")])
 def test_missing_names(given: dict[str, str], missing: str) -> None:
     with pytest.raises(ConfigurationError, match=f"missing required option '{missing}'.*CREATE TABLE do not reach"):
-        Options(given, Use.BATCH_READ)
+        ReadOptions.parse(given, Use.BATCH_READ)
 
 
 def test_path() -> None:
-    made = Options({"path": "s/t"}, Use.STREAM_READ)
+    made = ReadOptions.parse({"path": "s/t"}, Use.STREAM_READ)
     assert (made.scope, made.stream) == ("s", "t")
-    assert Options({"paths": '["s/a", "r/b"]'}, Use.STREAM_READ).streams == (("s", "a"), ("r", "b"))
+    assert ReadOptions.parse({"paths": '["s/a", "r/b"]'}, Use.STREAM_READ).streams == (("s", "a"), ("r", "b"))
     with pytest.raises(ConfigurationError, match="not of the form scope/stream"):
-        Options({"path": "only"}, Use.STREAM_READ)
+        ReadOptions.parse({"path": "only"}, Use.STREAM_READ)
 
 
 def test_several_streams() -> None:
     for given in ({"stream": "a, b,a"}, {"streams": '["a", "b"]'}, {"stream": "s/a,b"}):
-        assert Options({"scope": "s", **given}, Use.BATCH_READ).streams == (("s", "a"), ("s", "b"))
-    assert Options({"stream": "r/a"}, Use.STREAM_WRITE).destination == "r/a"
+        assert ReadOptions.parse({"scope": "s", **given}, Use.BATCH_READ).streams == (("s", "a"), ("s", "b"))
+    assert WriteOptions.parse({"stream": "r/a"}, Use.STREAM_WRITE).destination == "r/a"
     with pytest.raises(ConfigurationError, match="'stream' and 'streams' say the same"):
-        Options({"scope": "s", "stream": "a", "streams": "b"}, Use.BATCH_READ)
+        ReadOptions.parse({"scope": "s", "stream": "a", "streams": "b"}, Use.BATCH_READ)
 
 
 @pytest.mark.parametrize(
@@ -138,16 +168,18 @@ def test_several_streams() -> None:
     ],
 )
 def test_times(text: str, time_ms: int) -> None:
-    assert options(start_time=text)["start_time"] == time_ms
+    assert read(start_time=text).start_time == time_ms
 
 
 def test_every_option_that_spark_adds_is_accepted() -> None:
-    made = options(Use.STREAM_WRITE, checkpointlocation="/x", queryname="q")
+    made = write(checkpointlocation="/x", queryname="q")
     assert made.stream == "t"
 
 
 def test_cut_as_a_limit() -> None:
-    assert options(start_stream_cut=CUT)["start_stream_cut"].cut_of("s", "t") == {0: 5}
+    start = read(start_stream_cut=CUT).start_stream_cut
+    assert start is not None
+    assert start.cut_of("s", "t") == {0: 5}
 
 
 @pytest.mark.parametrize(
@@ -174,16 +206,14 @@ def test_cut_as_a_limit() -> None:
     ],
 )
 def test_scaling_of_a_created_stream(given: dict[str, str], scaling: ScalingPolicy) -> None:
-    assert options(Use.STREAM_READ, **given).stream_configuration().scaling == scaling
+    assert read(**given).stream_configuration.scaling == scaling
 
 
 def test_retention_of_a_created_stream() -> None:
-    big = str(5 * 2**30)
-    by_size = options(default_retention_size_bytes=big).stream_configuration()
-    assert by_size.retention == RetentionPolicy.by_size(5 * 2**30)
-    assert options(
-        default_retention_duration_milliseconds="60000"
-    ).stream_configuration().retention == RetentionPolicy.by_time(60_000)
+    by_size = read(default_retention_size_bytes=str(5 * 2**30))
+    assert by_size.stream_configuration.retention == RetentionPolicy.by_size(5 * 2**30)
+    by_time = read(default_retention_duration_milliseconds="60000")
+    assert by_time.stream_configuration.retention == RetentionPolicy.by_time(60_000)
 
 
 def test_readme_list_names_every_option() -> None:

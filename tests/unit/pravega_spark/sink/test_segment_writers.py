@@ -52,7 +52,7 @@ def writers(store: FakeStore) -> Iterator[SegmentWriters]:
 
 
 def write(writers: SegmentWriters, share_of_second: float) -> None:
-    """One batch, of which so many rows go to the second segment."""
+    """One batch, with a number of rows for the second segment."""
     events = pa.array([b"x" * event_bytes] * rows_per_batch, pa.binary())
     positions: KeyPositions = np.full(rows_per_batch, 0.25)
     positions[: int(rows_per_batch * share_of_second)] = 0.75
@@ -68,7 +68,7 @@ def test_blocks_gather_over_batches(store: FakeStore, writers: SegmentWriters) -
     for name, count in zip(NAMES, (rows * 9 // 10, rows // 10), strict=True):
         sizes = store.segments[name].block_sizes
         assert sum(sizes) == count * framed_bytes
-        # What a batch leaves for the segment is not cut in two, so a block may be so much smaller.
+        # What a batch leaves for the segment is not cut in two, so a block may be smaller by that.
         assert min(sizes[:-1]) > block_bytes_max - rows_per_batch * framed_bytes * count // rows
         assert max(sizes) <= block_bytes_max
 

@@ -1,4 +1,4 @@
-"""What tasks write and how the driver decides, over the twin."""
+"""Tasks write and the driver decides, over the fake."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from pravega_common.model.transaction_sets import (
     Sink,
     TransactionSet,
 )
-from pravega_spark.options.definitions import Options, Use
+from pravega_spark.ledger.batch import BatchIdentity
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
 from pravega_spark.sink.batch_writer import batch_identity
 from pravega_spark.sink.commit_protocol import (
-    BatchIdentity,
     BatchRefused,
     CheckpointBehindSink,
     ReplayDiffers,
@@ -36,27 +37,27 @@ from pravega_spark.sink.commit_protocol import (
 from pravega_spark.sink.destinations import Destinations
 from pravega_spark.sink.direct_writer import DirectWriter
 from pravega_spark.sink.lease_keeper import LeaseKeeper
-from pravega_spark.sink.transaction_writer import PartitionWriter
+from pravega_spark.sink.transaction_writer import TransactionWriter
 from pravega_streams.errors import TransactionFailed
-from tests.unit.pravega_spark.streams import TwinStreams, batch
+from tests.unit.pravega_spark.streams import FakeStreams, batch
 
 COLUMNS = SinkColumns(0, 1)
 IDENTITY = BatchIdentity(Sink("query", "s/t"), "run-1", 0)
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> TwinStreams:
-    made = TwinStreams(tmp_path)
+def streams(tmp_path: Path) -> FakeStreams:
+    made = FakeStreams(tmp_path)
     made.create("t", 3)
     return made
 
 
-def options(**given: str) -> Options:
-    return Options({"scope": "s", "stream": "t", **given}, Use.STREAM_WRITE)
+def options(**given: str) -> WriteOptions:
+    return WriteOptions.parse({"scope": "s", "stream": "t", **given}, Use.STREAM_WRITE)
 
 
-def writer(streams: TwinStreams, identity: BatchIdentity = IDENTITY, partition: int = 0) -> PartitionWriter:
-    return PartitionWriter(
+def writer(streams: FakeStreams, identity: BatchIdentity = IDENTITY, partition: int = 0) -> TransactionWriter:
+    return TransactionWriter(
         streams.gateway, identity, Destinations("s", ("s", "t")), COLUMNS, partition=partition, lease_ms=30_000
     )
 
@@ -67,7 +68,7 @@ def rows(first: int, last: int) -> pa.RecordBatch:
     )
 
 
-def committed(streams: TwinStreams) -> list[bytes]:
+def committed(streams: FakeStreams) -> list[bytes]:
     return sorted(event for events in streams.events("t").values() for event in events)
 
 
@@ -75,12 +76,12 @@ def expected(first: int, last: int) -> list[bytes]:
     return sorted(f"event {index}".encode() for index in range(first, last))
 
 
-def states(streams: TwinStreams) -> list[str]:
+def states(streams: FakeStreams) -> list[str]:
     return sorted(streams.gateway.transaction_states().values())
 
 
 class TestTask:
-    def test_message_says_what_was_written_and_nothing_is_readable(self, streams: TwinStreams) -> None:
+    def test_message_says_what_was_written_and_nothing_is_readable(self, streams: FakeStreams) -> None:
         message = writer(streams, partition=4).write([rows(0, 10), rows(10, 15)])
         assert (message.identity, message.partition, message.events) == (IDENTITY, 4, 15)
         assert message.size_bytes == sum(8 + len(event) for event in expected(0, 15))
@@ -89,17 +90,17 @@ class TestTask:
         assert committed(streams) == []
         assert pickle.loads(pickle.dumps(message)) == message
 
-    def test_no_rows_no_transaction(self, streams: TwinStreams) -> None:
+    def test_no_rows_no_transaction(self, streams: FakeStreams) -> None:
         message = writer(streams).write([rows(0, 0)])
         assert (message.events, message.members) == (0, ())
         assert states(streams) == []
 
-    def test_bad_rows_abort_what_was_begun(self, streams: TwinStreams) -> None:
+    def test_bad_rows_abort_what_was_begun(self, streams: FakeStreams) -> None:
         with pytest.raises(InvalidArgument, match="1 of 2 events are null"):
             writer(streams).write([rows(0, 3), batch([b"x", None], ["a", "b"])])
         assert states(streams) == ["aborted"]
 
-    def test_error_of_the_rows_themselves(self, streams: TwinStreams) -> None:
+    def test_error_of_the_rows_themselves(self, streams: FakeStreams) -> None:
         def failing() -> Iterator[pa.RecordBatch]:
             yield rows(0, 3)
             raise RuntimeError("upstream")
@@ -108,19 +109,19 @@ class TestTask:
             writer(streams).write(failing())
         assert states(streams) == ["aborted"]
 
-    def test_rows_of_a_decided_batch_are_only_counted(self, streams: TwinStreams) -> None:
+    def test_rows_of_a_decided_batch_are_only_counted(self, streams: FakeStreams) -> None:
         commit_batch(streams.gateway, options(), [writer(streams).write([rows(0, 5)])], 0)
         again = writer(streams).write([rows(0, 3), rows(3, 5)])
         assert (again.events, again.members) == (5, ())
         assert states(streams) == ["aborted", "committed"]
 
-    def test_a_displaced_run_may_not_write(self, streams: TwinStreams) -> None:
+    def test_a_displaced_run_may_not_write(self, streams: FakeStreams) -> None:
         writer(streams).write([rows(0, 1)])
         writer(streams, replace(IDENTITY, run_id="run-2")).write([rows(0, 1)])
         with pytest.raises(Fenced, match=r"batch 0 of query .* another run of this query does"):
             writer(streams).write([rows(0, 1)])
 
-    def test_a_transaction_that_is_gone_fails_the_task(self, streams: TwinStreams) -> None:
+    def test_a_transaction_that_is_gone_fails_the_task(self, streams: FakeStreams) -> None:
         def abort_in_the_middle() -> Iterator[pa.RecordBatch]:
             yield rows(0, 5)
             (transaction_id,) = streams.gateway.transaction_states()
@@ -130,7 +131,7 @@ class TestTask:
         with pytest.raises(TransactionFailed, match=r"partition 0 of batch 0 .* is not open any more"):
             writer(streams).write(abort_in_the_middle())
 
-    def test_an_attempt_that_is_too_late_only_counts(self, streams: TwinStreams) -> None:
+    def test_an_attempt_that_is_too_late_only_counts(self, streams: FakeStreams) -> None:
         """Its batch was committed, with another attempt's transaction, while it wrote."""
 
         def decided_in_the_middle() -> Iterator[pa.RecordBatch]:
@@ -142,7 +143,7 @@ class TestTask:
         assert (late.events, late.members) == (10, ())
         assert committed(streams) == expected(0, 10)
 
-    def test_keys_decide_the_segment(self, streams: TwinStreams) -> None:
+    def test_keys_decide_the_segment(self, streams: FakeStreams) -> None:
         commit_batch(streams.gateway, options(), [writer(streams).write([rows(0, 100)])], 0)
         for events in streams.events("t").values():
             by_key: dict[int, list[int]] = {}
@@ -154,7 +155,7 @@ class TestTask:
 
 
 class TestDecision:
-    def test_a_batch_is_committed_once(self, streams: TwinStreams) -> None:
+    def test_a_batch_is_committed_once(self, streams: FakeStreams) -> None:
         messages = [writer(streams, partition=part).write([rows(part * 10, part * 10 + 10)]) for part in range(3)]
         commit_batch(streams.gateway, options(), messages, 0)
         assert committed(streams) == expected(0, 30)
@@ -162,14 +163,14 @@ class TestDecision:
         assert (recorded.state, recorded.events, last) == (SetState.FINISHED, 30, 0)
         assert [member.partition for member in recorded.members] == [0, 1, 2]
 
-    def test_replay_with_other_partitioning_writes_nothing(self, streams: TwinStreams) -> None:
+    def test_replay_with_other_partitioning_writes_nothing(self, streams: FakeStreams) -> None:
         commit_batch(streams.gateway, options(), [writer(streams).write([rows(0, 30)])], 0)
         rerun = replace(IDENTITY, run_id="run-2")
         messages = [writer(streams, rerun, part).write([rows(part * 15, part * 15 + 15)]) for part in range(2)]
         commit_batch(streams.gateway, options(), messages, 0)
         assert committed(streams) == expected(0, 30)
 
-    def test_replay_with_other_rows(self, streams: TwinStreams) -> None:
+    def test_replay_with_other_rows(self, streams: FakeStreams) -> None:
         commit_batch(streams.gateway, options(), [writer(streams).write([rows(0, 30)])], 0)
         other = [writer(streams).write([rows(0, 29)])]
         with pytest.raises(ReplayDiffers, match=r"committed with 30 events of .* replayed with 29 events"):
@@ -177,11 +178,11 @@ class TestDecision:
         commit_batch(streams.gateway, options(on_replay_mismatch="skip"), other, 0)
         assert committed(streams) == expected(0, 30)
 
-    def test_an_empty_batch_is_recorded(self, streams: TwinStreams) -> None:
+    def test_an_empty_batch_is_recorded(self, streams: FakeStreams) -> None:
         commit_batch(streams.gateway, options(), [writer(streams).write([])], 0)
         assert streams.gateway.transaction_set(IDENTITY.sink, 0)[1] == 0
 
-    def test_checkpoint_that_went_back(self, streams: TwinStreams) -> None:
+    def test_checkpoint_that_went_back(self, streams: FakeStreams) -> None:
         for number in range(3):
             identity = replace(IDENTITY, batch_id=number)
             commit_batch(
@@ -191,12 +192,12 @@ class TestDecision:
             commit_batch(streams.gateway, options(), [writer(streams).write([rows(0, 1)])], 0)
         assert committed(streams) == expected(0, 3)
 
-    def test_a_version_that_went_back(self, streams: TwinStreams) -> None:
+    def test_a_version_that_went_back(self, streams: FakeStreams) -> None:
         """Rows of an older version may never have been written: to skip them could lose them."""
 
         def write(version: int) -> None:
             given = {"scope": "s", "stream": "t", "txn_app_id": "loader", "txn_version": str(version)}
-            identity = batch_identity(Options(given, Use.BATCH_WRITE))
+            identity = batch_identity(WriteOptions.parse(given, Use.BATCH_WRITE))
             commit_batch(streams.gateway, options(), [writer(streams, identity).write([rows(version, version + 1)])])
 
         write(3)
@@ -206,25 +207,25 @@ class TestDecision:
             write(3)
         assert committed(streams) == expected(3, 5)
 
-    def test_displaced_driver(self, streams: TwinStreams) -> None:
+    def test_displaced_driver(self, streams: FakeStreams) -> None:
         mine = [writer(streams).write([rows(0, 1)])]
         writer(streams, replace(IDENTITY, run_id="run-2")).write([rows(0, 1)])
         with pytest.raises(Fenced, match="another run of this query writes now"):
             commit_batch(streams.gateway, options(), mine, 0)
 
-    def test_a_member_that_is_gone_refuses_the_whole_batch(self, streams: TwinStreams) -> None:
+    def test_a_member_that_is_gone_refuses_the_whole_batch(self, streams: FakeStreams) -> None:
         messages = [writer(streams, partition=part).write([rows(part, part + 1)]) for part in range(2)]
         streams.gateway.abort_transaction("s", "t", messages[1].members[0].transaction_id)
         with pytest.raises(BatchRefused, match="nothing of it is readable"):
             commit_batch(streams.gateway, options(), messages, 0)
         assert committed(streams) == []
 
-    def test_orphans_of_earlier_attempts_end_with_the_commit(self, streams: TwinStreams) -> None:
+    def test_orphans_of_earlier_attempts_end_with_the_commit(self, streams: FakeStreams) -> None:
         writer(streams).write([rows(0, 5)])
         commit_batch(streams.gateway, options(), [writer(streams).write([rows(0, 5)])], 0)
         assert states(streams) == ["aborted", "committed"]
 
-    def test_messages_must_agree(self, streams: TwinStreams) -> None:
+    def test_messages_must_agree(self, streams: FakeStreams) -> None:
         mine = writer(streams).write([rows(0, 1)])
         with pytest.raises(InvalidArgument, match="1 of 2 tasks have no commit message"):
             combine([mine, None], 0)
@@ -235,8 +236,8 @@ class TestDecision:
 
 
 class TestWaitsForReaders:
-    def wait(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch, asks: int, **given: str) -> list[float]:
-        """The pauses of a commit whose batch is readable after so many questions."""
+    def wait(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, asks: int, **given: str) -> list[float]:
+        """The pauses of a commit whose batch is readable after ``asks`` questions."""
         gateway = streams.gateway
         decide, look = gateway.commit_transaction_set, gateway.transaction_set
         states = [SetState.COMMITTED] * asks
@@ -258,31 +259,31 @@ class TestWaitsForReaders:
         )
         return pauses
 
-    def test_it_asks_soon_and_then_at_the_interval(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_asks_soon_and_then_at_the_interval(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         assert self.wait(streams, monkeypatch, 6) == [0.004, 0.008, 0.016, 0.032, 0.05, 0.05]
 
-    def test_a_shorter_interval_is_kept(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_shorter_interval_is_kept(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         pauses = self.wait(streams, monkeypatch, 3, transaction_status_poll_interval_ms="2")
         assert pauses == [0.002, 0.002, 0.002]
 
-    def test_it_gives_up(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_gives_up(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Unavailable, match="is committed, but could not be read after 300 s"):
             self.wait(streams, monkeypatch, 1000, transaction_status_poll_interval_ms="60000")
 
 
 class TestAbort:
-    def test_undecided_transactions_are_aborted(self, streams: TwinStreams) -> None:
+    def test_undecided_transactions_are_aborted(self, streams: FakeStreams) -> None:
         abort_batch(streams.gateway, [writer(streams).write([rows(0, 5)]), None])
         assert states(streams) == ["aborted"]
 
-    def test_a_decided_batch_is_left_alone(self, streams: TwinStreams) -> None:
+    def test_a_decided_batch_is_left_alone(self, streams: FakeStreams) -> None:
         """Spark calls abort with the same messages after a commit that failed half-way."""
         messages = [writer(streams).write([rows(0, 5)])]
         commit_batch(streams.gateway, options(), messages, 0)
         abort_batch(streams.gateway, messages)
         assert committed(streams) == expected(0, 5)
 
-    def test_it_never_raises(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_never_raises(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         messages = [writer(streams).write([rows(0, 5)])]
 
         def unreachable(*_: object) -> None:
@@ -295,15 +296,15 @@ class TestAbort:
 
 
 class TestDirect:
-    def direct(self, streams: TwinStreams) -> DirectWriter:
+    def direct(self, streams: FakeStreams) -> DirectWriter:
         return DirectWriter(streams.gateway, "s", "t", COLUMNS)
 
-    def test_rows_are_there_at_once(self, streams: TwinStreams) -> None:
+    def test_rows_are_there_at_once(self, streams: FakeStreams) -> None:
         message = self.direct(streams).write([rows(0, 10), rows(10, 20)])
         assert message.events == 20
         assert committed(streams) == expected(0, 20)
 
-    def test_rows_follow_a_scale_in_order(self, streams: TwinStreams) -> None:
+    def test_rows_follow_a_scale_in_order(self, streams: FakeStreams) -> None:
         def scaled_in_the_middle() -> Iterator[pa.RecordBatch]:
             yield rows(0, 100)
             streams.scale("t", [0, 1, 2], [(0.0, 0.3), (0.3, 0.6), (0.6, 1.0)])
@@ -318,7 +319,7 @@ class TestDirect:
                 per_key.setdefault(number % 5, []).append(number)
         assert all(numbers == sorted(numbers) for numbers in per_key.values())
 
-    def test_sealed_stream(self, streams: TwinStreams) -> None:
+    def test_sealed_stream(self, streams: FakeStreams) -> None:
         streams.gateway.seal_stream("s", "t")
         with pytest.raises(StreamSealed, match="stream s/t is sealed"):
             self.direct(streams).write([rows(0, 1)])
@@ -336,16 +337,16 @@ class TestIdentity:
 
     def test_of_a_batch_write(self) -> None:
         def made(**given: str) -> BatchIdentity:
-            return batch_identity(Options({"scope": "s", "stream": "t", **given}, Use.BATCH_WRITE))
+            return batch_identity(WriteOptions.parse({"scope": "s", "stream": "t", **given}, Use.BATCH_WRITE))
 
         named = made(txn_app_id="a", txn_version="7")
         assert (named.sink, named.batch_id) == (Sink("app:a", "s/t"), 7)
         assert made(job_id="j").sink == Sink("job:j", "s/t")
         assert made().sink != made().sink
 
-    def test_two_runs_of_one_job(self, streams: TwinStreams) -> None:
+    def test_two_runs_of_one_job(self, streams: FakeStreams) -> None:
         for _ in range(2):
-            identity = batch_identity(Options({"scope": "s", "stream": "t", "job_id": "j"}, Use.BATCH_WRITE))
+            identity = batch_identity(WriteOptions.parse({"scope": "s", "stream": "t", "job_id": "j"}, Use.BATCH_WRITE))
             commit_batch(streams.gateway, options(), [writer(streams, identity).write([rows(0, 5)])])
         assert committed(streams) == expected(0, 5)
 

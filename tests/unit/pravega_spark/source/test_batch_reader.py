@@ -1,4 +1,4 @@
-"""What a batch read plans and gives, over the twin: splitting and loss; times are in ``test_stream_reader``."""
+"""Batch reads over the fake: splitting and loss; times are in ``test_stream_reader``."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pravega_common.errors import ConfigurationError, DataCorruption
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.datasource import stream_reader
-from pravega_spark.gateway.preparation import forget_prepared
-from pravega_spark.options.definitions import Options, Use
+from pravega_spark.gateway.provisioning import forget_provisioned
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.batch_reader import BatchReader
 from pravega_spark.source.partition_reader import SpanPartition
-from tests.unit.pravega_spark.streams import TwinStreams
+from tests.unit.pravega_spark.streams import FakeStreams
 
 SCHEMA = pa.schema([("event", pa.binary())])
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> TwinStreams:
-    forget_prepared()
-    return TwinStreams(tmp_path)
+def streams(tmp_path: Path) -> FakeStreams:
+    forget_provisioned()
+    return FakeStreams(tmp_path)
 
 
 def numbered(first: int, last: int) -> list[bytes]:
     return [b"event-%04d" % number for number in range(first, last)]
 
 
-def batch(streams: TwinStreams, **given: str) -> BatchReader:
+def batch(streams: FakeStreams, **given: str) -> BatchReader:
     options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
-    return BatchReader(Options(options, Use.BATCH_READ), SCHEMA)
+    return BatchReader(ReadOptions.parse(options, Use.BATCH_READ), SCHEMA)
 
 
 def parts(reader: BatchReader) -> list[list[bytes]]:
@@ -43,7 +44,7 @@ def parts(reader: BatchReader) -> list[list[bytes]]:
     ]
 
 
-def test_one_partition_for_each_segment(streams: TwinStreams) -> None:
+def test_one_partition_for_each_segment(streams: FakeStreams) -> None:
     streams.create("t", 2)
     streams.append("t", 0, numbered(0, 8))
     streams.append("t", 1, numbered(8, 10))
@@ -61,7 +62,7 @@ def test_one_partition_for_each_segment(streams: TwinStreams) -> None:
         ({"min_partitions": "100"}, [1] * 8),
     ],
 )
-def test_splitting(streams: TwinStreams, given: dict[str, str], sizes: list[int]) -> None:
+def test_splitting(streams: FakeStreams, given: dict[str, str], sizes: list[int]) -> None:
     """Between events, whatever is asked for."""
     streams.create("t")
     streams.append("t", 0, numbered(0, 8))
@@ -70,14 +71,14 @@ def test_splitting(streams: TwinStreams, given: dict[str, str], sizes: list[int]
     assert [event for part in split for event in part] == numbered(0, 8)
 
 
-def test_empty_streams_have_no_partitions(streams: TwinStreams) -> None:
+def test_empty_streams_have_no_partitions(streams: FakeStreams) -> None:
     streams.create("t", 3)
     assert batch(streams, min_partitions="4").partitions() == []
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("deleted", [False, True], ids=["truncated", "deleted"])
-def test_lost_before_it_is_planned(streams: TwinStreams, deleted: bool, fails: str) -> None:
+def test_lost_before_it_is_planned(streams: FakeStreams, deleted: bool, fails: str) -> None:
     streams.create("t")
     streams.append("t", 0, numbered(0, 4))
     start = StreamCut("s", "t", {0: 18}).as_text()
@@ -98,7 +99,7 @@ def test_lost_before_it_is_planned(streams: TwinStreams, deleted: bool, fails: s
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_lost_between_planning_and_reading(streams: TwinStreams, fails: str) -> None:
+def test_lost_between_planning_and_reading(streams: FakeStreams, fails: str) -> None:
     streams.create("t")
     streams.append("t", 0, numbered(0, 4))
     reader = batch(streams, fail_on_data_loss=fails)
@@ -112,7 +113,7 @@ def test_lost_between_planning_and_reading(streams: TwinStreams, fails: str) -> 
         assert [row for rows in reader.read(partition) for row in rows.column(0).to_pylist()] == numbered(3, 4)
 
 
-def test_a_streaming_read_has_no_metadata(streams: TwinStreams) -> None:
+def test_a_streaming_read_has_no_metadata(streams: FakeStreams) -> None:
     given = {"controller": streams.controller, "scope": "s", "stream": "t", "metadata": "StreamInfo"}
     with pytest.raises(ConfigurationError, match="option 'metadata' is of batch reads"):
         stream_reader(given, StructType([StructField("event", BinaryType())]))

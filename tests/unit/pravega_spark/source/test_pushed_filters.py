@@ -21,21 +21,22 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pravega_spark.gateway.preparation import forget_prepared
-from pravega_spark.options.definitions import Options, Use
+from pravega_spark.gateway.provisioning import forget_provisioned
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.batch_reader import BatchReader, FilteringBatchReader
 from pravega_spark.source.partition_reader import SpanPartition
 from pravega_spark.source.pushed_filters import pushed
-from tests.unit.pravega_spark.streams import TwinStreams
+from tests.unit.pravega_spark.streams import FakeStreams
 
 SCHEMA = pa.schema([("stream", pa.string()), ("segment_id", pa.int64()), ("offset", pa.int64())])
 Row = tuple[str, int, int]
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> TwinStreams:
-    forget_prepared()
-    made = TwinStreams(tmp_path)
+def streams(tmp_path: Path) -> FakeStreams:
+    forget_provisioned()
+    made = FakeStreams(tmp_path)
     for stream in ("a", "b"):
         made.create(stream, 2)
         for segment in range(2):
@@ -43,9 +44,9 @@ def streams(tmp_path: Path) -> TwinStreams:
     return made
 
 
-def source(streams: TwinStreams, kind: type[BatchReader]) -> Any:
+def source(streams: FakeStreams, kind: type[BatchReader]) -> Any:
     given = {"controller": streams.controller, "scope": "s", "stream": "a,b"}
-    return kind(Options(given, Use.BATCH_READ), SCHEMA)
+    return kind(ReadOptions.parse(given, Use.BATCH_READ), SCHEMA)
 
 
 def rows(reader: BatchReader) -> list[Row]:
@@ -72,7 +73,7 @@ def rows(reader: BatchReader) -> list[Row]:
     ],
 )
 def test_the_right_rows_and_few_others(
-    streams: TwinStreams, filters: list[Filter], keeps: Callable[[Row], bool], partitions: int
+    streams: FakeStreams, filters: list[Filter], keeps: Callable[[Row], bool], partitions: int
 ) -> None:
     reader = source(streams, FilteringBatchReader)
     left = list(reader.pushFilters([IsNotNull(("offset",)), *filters]))
@@ -87,7 +88,7 @@ def test_the_right_rows_and_few_others(
     assert len(spans) == partitions
 
 
-def test_offsets_inside_of_events(streams: TwinStreams) -> None:
+def test_offsets_inside_of_events(streams: FakeStreams) -> None:
     """No boundary is known just below: what is read begins well before."""
     reader = source(streams, FilteringBatchReader)
     list(reader.pushFilters([GreaterThan(("offset",), 181), LessThan(("offset",), 217)]))

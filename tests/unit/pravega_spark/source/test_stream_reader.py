@@ -1,4 +1,4 @@
-"""Offsets and partitions of micro-batches, as Spark asks for them, over the twin."""
+"""Offsets and partitions of micro-batches, as Spark asks for them, over the fake."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.gateway.preparation import forget_prepared
-from pravega_spark.options.definitions import Options, Use
+from pravega_spark.gateway.provisioning import forget_provisioned
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.batch_reader import BatchReader
 from pravega_spark.source.partition_reader import SpanPartition
 from pravega_spark.source.stream_positions import located_excess_bytes_max
 from pravega_spark.source.stream_reader import StreamReader
-from tests.support.fakes.stream_gateway import InMemoryBoundaries
-from tests.unit.pravega_spark.streams import TwinStreams
+from tests.support.fakes.stream_gateway import FakeBoundaries
+from tests.unit.pravega_spark.streams import FakeStreams
 
 SCHEMA = pa.schema([("event", pa.binary()), ("segment_id", pa.int64())])
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> TwinStreams:
-    forget_prepared()
-    return TwinStreams(tmp_path)
+def streams(tmp_path: Path) -> FakeStreams:
+    forget_provisioned()
+    return FakeStreams(tmp_path)
 
 
-def reader(streams: TwinStreams, stream: str = "t", **given: str) -> StreamReader:
+def reader(streams: FakeStreams, stream: str = "t", **given: str) -> StreamReader:
     options = {"controller": streams.controller, "scope": "s", "stream": stream, **given}
     options.setdefault("start_stream_cut", "earliest")
-    return StreamReader(Options(options, Use.STREAM_READ), SCHEMA)
+    return StreamReader(ReadOptions.parse(options, Use.STREAM_READ), SCHEMA)
 
 
 class Query:
-    """What Spark does with a source, with a checkpoint that keeps JSON text."""
+    """A query as Spark runs it, with a checkpoint that keeps JSON text."""
 
     def __init__(self, source: StreamReader, limit: ReadLimit | None = None) -> None:
         self.source = source
@@ -86,7 +87,7 @@ def numbered(first: int, last: int) -> list[bytes]:
 
 
 class TestFromStartToEnd:
-    def test_earliest_then_what_is_new(self, streams: TwinStreams) -> None:
+    def test_earliest_then_what_is_new(self, streams: FakeStreams) -> None:
         streams.create("t", 2)
         streams.append("t", 0, numbered(0, 3))
         streams.append("t", 1, numbered(3, 5))
@@ -96,7 +97,7 @@ class TestFromStartToEnd:
         streams.append("t", 1, numbered(5, 6))
         assert query.step() == [numbered(5, 6)]
 
-    def test_latest_is_the_default_and_is_chosen_once(self, streams: TwinStreams) -> None:
+    def test_latest_is_the_default_and_is_chosen_once(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 3))
         source = reader(streams, start_stream_cut="latest")
@@ -105,7 +106,7 @@ class TestFromStartToEnd:
         assert source.initialOffset() == first
         assert Query(source).step() == [numbered(3, 4)]
 
-    def test_a_failed_first_batch_is_repeated_from_its_own_start(self, streams: TwinStreams) -> None:
+    def test_a_failed_first_batch_is_repeated_from_its_own_start(self, streams: FakeStreams) -> None:
         """Spark does not keep the initial offset: the restarted source would start at another latest."""
         streams.create("t")
         source = reader(streams, start_stream_cut="latest")
@@ -117,7 +118,7 @@ class TestFromStartToEnd:
         assert restarted.source.initialOffset() != start
         assert restarted.rows(restarted.source.initialOffset(), end) == [numbered(0, 3)]
 
-    def test_stream_cut_as_start_and_end(self, streams: TwinStreams) -> None:
+    def test_stream_cut_as_start_and_end(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 2))
         first = StreamCut("s", "t", streams.gateway.tail_cut("s", "t")).as_text()
@@ -126,13 +127,13 @@ class TestFromStartToEnd:
         streams.append("t", 0, numbered(4, 6))
         assert Query(reader(streams, start_stream_cut=first, end_stream_cut=last)).all() == numbered(2, 4)
 
-    def test_cut_of_another_stream(self, streams: TwinStreams) -> None:
+    def test_cut_of_another_stream(self, streams: FakeStreams) -> None:
         streams.create("t")
         cut = StreamCut("s", "other", {0: 0}).as_text()
         with pytest.raises(InvalidArgument, match="the stream cut is of s/other, but the stream to read is s/t"):
             reader(streams, start_stream_cut=cut).initialOffset()
 
-    def test_latest_as_end_is_where_the_stream_ends_at_the_start(self, streams: TwinStreams) -> None:
+    def test_latest_as_end_is_where_the_stream_ends_at_the_start(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 4))
         query = Query(reader(streams, end_stream_cut="latest", approx_bytes_per_trigger="40"))
@@ -145,7 +146,7 @@ class TestFromStartToEnd:
         assert query.all() == numbered(4, 9)
 
     @pytest.mark.parametrize("fails", ["true", "false"])
-    def test_what_is_truncated_behind_the_end_is_not_missed(self, streams: TwinStreams, fails: str) -> None:
+    def test_what_is_truncated_behind_the_end_is_not_missed(self, streams: FakeStreams, fails: str) -> None:
         """Nor before it, when the end was reached."""
         streams.create("t")
         streams.append("t", 0, numbered(0, 4))
@@ -157,7 +158,7 @@ class TestFromStartToEnd:
         query.restart(reader(streams, end_stream_cut=end, fail_on_data_loss=fails))
         assert query.step() is None
 
-    def test_an_end_before_what_is_left(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_end_before_what_is_left(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         """A controller refuses a range whose end lies before its start, as the head does here."""
         between = streams.gateway.segments_between
 
@@ -177,7 +178,7 @@ class TestFromStartToEnd:
         given = {"start_stream_cut": start, "end_stream_cut": end, "fail_on_data_loss": "false"}
         assert Query(reader(streams, **given)).all() == []
 
-    def test_several_streams(self, streams: TwinStreams) -> None:
+    def test_several_streams(self, streams: FakeStreams) -> None:
         streams.create("a")
         streams.create("b", 2)
         streams.append("a", 0, numbered(0, 1))
@@ -185,7 +186,7 @@ class TestFromStartToEnd:
         query = Query(reader(streams, "a,b"))
         assert query.step() == [numbered(0, 1), numbered(1, 2)]
 
-    def test_a_stream_added_starts_at_its_head_and_one_removed_is_an_error(self, streams: TwinStreams) -> None:
+    def test_a_stream_added_starts_at_its_head_and_one_removed_is_an_error(self, streams: FakeStreams) -> None:
         streams.create("a")
         streams.create("b")
         streams.append("a", 0, numbered(0, 1))
@@ -201,8 +202,8 @@ class TestFromStartToEnd:
         query.restart(reader(streams, "b", fail_on_data_loss="false"))
         assert query.all() == numbered(2, 3)
 
-    def test_a_stream_added_need_not_be_in_the_cut_to_start_at(self, streams: TwinStreams) -> None:
-        """The checkpoint goes before it; also with AvailableNow, which asks for the start in any case."""
+    def test_a_stream_added_need_not_be_in_the_cut_to_start_at(self, streams: FakeStreams) -> None:
+        """The checkpoint takes precedence over it; also with AvailableNow, which asks for the start in any case."""
         for stream in ("a", "b"):
             streams.create(stream)
             streams.append(stream, 0, numbered(0, 4))
@@ -214,7 +215,7 @@ class TestFromStartToEnd:
         query.source.prepareForTriggerAvailableNow()
         assert query.all() == numbered(0, 4)
 
-    def test_a_batch_with_a_stream_that_is_given_up_is_repeated_whole(self, streams: TwinStreams) -> None:
+    def test_a_batch_with_a_stream_that_is_given_up_is_repeated_whole(self, streams: FakeStreams) -> None:
         for stream in ("a", "b"):
             streams.create(stream)
             streams.append(stream, 0, numbered(0, 4))
@@ -225,7 +226,7 @@ class TestFromStartToEnd:
         assert rows == [numbered(0, 2), numbered(2, 4)] * 2
         assert Query(reader(streams, "b", **given)).rows(start, json.loads(query.log[0])) == rows
 
-    def test_empty_streams(self, streams: TwinStreams) -> None:
+    def test_empty_streams(self, streams: FakeStreams) -> None:
         """With nothing new the very object that Spark gave comes back, so that its text is the same."""
         streams.create("a", 2)
         streams.create("b")
@@ -240,7 +241,7 @@ class TestFromStartToEnd:
 
 
 class TestScaling:
-    def test_never_a_segment_and_its_successor_in_one_batch(self, streams: TwinStreams) -> None:
+    def test_never_a_segment_and_its_successor_in_one_batch(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 2))
         low, high = streams.scale("t", [0], [(0.0, 0.5), (0.5, 1.0)])
@@ -254,7 +255,7 @@ class TestScaling:
         assert query.step() == [numbered(4, 5)]
         assert query.step() is None
 
-    def test_a_merge_waits_for_both_predecessors(self, streams: TwinStreams) -> None:
+    def test_a_merge_waits_for_both_predecessors(self, streams: FakeStreams) -> None:
         streams.create("t", 2)
         streams.append("t", 0, numbered(0, 1))
         streams.append("t", 1, numbered(1, 9))
@@ -268,7 +269,7 @@ class TestScaling:
         assert sorted(event for step in steps for event in step) == numbered(0, 10)
         assert len(steps) > 2
 
-    def test_empty_segments_are_stepped_over(self, streams: TwinStreams) -> None:
+    def test_empty_segments_are_stepped_over(self, streams: FakeStreams) -> None:
         streams.create("t")
         (second,) = streams.scale("t", [0], [(0.0, 1.0)])
         (third,) = streams.scale("t", [second], [(0.0, 1.0)])
@@ -277,7 +278,7 @@ class TestScaling:
         streams.append("t", third, numbered(0, 1))
         assert query.step() == [numbered(0, 1)]
 
-    def test_a_batch_over_a_scale_is_repeated_from_its_offsets(self, streams: TwinStreams) -> None:
+    def test_a_batch_over_a_scale_is_repeated_from_its_offsets(self, streams: FakeStreams) -> None:
         streams.create("t", 2)
         streams.append("t", 0, numbered(0, 2))
         streams.append("t", 1, numbered(2, 4))
@@ -289,7 +290,7 @@ class TestScaling:
         streams.append("t", 1, numbered(4, 5))
         assert Query(reader(streams)).rows(start, json.loads(query.log[-1])) == [numbered(0, 2), numbered(2, 4)]
 
-    def test_sealed_stream_ends_quietly(self, streams: TwinStreams) -> None:
+    def test_sealed_stream_ends_quietly(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 2))
         streams.gateway.seal_stream("s", "t")
@@ -299,7 +300,7 @@ class TestScaling:
 
 
 class TestLimits:
-    def test_bytes_in_proportion_and_no_segment_starves(self, streams: TwinStreams) -> None:
+    def test_bytes_in_proportion_and_no_segment_starves(self, streams: FakeStreams) -> None:
         streams.create("t", 2)
         streams.append("t", 0, numbered(0, 90))
         streams.append("t", 1, numbered(90, 100))
@@ -309,7 +310,7 @@ class TestLimits:
         assert query.step() == [numbered(0, 9), numbered(90, 91)]
         assert sorted(query.all()) == numbered(9, 90) + numbered(91, 100)
 
-    def test_at_least_one_event_of_each(self, streams: TwinStreams) -> None:
+    def test_at_least_one_event_of_each(self, streams: FakeStreams) -> None:
         streams.create("t", 3)
         for segment in range(3):
             streams.append("t", segment, numbered(segment * 3, segment * 3 + 3))
@@ -320,12 +321,12 @@ class TestLimits:
             ]
         assert query.step() is None
 
-    def test_no_limit_under_read_all_available(self, streams: TwinStreams) -> None:
+    def test_no_limit_under_read_all_available(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 50))
         assert Query(reader(streams, approx_bytes_per_trigger="1"), ReadAllAvailable()).step() == [numbered(0, 50)]
 
-    def test_available_now_stops_where_the_stream_ended(self, streams: TwinStreams) -> None:
+    def test_available_now_stops_where_the_stream_ended(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 4))
         query = Query(reader(streams, approx_bytes_per_trigger="20"))
@@ -337,7 +338,7 @@ class TestLimits:
         query.source.prepareForTriggerAvailableNow()
         assert query.all() == numbered(4, 8)
 
-    def test_latest_offset_and_lag_are_reported(self, streams: TwinStreams) -> None:
+    def test_latest_offset_and_lag_are_reported(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 4))
         query = Query(reader(streams, approx_bytes_per_trigger="1"))
@@ -347,7 +348,7 @@ class TestLimits:
         assert reported is not None
         assert (reported["streams"], reported["lag_bytes"]) == ({"s/t": {"0": 72}}, 54)
 
-    def test_lag_counts_what_comes_after_a_scaling(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_lag_counts_what_comes_after_a_scaling(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         """Sealed segments are asked for once, however many triggers it takes to come to them."""
         streams.create("t")
         streams.append("t", 0, numbered(0, 4))
@@ -379,7 +380,7 @@ class TestLimits:
         reported = query.source.reportLatestOffset()
         assert reported is not None and (reported["lag_bytes"], reported["lag_events"]) == (0, 0)
 
-    def test_lag_ends_where_the_read_does(self, streams: TwinStreams) -> None:
+    def test_lag_ends_where_the_read_does(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 4))
         (second,) = streams.scale("t", [0], [(0.0, 1.0)])
@@ -390,7 +391,7 @@ class TestLimits:
         reported = query.source.reportLatestOffset()
         assert reported is not None and (reported["lag_bytes"], reported["lag_events"]) == (5 * 18, 5)
 
-    def test_events_in_proportion_and_no_segment_starves(self, streams: TwinStreams) -> None:
+    def test_events_in_proportion_and_no_segment_starves(self, streams: FakeStreams) -> None:
         streams.create("t", 2)
         streams.append("t", 0, numbered(0, 90))
         streams.append("t", 1, numbered(90, 100))
@@ -403,22 +404,22 @@ class TestLimits:
         assert sorted(query.all()) == numbered(9, 90) + numbered(91, 100)
 
     def test_events_in_proportion_before_the_index_knows_them(
-        self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         streams.create("t", 2)
         streams.append("t", 0, numbered(0, 90))
         streams.append("t", 1, numbered(90, 100))
         known = streams.gateway.boundaries
 
-        def late(scope: str, stream: str, segment_id: int) -> InMemoryBoundaries:
+        def late(scope: str, stream: str, segment_id: int) -> FakeBoundaries:
             if segment_id == 0:
                 return known(scope, stream, segment_id)
-            return InMemoryBoundaries(streams.gateway.segment_info(scope, stream, segment_id), [])
+            return FakeBoundaries(streams.gateway.segment_info(scope, stream, segment_id), [])
 
         monkeypatch.setattr(streams.gateway, "boundaries", late)
         assert Query(reader(streams, max_events_per_trigger="20")).step() == [numbered(0, 18), numbered(90, 92)]
 
-    def test_event_limits_end_inside_blocks_of_many_events(self, streams: TwinStreams) -> None:
+    def test_event_limits_end_inside_blocks_of_many_events(self, streams: FakeStreams) -> None:
         """The index knows only the ends of blocks."""
         streams.create("t")
         for first in range(0, 60, 20):
@@ -428,7 +429,7 @@ class TestLimits:
         assert [len(step) for step in steps] == [7] * 8 + [4]
         assert [event for step in steps for event in step] == numbered(0, 60)
 
-    def large_block(self, streams: TwinStreams) -> list[bytes]:
+    def large_block(self, streams: FakeStreams) -> list[bytes]:
         """As a transaction leaves it: 3 MB of which the index knows the end alone, and one more event."""
         events = [f"{number:06}".encode() + bytes(94) for number in range(30_001)]
         streams.create("t")
@@ -437,13 +438,13 @@ class TestLimits:
             streams.gateway.append("s/t/0.#epoch.0", data, len(block))
         return events
 
-    def test_event_limits_inside_a_large_transaction(self, streams: TwinStreams) -> None:
+    def test_event_limits_inside_a_large_transaction(self, streams: FakeStreams) -> None:
         events = self.large_block(streams)
         steps = steps_of(Query(reader(streams, max_events_per_trigger="12500")))
         assert [len(step) for step in steps] == [12_500, 12_500, 5_001]
         assert [event for step in steps for event in step] == events
 
-    def test_byte_limits_inside_a_large_transaction(self, streams: TwinStreams) -> None:
+    def test_byte_limits_inside_a_large_transaction(self, streams: FakeStreams) -> None:
         """Behind the limit by what is stepped over at once, or by so little to the next boundary that it is taken."""
         events = self.large_block(streams)
         steps = steps_of(Query(reader(streams, approx_bytes_per_trigger="1000000")))
@@ -452,7 +453,7 @@ class TestLimits:
         assert sizes[2] <= 1_000_000 + located_excess_bytes_max
         assert [event for step in steps for event in step] == events
 
-    def test_byte_limits_without_an_index(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_byte_limits_without_an_index(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         def unknown(*_: object) -> None:
             raise UnsupportedOperation("no index")
 
@@ -465,7 +466,7 @@ class TestLimits:
         assert [event for step in steps for event in step] == events
 
     @pytest.mark.parametrize(("size", "events", "count"), [("54", "5", 3), ("540", "5", 5)])
-    def test_the_nearest_of_two_limits(self, streams: TwinStreams, size: str, events: str, count: int) -> None:
+    def test_the_nearest_of_two_limits(self, streams: FakeStreams, size: str, events: str, count: int) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 40))
         query = Query(reader(streams, approx_bytes_per_trigger=size, max_events_per_trigger=events))
@@ -475,7 +476,7 @@ class TestLimits:
         assert query.step() == [numbered(count, 40)]
 
     @pytest.mark.parametrize("limits", [{"max_events_per_trigger": "3"}, {"approx_bytes_per_trigger": "40"}])
-    def test_order_over_scaling_with_limits(self, streams: TwinStreams, limits: dict[str, str]) -> None:
+    def test_order_over_scaling_with_limits(self, streams: FakeStreams, limits: dict[str, str]) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 10))
         low, high = streams.scale("t", [0], [(0.0, 0.5), (0.5, 1.0)])
@@ -493,7 +494,7 @@ class TestLimits:
         assert [event for event in events if event in numbered(10, 20)] == numbered(10, 20)
 
     def test_without_an_index_events_are_not_limited(
-        self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         def unknown(*_: object) -> None:
             raise UnsupportedOperation("no index")
@@ -512,7 +513,7 @@ class TestLimits:
         with pytest.raises(UnsupportedOperation, match=r"keeps no index of that .* use start_stream_cut"):
             timed(streams, start_time="5").initialOffset()
 
-    def test_splitting_with_order_none(self, streams: TwinStreams) -> None:
+    def test_splitting_with_order_none(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 8))
         assert Query(reader(streams, order="none", min_partitions="4")).step() == [
@@ -521,7 +522,7 @@ class TestLimits:
 
 
 class TestLoss:
-    def truncated(self, streams: TwinStreams) -> Query:
+    def truncated(self, streams: FakeStreams) -> Query:
         streams.create("t")
         streams.append("t", 0, numbered(0, 4))
         query = Query(reader(streams))
@@ -530,14 +531,14 @@ class TestLoss:
         streams.gateway.truncate_stream("s", "t", {0: 6 * 18})
         return query
 
-    def test_truncated_before_planning(self, streams: TwinStreams) -> None:
+    def test_truncated_before_planning(self, streams: FakeStreams) -> None:
         query = self.truncated(streams)
         with pytest.raises(DataCorruption, match=r"s/t was lost .*segment 0 from offset 72, .* available is 108"):
             query.step()
         query.restart(reader(streams, fail_on_data_loss="false"))
         assert query.all() == numbered(6, 8)
 
-    def test_truncated_between_planning_and_reading(self, streams: TwinStreams) -> None:
+    def test_truncated_between_planning_and_reading(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 8))
         for fails in ("true", "false"):
@@ -551,7 +552,7 @@ class TestLoss:
             else:
                 assert Query(source).rows(start, end) == [numbered(2, 8)]
 
-    def test_deleted_segment(self, streams: TwinStreams) -> None:
+    def test_deleted_segment(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 4))
         query = Query(reader(streams, approx_bytes_per_trigger="20"))
@@ -567,7 +568,7 @@ class TestLoss:
     @pytest.mark.parametrize("limit", ["max_events_per_trigger", "approx_bytes_per_trigger"])
     @pytest.mark.parametrize("fails", ["true", "false"])
     def test_deleted_while_it_is_planned(
-        self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch, limit: str, fails: str
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, limit: str, fails: str
     ) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 4))
@@ -589,7 +590,7 @@ class TestLoss:
             assert query.all() == numbered(5, 8)
 
     @pytest.mark.parametrize("fails", ["true", "false"])
-    def test_deleted_before_a_batch_is_repeated(self, streams: TwinStreams, fails: str) -> None:
+    def test_deleted_before_a_batch_is_repeated(self, streams: FakeStreams, fails: str) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 8))
         given = {"order": "none", "min_partitions": "4", "fail_on_data_loss": fails}
@@ -605,7 +606,7 @@ class TestLoss:
         else:
             assert query.rows(start, end) == [[]]
 
-    def test_deleted_and_created_anew(self, streams: TwinStreams) -> None:
+    def test_deleted_and_created_anew(self, streams: FakeStreams) -> None:
         streams.create("t", 2)
         streams.append("t", 0, numbered(0, 4))
         query = Query(reader(streams))
@@ -623,8 +624,8 @@ class TestLoss:
             query.step()
         assert going_on.all() == numbered(4, 8)
 
-    def test_created_anew_with_the_same_segments(self, streams: TwinStreams) -> None:
-        """Where numbers begin again, as on a store that was set up afresh."""
+    def test_created_anew_with_the_same_segments(self, streams: FakeStreams) -> None:
+        """Segment numbers begin again, as on a store that was set up afresh."""
         streams.create("t")
         streams.append("t", 0, numbered(0, 2))
         start = {"version": 1, "streams": {"s/t": {"0": 5000}}}
@@ -636,7 +637,7 @@ class TestLoss:
 
 
 class TestTime:
-    def filled(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    def filled(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """Five events a second, over a scale: at 1 s and 2 s into one segment, at 3 s and 4 s into two others."""
         clock = {"now": 0}
         monkeypatch.setattr(streams.gateway, "now_ms", lambda: clock["now"])
@@ -655,7 +656,7 @@ class TestTime:
             event for second in seconds for event in numbered(second * 10, second * 10 + 5) * (1 + (second > 2))
         )
 
-    def test_start(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_start(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         self.filled(streams, monkeypatch)
         for start, seconds in (
             ("500", (1, 2, 3, 4)),
@@ -666,14 +667,14 @@ class TestTime:
         ):
             assert sorted(Query(timed(streams, start_time=start)).all()) == self.of(*seconds), start
 
-    def test_end_in_the_past(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_end_in_the_past(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         """It takes all from before the time, and the block in which the time lies."""
         self.filled(streams, monkeypatch)
         for end, more in (("1500", [b"event-0020"]), ("2500", [b"event-0030"] * 2), ("3900", [b"event-0040"] * 2)):
             got = sorted(Query(timed(streams, start_time="0", end_time=end)).all())
             assert got == sorted(self.of(*range(1, int(end) // 1000 + 1)) + more), end
 
-    def test_batch(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_batch(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         self.filled(streams, monkeypatch)
         given = {
             "controller": streams.controller,
@@ -682,7 +683,7 @@ class TestTime:
             "start_time": "2000",
             "end_time": "3000",
         }
-        source = BatchReader(Options(given, Use.BATCH_READ), SCHEMA)
+        source = BatchReader(ReadOptions.parse(given, Use.BATCH_READ), SCHEMA)
         rows = [
             row
             for partition in source.partitions()
@@ -691,7 +692,7 @@ class TestTime:
         ]
         assert sorted(rows) == sorted(self.of(2) + [b"event-0030"] * 2)
 
-    def test_end_in_the_future(self, streams: TwinStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_end_in_the_future(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = {"now": 1_000_000}
         monkeypatch.setattr("pravega_spark.source.stream_reader.time.time_ns", lambda: clock["now"] * 1_000_000)
         monkeypatch.setattr(streams.gateway, "now_ms", lambda: clock["now"])
@@ -710,33 +711,33 @@ class TestTime:
         assert query.all() == []
 
 
-def timed(streams: TwinStreams, **given: str) -> StreamReader:
+def timed(streams: FakeStreams, **given: str) -> StreamReader:
     options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
-    return StreamReader(Options(options, Use.STREAM_READ), SCHEMA)
+    return StreamReader(ReadOptions.parse(options, Use.STREAM_READ), SCHEMA)
 
 
 class TestDamage:
-    def test_batches_must_follow_each_other(self, streams: TwinStreams) -> None:
+    def test_batches_must_follow_each_other(self, streams: FakeStreams) -> None:
         streams.create("t")
         start = {"version": 1, "streams": {"s/t": {"0": 5}}, "from": {"s/t": {"0": 0}}}
         end = {"version": 1, "streams": {"s/t": {"0": 9}}, "from": {"s/t": {"0": 6}}}
         with pytest.raises(InvalidArgument, match="do not follow each other"):
             reader(streams).partitions(start, end)
 
-    def test_an_end_needs_its_start(self, streams: TwinStreams) -> None:
+    def test_an_end_needs_its_start(self, streams: FakeStreams) -> None:
         with pytest.raises(InvalidArgument, match="has no member 'from'"):
             reader(streams).partitions(
                 {"version": 1, "streams": {"s/t": {"0": 5}}}, {"version": 1, "streams": {"s/t": {"0": 9}}}
             )
 
-    def test_a_range_that_ends_inside_an_event(self, streams: TwinStreams) -> None:
+    def test_a_range_that_ends_inside_an_event(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 2))
         end = {"version": 1, "streams": {"s/t": {"0": 25}}, "from": {"s/t": {"0": 0}}}
         with pytest.raises(DataCorruption, match=r"at offset 18 .* ends at 25; is the position not between two events"):
             Query(reader(streams)).rows({"version": 1, "streams": {"s/t": {"0": 0}}}, end)
 
-    def test_partitions_are_pickled(self, streams: TwinStreams) -> None:
+    def test_partitions_are_pickled(self, streams: FakeStreams) -> None:
         import pickle
 
         streams.create("t")

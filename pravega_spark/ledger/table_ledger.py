@@ -1,7 +1,7 @@
-"""Batches decided once and whole on a plain Pravega: the shell around ``plain_ledger``.
+"""Decides transaction sets on a plain Pravega, by a record of each sink in a table segment.
 
-Speaks the same three calls as the controller's extension (``TransactionSetClient``), over transactions of single
-streams and one table segment per scope.
+Has the same three calls as the controller's extension (``TransactionSetClient``), over transactions of single streams
+and one table segment per scope. The rules are in ``record.py``; here are the calls, and what to do when one is lost.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pravega_common.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from pravega_common.invariants import check
 from pravega_common.model.transaction_sets import (
     CommitStatus,
     RegisterStatus,
@@ -37,18 +38,19 @@ from pravega_common.model.transaction_sets import (
 )
 from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_spark.ledger.batch import BatchCommit, BatchRegistration, UnresolvedPolicy
 from pravega_spark.ledger.lease_extender import LeaseExtender
 from pravega_spark.ledger.record import (
     BatchUnresolved,
+    CommitStep,
     LedgerRecord,
-    MemberState,
-    Next,
-    Roll,
+    MemberStatus,
+    RecoveryStep,
+    commit_step,
     from_bytes,
     key_of,
     new_record,
-    next_of_commit,
-    roll_of,
+    recovery_step,
     table_segment,
     to_bytes,
     unresolved_text,
@@ -67,18 +69,18 @@ AFTER_MARK: Final = register("spark.plain.after_mark")
 lease_ms: Final = 600_000
 """The largest that a controller accepts by default (controller-api.md 4.2)."""
 lease_ms_fallback: Final = 30_000
-"""For a controller that was told to accept less."""
+"""For a controller that is configured to accept less."""
 commit_window_share: Final = 4
 """Members are committed only within this part of the lease after they were all seen open; then they are asked again.
 So a driver that slept through the leases commits nothing on what it saw before."""
 parallel_calls_max: Final = 8
 attempts_max: Final = 50
-"""Of a change of the record that others change too; each that fails means that somebody else's was done."""
+"""Attempts to change a record that others change too: each that fails means that another change was made."""
 retry_delay_s: Final = 0.05
 
 
 class TransactionCalls(Protocol):
-    """What is asked of the controller; ``ControllerClient`` has it."""
+    """The calls to the controller; ``ControllerClient`` has them."""
 
     def ping_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID, lease_ms: int) -> PingStatus: ...
 
@@ -90,7 +92,7 @@ class TransactionCalls(Protocol):
 
 
 class RecordTable(Protocol):
-    """What is asked of a table segment; ``BlockingTable`` has it."""
+    """The calls to a table segment; ``BlockingTable`` has them."""
 
     def create(self) -> bool: ...
 
@@ -109,9 +111,9 @@ class _Versioned:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """What the members were when they were asked, and when the first of them was (monotonic seconds)."""
+    """The states of members, and when the first of them was asked for (monotonic seconds)."""
 
-    of: dict[uuid.UUID, MemberState]
+    of: dict[uuid.UUID, MemberStatus]
     asked_s: float
     lease_ms: int
 
@@ -120,8 +122,11 @@ class _States:
         return self.asked_s + self.lease_ms / 1000 / commit_window_share
 
 
-class PlainSets:
-    """Safe to use from several threads. Errors of all calls: ``Unavailable``, ``UnknownOutcome``: call again."""
+class TableLedger:
+    """A ledger of transaction sets. Safe to use from several threads.
+
+    Errors of all calls: ``Unavailable``, ``UnknownOutcome``: call again.
+    """
 
     def __init__(
         self,
@@ -147,66 +152,47 @@ class PlainSets:
 
     # The three calls
 
-    def register(self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]) -> Registration:
+    def register(self, registration: BatchRegistration) -> Registration:
         """Enter the run, settle what an earlier run left, and give the members the largest lease."""
-        found = self._entered(sink, run_id)
+        run_id, members = registration.identity.run_id, registration.members
+        found = self._entered(registration.identity.sink, run_id)
         if found.record.is_displaced(run_id):
-            return self._refusal(RegisterStatus.FENCED, f"run {found.record.runs[-1]} took its place", found.record)
+            return _refusal(RegisterStatus.FENCED, f"run {found.record.runs[-1]} took its place", found.record)
         if found.record.is_pending and found.record.entry.run_id != run_id:
             # Its leases run: it is settled now, not when this batch's tasks are done.
             found = self._settled(found) or found
         record = found.record
-        if batch_id <= record.last_batch_id:
-            return self._refusal(RegisterStatus.BATCH_DECIDED, "", record)
+        if registration.identity.batch_id <= record.last_batch_id:
+            return _refusal(RegisterStatus.BATCH_DECIDED, "", record)
         states = self._states(members)
         for identifier, state in states.of.items():
-            if state is not MemberState.OPEN:
+            if state is not MemberStatus.OPEN:
                 detail = f"transaction {identifier} is {state.name.lower()}"
-                return self._refusal(RegisterStatus.TRANSACTION_NOT_OPEN, detail, record)
+                return _refusal(RegisterStatus.TRANSACTION_NOT_OPEN, detail, record)
         if self._extender is not None:
             self._extender.add(members)
         return Registration(RegisterStatus.REGISTERED, "", record.last_batch_id, states.lease_ms)
 
-    def commit(
-        self,
-        sink: Sink,
-        run_id: str,
-        batch_id: int,
-        members: Sequence[SetMember],
-        events: int,
-        size_bytes: int,
-        on_unresolved: str = "fail",
-    ) -> SetDecision:
+    def commit(self, commit: BatchCommit) -> SetDecision:
         """Decide a batch. Raises ``BatchUnresolved`` when an earlier attempt's fate is not known and ``on_unresolved``
         is ``fail``; ``skip`` leaves that attempt as it is and goes on, ``replay`` writes this one in its place.
         """
-        ordered = tuple(sorted(members, key=lambda member: member.partition))
-        wanted = TransactionSet(SetState.PENDING, batch_id, run_id, ordered, events, size_bytes)
-        written = False
+        sink, wanted = commit.identity.sink, commit.as_set(SetState.PENDING)
+        is_written = False
         for _ in range(attempts_max):
             found = self._read(sink)
-            record = found.record
-            match next_of_commit(record, wanted):
-                case Next.FENCED:
-                    return self._answer(CommitStatus.FENCED, f"run {record.runs[-1]} took its place", record, batch_id)
-                case Next.BEHIND:
-                    detail = f"the sink is at batch {record.last_batch_id}"
-                    return self._answer(CommitStatus.CHECKPOINT_BEHIND_SINK, detail, record, batch_id)
-                case Next.COMMITTED_ALREADY:
-                    status = CommitStatus.COMMITTED if written else CommitStatus.ALREADY_COMMITTED
-                    return self._answer(status, "", record, batch_id)
-                case Next.DIFFERS:
-                    return self._answer(CommitStatus.REPLAY_DIFFERS, "", record, batch_id)
-                case Next.ROLL_FORWARD:
-                    if self._settled(found) is None:
-                        decision = self._unresolved(found, wanted, on_unresolved)
-                        if decision is not None:
-                            return decision
-                case Next.PUT:
-                    refused = self._put_pending(found, wanted)
-                    if refused:
-                        return self._answer(CommitStatus.REFUSED, refused, record, batch_id)
-                    written = True
+            step = commit_step(found.record, wanted)
+            decision: SetDecision | None = None
+            if step is CommitStep.ROLL_FORWARD:
+                if self._settled(found) is None:
+                    decision = self._unresolved(found, wanted, commit.on_unresolved)
+            elif step is CommitStep.PUT:
+                decision = self._put_pending(found, wanted)
+                is_written = True
+            else:
+                decision = _decision_of(step, found.record, wanted, is_written=is_written)
+            if decision is not None:
+                return decision
         raise Unavailable(f"the record of {sink} changed under each of {attempts_max} attempts; call again")
 
     def get(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
@@ -218,7 +204,7 @@ class PlainSets:
         return recorded, record.last_batch_id
 
     def list_sinks(self, scope: str) -> list[SinkStatus]:
-        """All that is on record in a scope."""
+        """The sinks that are on record in a scope."""
         table = self._open_table(table_segment(Sink("", scope)))
         try:
             records = [from_bytes(item.value) for item in table.items()]
@@ -247,7 +233,7 @@ class PlainSets:
         return _Versioned(from_bytes(item.value), item.version)
 
     def _write(self, found: _Versioned, record: LedgerRecord) -> _Versioned | None:
-        """``None`` if the record was changed by somebody meanwhile, or may have been changed by this call."""
+        """Change the record; ``None`` if it has changed since it was found, or may have been changed by this call."""
         table = self._open_table(table_segment(record.sink))
         record = replace(record, touched_ms=self._now_ms())
         data = to_bytes(record)
@@ -261,7 +247,7 @@ class PlainSets:
             return None
 
     def _entered(self, sink: Sink, run_id: str) -> _Versioned:
-        """The record with this run in it, be it displaced already."""
+        """The record with this run in it, also if the run is displaced already."""
         for _ in range(attempts_max):
             found = self._read(sink)
             record = found.record.with_run(run_id)
@@ -272,48 +258,51 @@ class PlainSets:
                 return made
         raise Unavailable(f"the record of {sink} changed under each of {attempts_max} attempts; call again")
 
-    def _put_pending(self, found: _Versioned, wanted: TransactionSet) -> str:
-        """Make ``wanted`` the pending set if all its members are open; else says why not. A lost race is no refusal:
-        the caller reads again."""
+    def _put_pending(self, found: _Versioned, wanted: TransactionSet) -> SetDecision | None:
+        """Make ``wanted`` the pending set and settle it; a refusal unless all its members are open.
+
+        ``None`` to read the record again, also after a lost race.
+        """
         states = self._states(wanted.members)
         for identifier, state in states.of.items():
-            if state is not MemberState.OPEN:
-                return f"transaction {identifier} is {state.name.lower()}"
+            if state is not MemberStatus.OPEN:
+                detail = f"transaction {identifier} is {state.name.lower()}"
+                return _decision(CommitStatus.REFUSED, detail, found.record, wanted)
         record = found.record.with_pending(wanted)
         failpoint(BEFORE_RECORD, record.sink.destination)
         if not wanted.members:
             self._write(found, record.with_outcome(SetState.COMMITTED))
-            return ""
+            return None
         made = self._write(found, record)
         failpoint(AFTER_RECORD, record.sink.destination)
         if made is not None:
             self._settled(made, states)
-        return ""
+        return None
 
     # Rolling a pending set forward
 
     def _settled(self, found: _Versioned, states: _States | None = None) -> _Versioned | None:
         """Bring the pending set to its end; ``None`` if that cannot be decided. Idempotent: several may do it at once.
 
-        A record that somebody else changed meanwhile is returned as it is now.
+        A record that another run changed meanwhile is returned as it is now.
         """
         entry = found.record.entry
         for _ in range(attempts_max):
             if states is None:
                 states = self._states(entry.members)
-            match roll_of(states.of):
-                case Roll.COMMIT:
+            match recovery_step(states.of):
+                case RecoveryStep.COMMIT:
                     states = self._commit_open(entry.members, states)
-                case Roll.ABORT:
+                case RecoveryStep.ABORT:
                     states = self._abort_open(entry.members, states)
-                case Roll.COMMITTED:
+                case RecoveryStep.COMMITTED:
                     failpoint(AFTER_COMMITS, found.record.sink.destination)
                     marked = self._mark(found, SetState.COMMITTED)
                     failpoint(AFTER_MARK, found.record.sink.destination)
                     return marked
-                case Roll.ABORTED:
+                case RecoveryStep.ABORTED:
                     return self._mark(found, SetState.REFUSED)
-                case Roll.UNRESOLVED:
+                case RecoveryStep.UNRESOLVED:
                     return None
         raise Unavailable(f"batch {entry.batch_id} of {found.record.sink} could not be settled; call again")
 
@@ -322,10 +311,10 @@ class PlainSets:
         return self._read(found.record.sink) if made is None else made
 
     def _commit_open(self, members: Sequence[SetMember], states: _States) -> _States | None:
-        """In the order of the members; ``None`` to ask for all states again."""
+        """Commit the open members in their order; ``None`` to ask for all states again."""
         of = dict(states.of)
         for member in members:
-            if of[member.transaction_id] is not MemberState.OPEN:
+            if of[member.transaction_id] is not MemberStatus.OPEN:
                 continue
             if self._monotonic_s() > states.commit_until_s:
                 return None
@@ -333,27 +322,28 @@ class PlainSets:
                 self._transactions.commit_transaction(member.scope, member.stream, member.transaction_id)
             except TransactionFailed:
                 return None
-            of[member.transaction_id] = MemberState.COMMITTED
+            of[member.transaction_id] = MemberStatus.COMMITTED
             failpoint(AFTER_ONE_COMMIT, member.scope)
         return replace(states, of=of)
 
     def _abort_open(self, members: Sequence[SetMember], states: _States) -> _States | None:
+        """Abort the open members; ``None`` to ask for all states again."""
         of = dict(states.of)
         for member in members:
-            if of[member.transaction_id] is not MemberState.OPEN:
+            if of[member.transaction_id] is not MemberStatus.OPEN:
                 continue
             try:
                 self._transactions.abort_transaction(member.scope, member.stream, member.transaction_id)
             except TransactionFailed:
                 return None
-            of[member.transaction_id] = MemberState.ABORTED
+            of[member.transaction_id] = MemberStatus.ABORTED
         return replace(states, of=of)
 
-    def _unresolved(self, found: _Versioned, wanted: TransactionSet, policy: str) -> SetDecision | None:
-        """What follows when the pending set cannot be decided; ``None`` to look at the record again."""
+    def _unresolved(self, found: _Versioned, wanted: TransactionSet, policy: UnresolvedPolicy) -> SetDecision | None:
+        """Apply ``on_unresolved`` to a pending set that cannot be decided; ``None`` to look at the record again."""
         record, entry = found.record, found.record.entry
         states = self._states(entry.members)
-        if roll_of(states.of) is not Roll.UNRESOLVED:
+        if recovery_step(states.of) is not RecoveryStep.UNRESOLVED:
             return None
         text = unresolved_text(record.sink, entry, states.of)
         replays = policy == "replay" and entry.batch_id == wanted.batch_id
@@ -370,7 +360,7 @@ class PlainSets:
             marked = self._mark(found, SetState.COMMITTED).record
             if entry.batch_id != wanted.batch_id or marked.last_batch_id != entry.batch_id:
                 return None
-            return self._answer(CommitStatus.ALREADY_COMMITTED, "", marked, wanted.batch_id)
+            return _decision(CommitStatus.ALREADY_COMMITTED, "", marked, wanted)
         _log.warning("%s; written again (on_unresolved_batch=replay)", text)
         self._abort_open(entry.members, states)
         self._mark(found, SetState.REFUSED)
@@ -379,7 +369,7 @@ class PlainSets:
     # Transactions
 
     def _states(self, members: Sequence[SetMember]) -> _States:
-        """Ask for all members, and give the open ones the largest lease that is accepted."""
+        """Ask for the states of members, and give the open ones the largest lease that is accepted."""
         asked_s = self._monotonic_s()
         calls = min(len(members), self._parallel_calls)
         if calls > 1:
@@ -390,20 +380,20 @@ class PlainSets:
         of = {member.transaction_id: state for member, state in zip(members, found, strict=True)}
         return _States(of, asked_s, self._lease_ms)
 
-    def _state(self, member: SetMember) -> MemberState:
+    def _state(self, member: SetMember) -> MemberStatus:
         try:
             status = self._ping(member)
         except NotFound:
-            return MemberState.UNKNOWN
+            return MemberStatus.UNKNOWN
         match status:
             case PingStatus.OK:
-                return MemberState.OPEN
+                return MemberStatus.OPEN
             case PingStatus.COMMITTED:
-                return MemberState.COMMITTED
+                return MemberStatus.COMMITTED
             case PingStatus.ABORTED:
-                return MemberState.ABORTED
+                return MemberStatus.ABORTED
             case PingStatus.UNKNOWN:
-                return MemberState.UNKNOWN
+                return MemberStatus.UNKNOWN
             case _:  # It lives too long already, or its timer is not at hand: the lease stays, the state is asked.
                 return self._asked_state(member)
 
@@ -415,22 +405,25 @@ class PlainSets:
             status = self._transactions.ping_transaction(*name, self._lease_ms)
         return status
 
-    def _asked_state(self, member: SetMember) -> MemberState:
+    def _asked_state(self, member: SetMember) -> MemberStatus:
         state = self._transactions.transaction_state(member.scope, member.stream, member.transaction_id)
         if state is TransactionState.OPEN:
-            return MemberState.OPEN
+            return MemberStatus.OPEN
         if state in (TransactionState.COMMITTING, TransactionState.COMMITTED):
-            return MemberState.COMMITTED
+            return MemberStatus.COMMITTED
         if state in (TransactionState.ABORTING, TransactionState.ABORTED):
-            return MemberState.ABORTED
-        return MemberState.UNKNOWN
+            return MemberStatus.ABORTED
+        return MemberStatus.UNKNOWN
 
     def _is_open(self, member: SetMember) -> bool:
-        return self._state(member) is MemberState.OPEN
+        return self._state(member) is MemberStatus.OPEN
 
     def _is_readable(self, member: SetMember) -> bool:
-        """Of a member of a committed set: a plain controller says so, or forgot it long after it was. What a skipped
-        set lacks (``on_unresolved_batch``) will never be there and is not waited for."""
+        """True unless a member of a committed set is still being merged.
+
+        A plain controller says so, or forgot the transaction long after it was merged. The members that a skipped set
+        lacks (``on_unresolved_batch``) will never be there and are not waited for.
+        """
         if member.transaction_id not in self._readable:
             state = self._transactions.transaction_state(member.scope, member.stream, member.transaction_id)
             if state is TransactionState.COMMITTING:
@@ -446,8 +439,24 @@ class PlainSets:
             except PravegaError as error:
                 _log.info("transaction %s was not aborted, its lease will end it: %s", member.transaction_id, error)
 
-    def _refusal(self, status: RegisterStatus, detail: str, record: LedgerRecord) -> Registration:
-        return Registration(status, detail, record.last_batch_id, 0)
 
-    def _answer(self, status: CommitStatus, detail: str, record: LedgerRecord, batch_id: int) -> SetDecision:
-        return SetDecision(status, detail, record.set_of(batch_id))
+def _refusal(status: RegisterStatus, detail: str, record: LedgerRecord) -> Registration:
+    return Registration(status, detail, record.last_batch_id, 0)
+
+
+def _decision_of(step: CommitStep, record: LedgerRecord, wanted: TransactionSet, *, is_written: bool) -> SetDecision:
+    """The answer of a record that leaves nothing to do. ``is_written``: this commit put the set on record itself."""
+    match step:
+        case CommitStep.FENCED:
+            return _decision(CommitStatus.FENCED, f"run {record.runs[-1]} took its place", record, wanted)
+        case CommitStep.BEHIND:
+            detail = f"the sink is at batch {record.last_batch_id}"
+            return _decision(CommitStatus.CHECKPOINT_BEHIND_SINK, detail, record, wanted)
+        case CommitStep.DIFFERS:
+            return _decision(CommitStatus.REPLAY_DIFFERS, "", record, wanted)
+    check(step is CommitStep.COMMITTED_ALREADY, "a step that is no answer", step=step.name)
+    return _decision(CommitStatus.COMMITTED if is_written else CommitStatus.ALREADY_COMMITTED, "", record, wanted)
+
+
+def _decision(status: CommitStatus, detail: str, record: LedgerRecord, wanted: TransactionSet) -> SetDecision:
+    return SetDecision(status, detail, record.set_of(wanted.batch_id))

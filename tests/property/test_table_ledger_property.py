@@ -20,8 +20,9 @@ from pravega_common.model.transaction_sets import (
     TransactionSet,
 )
 from pravega_common.model.transactions import TransactionState
-from pravega_spark.ledger import plain_pravega as plain_sets
-from pravega_spark.ledger.record import BatchUnresolved, LedgerRecord, Next
+from pravega_spark.ledger import table_ledger
+from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, BatchRegistration
+from pravega_spark.ledger.record import BatchUnresolved, CommitStep, LedgerRecord
 from tests.support.fakes.plain_pravega import PlainPravega
 
 SINK = Sink("query", "scope/stream")
@@ -145,7 +146,7 @@ class Stage:
 
 
 class Driver:
-    """The work of Spark and the sink together, over ``PlainSets``: tasks, commit, abort, the checkpoint."""
+    """The work of Spark and the sink together, over ``TableLedger``: tasks, commit, abort, the checkpoint."""
 
     def __init__(self, stage: Stage, run: str) -> None:
         self.stage = stage
@@ -170,7 +171,7 @@ class Driver:
     def _tasks(self, batch_id: int, members: list[SetMember]) -> None:
         for partition in range(1 + batch_id):
             member = self.stage.store.begin(partition)
-            answer = self.sets.register(SINK, self.run_id, batch_id, [member])
+            answer = self.sets.register(BatchRegistration(BatchIdentity(SINK, self.run_id, batch_id), (member,)))
             if answer.status is RegisterStatus.FENCED:
                 raise Fenced(self.run_id)
             if answer.status is RegisterStatus.TRANSACTION_NOT_OPEN:
@@ -180,7 +181,9 @@ class Driver:
         self.stage.attempts[self.run_id, batch_id] = members
 
     def _commit(self, batch_id: int, members: list[SetMember]) -> None:
-        status = self.sets.commit(SINK, self.run_id, batch_id, members, batch_id, batch_id).status
+        identity = BatchIdentity(SINK, self.run_id, batch_id)
+        commit = BatchCommit(identity, tuple(members), batch_id, batch_id)
+        status = self.sets.commit(commit).status
         if status not in (CommitStatus.COMMITTED, CommitStatus.ALREADY_COMMITTED):
             raise FailedError(str(status))
 
@@ -218,10 +221,10 @@ def test_random_histories(part: int) -> None:
 def test_the_check_sees_a_sink_that_keeps_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the record rows are written twice, and the check above says so."""
 
-    def forgetful(record: LedgerRecord, wanted: TransactionSet) -> Next:
-        return Next.COMMITTED_ALREADY if wanted.batch_id < record.last_batch_id else Next.PUT
+    def forgetful(record: LedgerRecord, wanted: TransactionSet) -> CommitStep:
+        return CommitStep.COMMITTED_ALREADY if wanted.batch_id < record.last_batch_id else CommitStep.PUT
 
-    monkeypatch.setattr(plain_sets, "next_of_commit", once(forgetful))
+    monkeypatch.setattr(table_ledger, "commit_step", once(forgetful))
     failed = 0
     for seed in range(histories):
         try:
@@ -231,13 +234,15 @@ def test_the_check_sees_a_sink_that_keeps_no_record(monkeypatch: pytest.MonkeyPa
     assert failed > 0
 
 
-def once(rule: Callable[[LedgerRecord, TransactionSet], Next]) -> Callable[[LedgerRecord, TransactionSet], Next]:
+def once(
+    rule: Callable[[LedgerRecord, TransactionSet], CommitStep],
+) -> Callable[[LedgerRecord, TransactionSet], CommitStep]:
     """A rule that lets a commit end after its set was written once."""
     put: set[tuple[str, int]] = set()
 
-    def decide(record: LedgerRecord, wanted: TransactionSet) -> Next:
+    def decide(record: LedgerRecord, wanted: TransactionSet) -> CommitStep:
         if (wanted.run_id, wanted.batch_id) in put and record.last_batch_id >= wanted.batch_id:
-            return Next.COMMITTED_ALREADY
+            return CommitStep.COMMITTED_ALREADY
         put.add((wanted.run_id, wanted.batch_id))
         return rule(record, wanted)
 

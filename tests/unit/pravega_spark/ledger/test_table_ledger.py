@@ -8,11 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from pravega_common.errors import Unavailable, UnknownOutcome
-from pravega_common.model.transaction_sets import CommitStatus, RegisterStatus, SetMember, SetState, Sink
+from pravega_common.model.transaction_sets import CommitStatus, RegisterStatus, Registration, SetMember, SetState, Sink
 from pravega_common.model.transactions import TransactionState
+from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, BatchRegistration, UnresolvedPolicy
 from pravega_spark.ledger.lease_extender import LeaseExtender
-from pravega_spark.ledger.plain_pravega import PlainSets, lease_ms, lease_ms_fallback
 from pravega_spark.ledger.record import BatchUnresolved
+from pravega_spark.ledger.table_ledger import TableLedger, lease_ms, lease_ms_fallback
 from tests.support.fakes.plain_pravega import PlainPravega
 
 SINK = Sink("query", "scope/stream")
@@ -28,17 +29,26 @@ def store() -> PlainPravega:
     return PlainPravega()
 
 
-def begun(store: PlainPravega, sets: PlainSets, run: str, batch_id: int = 0, count: int = 3) -> list[SetMember]:
+def register(sets: TableLedger, run: str, member: SetMember, batch_id: int = 0) -> Registration:
+    return sets.register(BatchRegistration(BatchIdentity(SINK, run, batch_id), (member,)))
+
+
+def begun(store: PlainPravega, sets: TableLedger, run: str, batch_id: int = 0, count: int = 3) -> list[SetMember]:
     members = [store.begin(partition) for partition in range(count)]
     for item in members:
-        assert sets.register(SINK, run, batch_id, [item]).status is RegisterStatus.REGISTERED
+        assert register(sets, run, item, batch_id).status is RegisterStatus.REGISTERED
     return members
 
 
 def commit(
-    sets: PlainSets, run: str, members: list[SetMember], batch_id: int = 0, events: int = 3, policy: str = "fail"
+    sets: TableLedger,
+    run: str,
+    members: list[SetMember],
+    batch_id: int = 0,
+    events: int = 3,
+    policy: UnresolvedPolicy = "fail",
 ) -> CommitStatus:
-    return sets.commit(SINK, run, batch_id, members, events, 30, policy).status
+    return sets.commit(BatchCommit(BatchIdentity(SINK, run, batch_id), tuple(members), events, 30, policy)).status
 
 
 def states(store: PlainPravega, members: list[SetMember]) -> list[TransactionState]:
@@ -75,7 +85,7 @@ def test_a_batch_and_its_replay(store: PlainPravega) -> None:
     assert sets.get(SINK, 0)[0].state is SetState.FINISHED
     again = store.sets()
     late = store.begin()
-    assert again.register(SINK, "b", 0, [late]).status is RegisterStatus.BATCH_DECIDED
+    assert register(again, "b", late).status is RegisterStatus.BATCH_DECIDED
     assert commit(again, "b", [late]) is CommitStatus.ALREADY_COMMITTED
     assert commit(again, "b", [late], events=4) is CommitStatus.REPLAY_DIFFERS
     assert store.state(late) is OPEN
@@ -115,7 +125,7 @@ def test_killed_at_every_call(store: PlainPravega, point: tuple[str, str, int], 
     partial = away_s > 0 and OPEN in found and COMMITTED in found
     second = store.sets()
     again = [store.begin(partition) for partition in range(2)]
-    answers = [second.register(SINK, "b", 0, [item]).status for item in again]
+    answers = [register(second, "b", item).status for item in again]
     if partial:
         with pytest.raises(BatchUnresolved):
             commit(second, "b", again)
@@ -144,7 +154,7 @@ def test_a_member_that_is_not_open_refuses_the_set_before_anything(store: PlainP
     sets = store.sets()
     members = begun(store, sets, "a")
     store.abort_transaction("", "", members[2].transaction_id)
-    decision = sets.commit(SINK, "a", 0, members, 3, 30)
+    decision = sets.commit(BatchCommit(BatchIdentity(SINK, "a", 0), tuple(members), 3, 30))
     assert decision.status is CommitStatus.REFUSED
     assert f"transaction {members[2].transaction_id} is aborted" in decision.detail
     assert sets.get(SINK, 0)[0].state is SetState.NONE
@@ -153,11 +163,11 @@ def test_a_member_that_is_not_open_refuses_the_set_before_anything(store: PlainP
 def test_the_largest_lease_and_a_smaller_one(store: PlainPravega) -> None:
     sets = store.sets()
     member = store.begin()
-    assert sets.register(SINK, "a", 0, [member]).renewed_for_ms == lease_ms == 600_000
+    assert register(sets, "a", member).renewed_for_ms == lease_ms == 600_000
     assert store.transactions[member.transaction_id].lease_ends_s == 600
     store.lease_max_ms = 120_000
     other = store.begin()
-    assert sets.register(SINK, "a", 0, [other]).renewed_for_ms == lease_ms_fallback
+    assert register(sets, "a", other).renewed_for_ms == lease_ms_fallback
     assert store.transactions[other.transaction_id].lease_ends_s == lease_ms_fallback / 1000
 
 

@@ -1,0 +1,62 @@
+"""Creates the scopes and streams that options name, once per process and before data moves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from pravega_common.errors import ConfigurationError
+from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.worker_process import worker_gateway
+from pravega_spark.options.stream_options import StreamOptions
+
+_provisioned: set[tuple[int, str, str, str]] = set()
+
+
+def provisioned_gateway(options: StreamOptions) -> StreamGateway:
+    """The gateway of these options, with scope and streams in place.
+
+    Raises ``ConfigurationError`` when one is missing and must not be created. The store is asked once per process and
+    stream, since a sink is planned for every micro-batch.
+    """
+    gateway = worker_gateway(options.controller)
+    for scope, stream in options.streams:
+        provision_stream(gateway, options, scope, stream)
+    if not options.streams:
+        _once(options, options.scope, "", lambda: _provision_scope(gateway, options, options.scope))
+    return gateway
+
+
+def provision_stream(gateway: StreamGateway, options: StreamOptions, scope: str, stream: str) -> None:
+    """Create one stream if it is missing; the options need not name it."""
+    _once(options, scope, stream, lambda: _provision(gateway, options, scope, stream))
+
+
+def _once(options: StreamOptions, scope: str, stream: str, provision: Callable[[], None]) -> None:
+    key = (os.getpid(), options.controller, scope, stream)
+    if key not in _provisioned:
+        provision()
+        _provisioned.add(key)
+
+
+def _provision(gateway: StreamGateway, options: StreamOptions, scope: str, stream: str) -> None:
+    if gateway.stream_exists(scope, stream):
+        return
+    _provision_scope(gateway, options, scope)
+    if not options.allow_create_stream:
+        raise ConfigurationError(
+            f"stream does not exist: '{scope}/{stream}'; create it, or set allow_create_stream=true"
+        )
+    gateway.create_stream(scope, stream, options.stream_configuration)
+
+
+def _provision_scope(gateway: StreamGateway, options: StreamOptions, scope: str) -> None:
+    if not gateway.scope_exists(scope):
+        if not options.allow_create_scope:
+            raise ConfigurationError(f"scope does not exist: '{scope}'; create it, or set allow_create_scope=true")
+        gateway.create_scope(scope)
+
+
+def forget_provisioned() -> None:
+    """Ask the store again: for tests that delete streams."""
+    _provisioned.clear()

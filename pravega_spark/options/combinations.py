@@ -1,0 +1,60 @@
+"""Checks options against each other: which exclude each other, and which need another one."""
+
+from __future__ import annotations
+
+from pravega_common.errors import ConfigurationError
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.given import GivenOptions
+
+
+def check_combination(given: GivenOptions, use: Use) -> None:
+    """``ConfigurationError`` with one sentence for the first contradiction."""
+    _check_creation(given)
+    _check_write(given)
+    _check_read(given, use)
+
+
+def _check_creation(given: GivenOptions) -> None:
+    _exclude(
+        given,
+        "default_segment_target_rate_bytes_per_sec",
+        "default_segment_target_rate_events_per_sec",
+        "a stream scales by one rate",
+    )
+    _exclude(
+        given, "default_retention_duration_milliseconds", "default_retention_size_bytes", "a stream has one retention"
+    )
+    for name in ("default_segment_target_rate_bytes_per_sec", "default_segment_target_rate_events_per_sec"):
+        if given.is_given(name) and not (
+            given.is_given("default_scale_factor") and given.is_given("default_num_segments")
+        ):
+            raise ConfigurationError(f"option '{name}' needs default_scale_factor and default_num_segments too")
+
+
+def _check_write(given: GivenOptions) -> None:
+    if given.is_given("txn_app_id") != given.is_given("txn_version"):
+        raise ConfigurationError("options 'txn_app_id' and 'txn_version' belong together; give both or neither")
+    _exclude(given, "txn_app_id", "job_id", "both name the write")
+    for name in ("txn_app_id", "job_id"):
+        if given.is_given(name) and not given.value("exactly_once"):
+            raise ConfigurationError(f"option '{name}' needs exactly_once=true")
+
+
+def _check_read(given: GivenOptions, use: Use) -> None:
+    if use is Use.STREAM_READ and given.value("order") == "key":
+        for name in ("min_partitions", "max_partition_bytes"):
+            if given.is_given(name):
+                raise ConfigurationError(f"option '{name}' splits segments, which needs order=none")
+    _exclude(given, "start_stream_cut", "start_time", "both say where to start")
+    _exclude(given, "end_stream_cut", "end_time", "both say where to stop")
+    start_ms, end_ms = given.value("start_time"), given.value("end_time")
+    if start_ms is not None and end_ms is not None and end_ms <= start_ms:
+        raise ConfigurationError("option 'end_time' must be later than option 'start_time'")
+    start = given.value("start_stream_cut")
+    if use is Use.BATCH_READ and start is not None and start.is_latest:
+        raise ConfigurationError("option 'start_stream_cut' is 'latest', which only a streaming read can start at")
+
+
+def _exclude(given: GivenOptions, first: str, second: str, why: str) -> None:
+    if given.is_given(first) and given.is_given(second):
+        raise ConfigurationError(f"options '{first}' and '{second}' exclude each other: {why}")

@@ -1,0 +1,27 @@
+"""Defines the options of a batch or streaming read as typed fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pravega_spark.options.limits import Limit
+from pravega_spark.options.stream_options import StreamOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(StreamOptions):
+    """The checked options of one source; times are milliseconds since 1970."""
+
+    start_stream_cut: Limit | None
+    end_stream_cut: Limit | None
+    start_time: int | None
+    end_time: int | None
+    approx_bytes_per_trigger: int | None
+    max_events_per_trigger: int | None
+    fail_on_data_loss: bool
+    order: Literal["key", "none"]
+    min_partitions: int | None
+    max_partition_bytes: int | None
+    metadata: Literal["StreamInfo", "Streams"] | None
+    push_filters: bool

@@ -1,0 +1,62 @@
+"""Defines the options that a read and a write share: the controller, the streams, and how missing ones are created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final, Self
+
+from pravega_common.model.retention import RetentionPolicy
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_spark.options.combinations import check_combination
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.given import GivenOptions, StreamName
+
+_DERIVED: Final = ("scope", "streams", "stream_configuration")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """Checked options. Pickled to every executor with the reader or writer that has them.
+
+    A field has the name of its option (``definitions.py``), or is derived from several.
+    """
+
+    controller: str
+    scope: str
+    streams: tuple[StreamName, ...]
+    allow_create_scope: bool
+    allow_create_stream: bool
+    stream_configuration: StreamConfiguration
+    """The policies of a stream that is created."""
+
+    @property
+    def stream(self) -> str | None:
+        """The one stream that a sink writes to; None when its rows say it."""
+        return self.streams[0][1] if self.streams else None
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str], use: Use) -> Self:
+        """``ConfigurationError`` with one sentence for an unknown, malformed, missing or contradictory option."""
+        given = GivenOptions(texts, use)
+        check_combination(given, use)
+        own = {field.name: given.value(field.name) for field in fields(cls) if field.name not in _DERIVED}
+        return cls(scope=given.scope, streams=given.streams, stream_configuration=_stream_configuration(given), **own)
+
+
+def _stream_configuration(given: GivenOptions) -> StreamConfiguration:
+    segments, factor = given.value("default_num_segments"), given.value("default_scale_factor") or 0
+    byte_rate = given.value("default_segment_target_rate_bytes_per_sec")
+    event_rate = given.value("default_segment_target_rate_events_per_sec")
+    scaling = ScalingPolicy.fixed(segments)
+    if byte_rate is not None:
+        scaling = ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, byte_rate // 1024, factor, segments)
+    elif event_rate is not None:
+        scaling = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, event_rate, factor, segments)
+    retention = None
+    if given.is_given("default_retention_duration_milliseconds"):
+        retention = RetentionPolicy.by_time(given.value("default_retention_duration_milliseconds"))
+    elif given.is_given("default_retention_size_bytes"):
+        retention = RetentionPolicy.by_size(given.value("default_retention_size_bytes"))
+    return StreamConfiguration(scaling, retention)

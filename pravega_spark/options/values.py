@@ -1,0 +1,89 @@
+"""Parses the text of an option into its value.
+
+Each parser raises ``ValueError`` with what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from pravega_common.errors import InvalidArgument
+from pravega_spark.options.limits import Limit
+
+
+def boolean(text: str) -> bool:
+    value = {"true": True, "false": False}.get(text.strip().lower())
+    if value is None:
+        raise ValueError("must be true or false")
+    return value
+
+
+def integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = minimum - 1
+        if not minimum <= value <= maximum:
+            upper = "" if maximum == 2**63 - 1 and value < minimum else f" and at most {maximum}"
+            raise ValueError(f"must be a whole number of at least {minimum}{upper}")
+        return value
+
+    return parse
+
+
+def choice(*values: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        for value in values:
+            if text.strip().lower() == value.lower():
+                return value
+        raise ValueError(f"must be {' or '.join(values)}")
+
+    return parse
+
+
+def text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text.strip()
+
+
+def limit(parse: Callable[[str], Limit]) -> Callable[[str], Limit]:
+    def checked(text: str) -> Limit:
+        try:
+            return parse(text)
+        except InvalidArgument as error:
+            raise ValueError(f"is no position: {error}") from error
+
+    return checked
+
+
+def time_ms(text: str) -> int:
+    """A time in milliseconds since 1970."""
+    word = text.strip()
+    if word.isdecimal():
+        return int(word)
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError as error:
+        raise ValueError("must be a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970") from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Texts separated by commas, or a JSON list of texts as ``load([…])`` gives them."""
+    items: Any = text.split(",")
+    if text.strip().startswith("["):
+        try:
+            items = json.loads(text)
+        except ValueError as error:
+            raise ValueError("must be a JSON list, or names separated by commas") from error
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise ValueError("must be a list of texts")
+    found = tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
+    if not found:
+        raise ValueError("must not be empty")
+    return found
