@@ -1,12 +1,30 @@
-"""The README's table of options is what the code says."""
+"""Holds the documents for users against the code: the table of options, and the README's example."""
 
 from __future__ import annotations
 
+import ast
+import re
+
 from pravega_spark.options.definitions import markdown_table
+from scripts.lib.write_options import DOCUMENT, with_options
 from tests.support.repository import ROOT
 
 README = ROOT / "README.md"
 
 
-def test_the_readme_lists_every_option_as_it_is() -> None:
-    assert markdown_table().strip() in README.read_text(), "run .venv/bin/python scripts/lib/write_options.py"
+def test_the_document_lists_every_option_as_it_is() -> None:
+    assert markdown_table().strip() in (ROOT / DOCUMENT).read_text(), (
+        "run .venv/bin/python scripts/lib/write_options.py"
+    )
+
+
+def test_writing_the_options_again_changes_nothing() -> None:
+    document = (ROOT / DOCUMENT).read_text()
+    assert with_options(document) == document
+
+
+def test_the_examples_of_the_readme_are_python() -> None:
+    examples = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert examples
+    for example in examples:
+        ast.parse(example)
