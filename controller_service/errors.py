@@ -10,7 +10,7 @@ class IllegalState(FailedError):
 
 
 class OperationNotAllowed(FailedError):
-    """A state transition that the state machine of controller-api.md 3.1 refuses at this moment."""
+    """A state transition that the state machine of docs/controller-api.md 3.1 refuses at this moment."""
 
 
 class PreconditionFailed(RejectedError):

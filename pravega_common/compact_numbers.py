@@ -1,4 +1,6 @@
-"""Packs integers in as few bytes as their value needs, as Pravega's versioned serializer does (wire reference 6.5).
+"""Packs integers in as few bytes as their value needs, as Pravega's versioned serializer does.
+
+See docs/wire-protocol.md 6.5.
 
 The upper bits of the first byte tell the length. Big-endian throughout.
 """

@@ -1,8 +1,8 @@
 """Defines the sparse index of event boundaries that a store keeps beside every segment of a user's stream.
 
-``<segment>#index`` is a sequence of records ``i64 length | i64 event count | i64 time in ms``, big-endian (wire
-reference 5.5): at some moment the segment had this length and this count of events since its beginning. Whether Pravega
-wrote an index segment (0.14 and later) or this project did, the bytes mean the same.
+``<segment>#index`` is a sequence of records ``i64 length | i64 event count | i64 time in ms``, big-endian
+(docs/wire-protocol.md 5.5): at some moment the segment had this length and this count of events since its beginning.
+Whether Pravega wrote an index segment (0.14 and later) or this project did, the bytes mean the same.
 
 Only the format and the search are here; a container or a client reads the bytes and feeds them in as pages.
 """
@@ -23,7 +23,7 @@ index_record_bytes: Final = 24
 """Also the value of the attribute EXPECTED_INDEX_SEGMENT_EVENT_SIZE, the sign of an index segment that is valid."""
 EXPECTED_EVENT_SIZE_ATTRIBUTE: Final = bytes.fromhex("80000000000000000000000000000010")
 CREATION_TIME_ATTRIBUTE: Final = bytes.fromhex("80000000000000000000000000000000")
-"""Attribute ids as they are on the wire (wire reference 7); the second one is that of the segment itself."""
+"""Attribute ids as they are on the wire (docs/wire-protocol.md 7); the second one is that of the segment itself."""
 page_records: Final = 1024
 """Records of a page, the unit in which an index segment is read and cached."""
 page_bytes: Final = page_records * index_record_bytes

@@ -1,4 +1,4 @@
-"""Computes the hashes that place keys in segments and segments in containers (wire reference 6.3, 6.4).
+"""Computes the hashes that place keys in segments and segments in containers (docs/wire-protocol.md 6.3, 6.4).
 
 All are murmur3 (x64, 128 bits, first half) with a signed 32-bit seed that is sign-extended to 64 bits. Text is hashed
 as UTF-16 little-endian. ``positions_of_keys`` is the vectorised form for whole columns of keys.
@@ -107,7 +107,7 @@ def position_of_table_key(primary_key: bytes) -> float:
 
 
 def attribute_id_of(name: str) -> bytes:
-    """The 16-byte id of a named client attribute (section 7)."""
+    """The 16-byte id of a named client attribute (docs/wire-protocol.md 7)."""
     return struct.pack("<qq", *murmur3(name.encode("utf-16-le"), ATTRIBUTE_SEED))
 
 
@@ -118,7 +118,7 @@ def container_of_segment(segment: str, container_count: int) -> int:
 
 
 def jump_hash(hash_value: int, bucket_count: int) -> int:
-    """Consistent hash of a 64-bit value to one of ``bucket_count`` buckets (section 6.4)."""
+    """Consistent hash of a 64-bit value to one of ``bucket_count`` buckets (docs/wire-protocol.md 6.4)."""
     if bucket_count <= 0:
         raise InvalidArgument(f"bucket count {bucket_count} must be positive")
     state = hash_value & _MASK

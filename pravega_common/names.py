@@ -1,7 +1,7 @@
 """Makes, checks and parses the names and ids of scopes, streams, segments, transactions and tables.
 
-Every rule about the text of a name is here and nowhere else (wire reference 6.1, 6.2; controller reference 10).
-Ids: a segment id is ``(epoch << 32) | number``; transaction ids are ``uuid.UUID``.
+Every rule about the text of a name is here and nowhere else (docs/wire-protocol.md 6.1, 6.2;
+docs/controller-api.md 10). Ids: a segment id is ``(epoch << 32) | number``; transaction ids are ``uuid.UUID``.
 """
 
 from __future__ import annotations
@@ -211,7 +211,8 @@ _USER_STREAM_SEGMENT = re.compile(r"[A-Za-z0-9.\-]+/[A-Za-z0-9.\-]+/[0-9]{1,10}\
 def is_user_stream_segment(segment: str) -> bool:
     """Whether this is a segment of a user's stream itself: no transaction, transient, index, table, nothing internal.
 
-    Names of the older form without an epoch do not count: their index segments would live in other containers (6.4).
+    Names of the older form without an epoch do not count: their index segments would live in other containers
+    (docs/wire-protocol.md 6.4).
     """
     return _USER_STREAM_SEGMENT.fullmatch(segment) is not None
 
@@ -234,7 +235,10 @@ def parent_segment_name(segment: str) -> str:
 
 
 def primary_segment_name(segment: str) -> str:
-    """The name that is hashed to find the container: without transaction, transient and epoch parts (6.4)."""
+    """The name that is hashed to find the container: without transaction, transient and epoch parts.
+
+    See docs/wire-protocol.md 6.4.
+    """
     parent = parent_segment_name(segment)
     end = parent.rfind(EPOCH_DELIMITER)
     return parent if end < 0 else parent[:end]
@@ -252,9 +256,10 @@ def _delimited(segment: str, delimiter: str) -> int:
 
 
 def transaction_id(epoch: int, counter_high: int, counter_low: int) -> uuid.UUID:
-    """An id that carries its epoch in the upper 32 bits (6.1).
+    """An id that carries its epoch in the upper 32 bits (docs/wire-protocol.md 6.1).
 
-    The lower half is kept non-negative as a signed 64-bit number: other clients sign-extend it (8.1).
+    The lower half is kept non-negative as a signed 64-bit number: other clients sign-extend it
+    (docs/wire-protocol.md 8.1).
     """
     if not 0 <= epoch <= epoch_max:
         raise InvalidArgument(f"epoch {epoch} must be in 0..{epoch_max}")

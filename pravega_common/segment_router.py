@@ -1,4 +1,4 @@
-"""Chooses the segment of a stream for the position of a routing key (wire reference 6.3)."""
+"""Chooses the segment of a stream for the position of a routing key (docs/wire-protocol.md 6.3)."""
 
 from __future__ import annotations
 

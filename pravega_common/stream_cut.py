@@ -1,4 +1,6 @@
-"""Defines stream cuts, one offset per segment of a stream, and packs them in Pravega's two forms (6.5).
+"""Defines stream cuts, one offset per segment of a stream, and packs them in Pravega's two forms.
+
+See docs/wire-protocol.md 6.5.
 
 A cut says nothing about whether its segments belong together; that is the controller's to check.
 """

@@ -54,7 +54,7 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema that Spark compares the first record batch with (spark-connector.md B.4)."""
+    """The schema that Spark compares the first record batch with (docs/spark-source-and-sink.md B.4)."""
     return to_arrow_schema(schema, timezone="UTC")
 
 

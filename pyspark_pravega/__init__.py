@@ -1,7 +1,7 @@
 """Makes Spark find ``format("pravega")``: it imports packages named ``pyspark_*`` and takes their ``DefaultSource``.
 
 A failing import here would hide the data sources of all packages from Spark, so nothing but PySpark is imported until
-a source or sink is really used (spark-connector.md B.8).
+a source or sink is really used (docs/spark-source-and-sink.md B.8).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spreads streams over the controllers that look after them (controller-api.md 9), as pure functions."""
+"""Spreads streams over the controllers that look after them (docs/controller-api.md 9), as pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assigns containers to stores, moving as few as possible (controller-api.md 9), as pure functions."""
+"""Assigns containers to stores, moving as few as possible (docs/controller-api.md 9), as pure functions."""
 
 from __future__ import annotations
 

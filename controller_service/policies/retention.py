@@ -1,4 +1,4 @@
-"""Decides where retention truncates a stream (controller-api.md 3.11), as pure functions.
+"""Decides where retention truncates a stream (docs/controller-api.md 3.11), as pure functions.
 
 A *reference* is a stream cut that was taken at the tail, with the time of that and the stream's bytes up to it. Its
 *value* is its age in milliseconds (TIME) or the bytes written since (SIZE). References are given oldest first.

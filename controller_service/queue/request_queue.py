@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from controller_service.errors import WaitTimedOut
 
 wait_time_max_s: Final = 120.0
-"""How long a call waits for its work (controller-api.md 2.3)."""
+"""How long a call waits for its work (docs/controller-api.md 2.3)."""
 
 
 @dataclass(frozen=True, slots=True)

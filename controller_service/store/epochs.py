@@ -1,4 +1,7 @@
-"""Computes how epochs follow each other (controller-api.md 3.2, 3.5, 3.10), as pure functions over epoch records."""
+"""Computes how epochs follow each other, as pure functions over epoch records.
+
+See docs/controller-api.md 3.2, 3.5, 3.10.
+"""
 
 from __future__ import annotations
 

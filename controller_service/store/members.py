@@ -147,4 +147,4 @@ def reader_groups(store: StreamStore) -> ScopeMembers[ReaderGroupRecord]:
 
 
 group_stream_rollover_bytes: Final = 4 * 1024 * 1024
-"""Rollover size of the stream that carries a reader group's state (controller-api.md 7)."""
+"""Rollover size of the stream that carries a reader group's state (docs/controller-api.md 7)."""

@@ -1,4 +1,4 @@
-"""Defines the stored records of scopes and streams, and their keys (controller-api.md 3).
+"""Defines the stored records of scopes and streams, and their keys (docs/controller-api.md 3).
 
 Every record is immutable; a change is a new record written by compare-and-set. Times are milliseconds since 1970.
 """
@@ -50,7 +50,7 @@ _TRANSITIONS: Final[dict[StreamState, frozenset[StreamState]]] = {
 
 
 def may_move(old: StreamState, new: StreamState) -> bool:
-    """Whether the state machine of 3.1 allows the step; staying is always allowed."""
+    """Whether the state machine of docs/controller-api.md 3.1 allows the step; staying is always allowed."""
     return old is new or new in _TRANSITIONS[old]
 
 

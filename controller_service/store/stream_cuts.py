@@ -1,4 +1,4 @@
-"""Compares stream cuts with the history of a stream (controller-api.md 3.6, 3.9, 3.10), as pure functions.
+"""Compares stream cuts with the history of a stream (docs/controller-api.md 3.6, 3.9, 3.10), as pure functions.
 
 A cut maps segment ids to offsets; an offset below 0 stands for a segment that was not reached yet.
 """

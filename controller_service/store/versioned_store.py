@@ -37,7 +37,7 @@ class Page:
 class VersionedStore(Protocol):
     """Tables by name (``scopes``, ``<scope>/<stream>/metadata``, ...), each with string keys.
 
-    Two adapters: memory, and hash table segments in scope ``_system`` (names as in wire-protocol.md 10.3).
+    Two adapters: memory, and hash table segments in scope ``_system`` (names as in docs/wire-protocol.md 10.3).
     Errors: ``VersionConflict`` when an expectation does not hold (nothing was written), ``SegmentNotFound(table)``
     when the table does not exist, ``Unavailable``, ``UnknownOutcome`` (read again and decide).
     Values are at most ``value_bytes_max`` of a table segment.

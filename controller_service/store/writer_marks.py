@@ -1,4 +1,4 @@
-"""Stores the positions and times that writers report, from which watermarks are made (controller-api.md 5)."""
+"""Stores the positions and times that writers report, from which watermarks are made (docs/controller-api.md 5)."""
 
 from __future__ import annotations
 

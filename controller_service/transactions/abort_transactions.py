@@ -1,4 +1,4 @@
-"""Cleans up transactions that are marked as aborting (controller-api.md 4.6)."""
+"""Cleans up transactions that are marked as aborting (docs/controller-api.md 4.6)."""
 
 from __future__ import annotations
 

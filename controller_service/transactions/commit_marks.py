@@ -1,4 +1,4 @@
-"""Notes the writer's mark of each commit that names a time (controller-api.md 4.8)."""
+"""Notes the writer's mark of each commit that names a time (docs/controller-api.md 4.8)."""
 
 from __future__ import annotations
 

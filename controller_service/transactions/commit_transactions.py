@@ -1,4 +1,4 @@
-"""Makes committing transactions readable, in the commit order of their stream (controller-api.md 4.5).
+"""Makes committing transactions readable, in the commit order of their stream (docs/controller-api.md 4.5).
 
 One round takes up to 100 transactions of the lowest epoch that has any. What it takes, and how long every source and
 target is, is durable before the first merge. From then on a missing source was merged by this round; a source that is
@@ -92,7 +92,10 @@ class CommitListener(Protocol):
     async def committed(
         self, scope: str, stream: str, transaction: CommittingTransaction, position: dict[int, int]
     ) -> None:
-        """``position``: segment id to offset behind the transaction, for the mark of its writer (4.8)."""
+        """``position``: segment id to offset behind the transaction, for the mark of its writer.
+
+        See docs/controller-api.md 4.8.
+        """
         ...
 
 
@@ -454,7 +457,7 @@ class CommitWorkflow:
     async def _note_writers(
         self, scope: str, stream: str, record: CommittingRecord, positions: dict[int, list[int]]
     ) -> None:
-        """Per writer, the commit with the largest time (4.8)."""
+        """Per writer, the commit with the largest time (docs/controller-api.md 4.8)."""
         latest: dict[str, int] = {}
         for index, item in enumerate(record.transactions):
             known = latest.get(item.writer_id)

@@ -1,4 +1,4 @@
-"""Makes transaction ids of an epoch and a cluster-wide 96-bit counter (controller-api.md 4.1)."""
+"""Makes transaction ids of an epoch and a cluster-wide 96-bit counter (docs/controller-api.md 4.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creates, renews, commits, aborts and times out transactions of one stream each (controller-api.md 4)."""
+"""Creates, renews, commits, aborts and times out transactions of one stream each (docs/controller-api.md 4)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ execution_leases_max: Final = 1_000
 """A transaction lives at most this many times its first lease, and never longer than ``execution_ms_max``."""
 execution_ms_max: Final = 24 * 3600 * 1000
 lease_grace_s: Final = 15.0
-"""How much later than its lease a transaction ends: some clients sleep a whole lease between two pings (4.4)."""
+"""How much later than its lease a transaction ends: some clients sleep a whole lease between two pings.
+
+See docs/controller-api.md 4.4.
+"""
 timer_tick_s: Final = 0.4
 timeouts_per_tick_max: Final = 64
 timeout_retry_s: Final = 0.8
@@ -65,7 +68,7 @@ ABORT_MARKED = register("transaction_abort.marked")
 @dataclass(frozen=True, slots=True)
 class CreatedTransaction:
     """``segments``: what the client writes to. Their ids are generalised to the transaction's epoch: such a segment
-    need not exist, but the transaction's segment of that name does (4.2)."""
+    need not exist, but the transaction's segment of that name does (docs/controller-api.md 4.2)."""
 
     id: uuid.UUID
     segments: tuple[SegmentRecord, ...]
@@ -179,7 +182,7 @@ class TransactionService(Service):
     # ---- ping --------------------------------------------------------------------------------------------------------
 
     async def ping(self, scope: str, stream: str, identifier: uuid.UUID, lease_ms: int) -> PingStatus:
-        """Renew a lease; the checks are in the order of controller-api.md 4.4."""
+        """Renew a lease; the checks are in the order of docs/controller-api.md 4.4."""
         if not self.is_running:
             return PingStatus.DISCONNECTED
 

@@ -15,11 +15,11 @@ from pravega_common.errors import DataCorruption, Throttled
 from pravega_common.model.transactions import TransactionState
 
 commit_batch_max: Final = 100
-"""Transactions that one commit round makes readable (controller-api.md 10)."""
+"""Transactions that one commit round makes readable (docs/controller-api.md 10)."""
 commit_queue_max: Final = 10_000
 """Transactions of one stream that may wait for their commit round."""
 completed_listed_max: Final = 500
-"""Completed transactions of a stream that can be listed (controller-api.md 4.7)."""
+"""Completed transactions of a stream that can be listed (docs/controller-api.md 4.7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,10 @@ class CommitQueue:
         return dataclasses.replace(self, waiting=tuple(item for item in self.waiting if item not in gone))
 
     def next_batch(self, count_max: int = commit_batch_max) -> tuple[uuid.UUID, ...]:
-        """Up to ``count_max`` transactions of the lowest epoch that has any, in commit order (4.5)."""
+        """Up to ``count_max`` transactions of the lowest epoch that has any, in commit order.
+
+        See docs/controller-api.md 4.5.
+        """
         waiting = [uuid.UUID(hex=item) for item in self.waiting]
         if not waiting:
             return ()
@@ -130,7 +133,8 @@ class CommittingTransaction:
 class CommittingRecord:
     """The round that is being made readable; durable before its first merge, gone after its last step.
 
-    ``active_epoch`` is the stream's when the round began. A ``rolling`` round adds two epochs after it (4.5).
+    ``active_epoch`` is the stream's when the round began. A ``rolling`` round adds two epochs after it
+    (docs/controller-api.md 4.5).
     """
 
     transactions: tuple[CommittingTransaction, ...] = ()
@@ -199,7 +203,10 @@ class RecentlyCompleted:
 
 
 def transaction_segments(scope: str, stream: str, identifier: uuid.UUID, numbers: Iterable[int]) -> list[str]:
-    """The names of a transaction's segments: of the epoch in its id, whatever the stream's epoch is by now (4.2)."""
+    """The names of a transaction's segments: of the epoch in its id, whatever the stream's epoch is by now.
+
+    See docs/controller-api.md 4.2.
+    """
     epoch = names.transaction_epoch(identifier)
     return [
         names.transaction_segment_name(names.segment_name(scope, stream, names.segment_id(number, epoch)), identifier)

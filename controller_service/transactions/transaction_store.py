@@ -47,7 +47,7 @@ COMPLETED_BATCHES_TABLE: Final = "completedTransactionsBatches"
 COMPLETED_BATCHES_KEY: Final = "batches"
 
 completed_batch_ms: Final = 24 * 3600 * 1000
-"""Completed transactions are forgotten by tables of this span, so after 24 to 48 hours (controller-api.md 4.7)."""
+"""Completed transactions are forgotten by tables of this span, so after 24 to 48 hours (docs/controller-api.md 4.7)."""
 completed_batches_kept: Final = 2
 cas_limits: Final = RetryLimits(attempts_max=30, pause_s=lambda lost: 0.0 if lost <= 2 else 0.01 * min(lost, 11))
 """Attempts of a compare-and-set operation before its conflict is reported. The first repetitions have no pause: most

@@ -1,4 +1,4 @@
-"""Creates a stream with its mark stream (controller-api.md 3.3)."""
+"""Creates a stream with its mark stream (docs/controller-api.md 3.3)."""
 
 from __future__ import annotations
 

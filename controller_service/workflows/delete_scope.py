@@ -1,4 +1,4 @@
-"""Deletes a scope if it is empty, or with everything in it (controller-api.md 2.4).
+"""Deletes a scope if it is empty, or with everything in it (docs/controller-api.md 2.4).
 
 Both close the scope first, so that nothing is added to it any more; what is closed is in a request of the queue, which
 removes it or, if it had to be empty and is not, opens it again.

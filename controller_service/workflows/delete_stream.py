@@ -1,4 +1,4 @@
-"""Deletes a sealed stream with everything that belongs to it (controller-api.md 3.8)."""
+"""Deletes a sealed stream with everything that belongs to it (docs/controller-api.md 3.8)."""
 
 from __future__ import annotations
 

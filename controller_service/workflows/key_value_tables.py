@@ -1,4 +1,4 @@
-"""Creates and deletes key-value tables (controller-api.md 6)."""
+"""Creates and deletes key-value tables (docs/controller-api.md 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creates, updates and deletes reader groups, with their subscriptions (controller-api.md 7)."""
+"""Creates, updates and deletes reader groups, with their subscriptions (docs/controller-api.md 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replaces segments by others (controller-api.md 3.5): the manual scale, and the steps that every scale shares."""
+"""Replaces segments by others (docs/controller-api.md 3.5): the manual scale, and the steps that every scale shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seals a stream (controller-api.md 3.7)."""
+"""Seals a stream (docs/controller-api.md 3.7)."""
 
 from __future__ import annotations
 

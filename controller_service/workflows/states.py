@@ -1,4 +1,4 @@
-"""Takes and leaves the states that keep other workflows away from a stream (controller-api.md 3.1)."""
+"""Takes and leaves the states that keep other workflows away from a stream (docs/controller-api.md 3.1)."""
 
 from __future__ import annotations
 

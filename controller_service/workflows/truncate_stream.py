@@ -1,4 +1,4 @@
-"""Truncates a stream at a stream cut (controller-api.md 3.6)."""
+"""Truncates a stream at a stream cut (docs/controller-api.md 3.6)."""
 
 from __future__ import annotations
 

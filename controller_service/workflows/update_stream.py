@@ -1,4 +1,4 @@
-"""Replaces a stream's configuration (controller-api.md 3.4)."""
+"""Replaces a stream's configuration (docs/controller-api.md 3.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns append commands back into the bytes to store: a state machine without I/O (reference 3.2, 3.3).
+"""Turns append commands back into the bytes to store: a state machine without I/O (docs/wire-protocol.md 3.2, 3.3).
 
 One ``AppendDecoder`` per connection. It knows the writers that were set up on the connection, the one block that may
 be open, and the event-number order that a client must keep. It never joins bytes: an append is a tuple of views.

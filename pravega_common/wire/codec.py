@@ -41,7 +41,7 @@ __all__ = [
 
 frame_header_bytes: Final = 8
 payload_bytes_max: Final = 0x00FFFFFF - frame_header_bytes
-"""Largest payload that a server accepts, in bytes (reference 1.1)."""
+"""Largest payload that a server accepts, in bytes (docs/wire-protocol.md 1.1)."""
 
 _HEADER = struct.Struct(">ii")
 _BLOCK_END_HEAD = struct.Struct(">16sii")

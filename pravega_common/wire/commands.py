@@ -1,4 +1,6 @@
-"""Defines every command of the wire protocol as a frozen dataclass whose annotations are its layout (reference 2).
+"""Defines every command of the wire protocol as a frozen dataclass whose annotations are its layout.
+
+See docs/wire-protocol.md 2.
 
 Field order is wire order. Ids are 16 ``bytes`` (most significant first), bulk data are ``bytes`` or ``memoryview``,
 lists are tuples of the structures re-exported here. Fields of a ``Trailing…`` type may be absent in what an older
@@ -656,4 +658,4 @@ class KeepAlive(Command):
 FAILURE_REPLIES: Final[frozenset[type[Command]]] = frozenset(
     COMMANDS[code] for code in (50, 51, 52, 53, 55, 56, 57, 60, 61, 80, 81, 82)
 )
-"""Replies that say that a request was not done (reference 2.3)."""
+"""Replies that say that a request was not done (docs/wire-protocol.md 2.3)."""

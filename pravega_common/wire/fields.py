@@ -1,8 +1,8 @@
-"""Reads and writes the field types of wire commands (reference 1.3–1.5).
+"""Reads and writes the field types of wire commands (docs/wire-protocol.md 1.3, 1.4, 1.5).
 
 A command declares its layout once, as annotations (``request_id: I64``); this module gives each annotation its codec.
-A *trailing* field may be absent at the end of a payload sent by an older peer (reference 1.4): it is read only when
-at least its ``presence_bytes`` remain, and always written.
+A *trailing* field may be absent at the end of a payload sent by an older peer (docs/wire-protocol.md 1.4): it is read
+only when at least its ``presence_bytes`` remain, and always written.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _read_table_key(reader: PayloadReader) -> WireTableKey:
     if payload_size < 0 or payload_size - 4 > reader.remaining:
         raise reader.fail(f"key payload of {payload_size} bytes in {reader.remaining + 4} remaining bytes")
     key = bytes(reader.take(key_length))
-    # Java writes no version after an empty key; the reader must not consume one (reference 1.5).
+    # Java writes no version after an empty key; the reader must not consume one (docs/wire-protocol.md 1.5).
     return WireTableKey(key, reader.i64()) if key else WireTableKey(b"", NO_VERSION)
 
 

@@ -1,4 +1,4 @@
-"""Cuts frames out of a byte stream, without I/O and without copies (reference 1.1).
+"""Cuts frames out of a byte stream, without I/O and without copies (docs/wire-protocol.md 1.1).
 
 The parser owns the receive buffer that the transport fills (``asyncio.BufferedProtocol``). A payload is handed out as
 a read-only view of that buffer and stays valid for as long as somebody holds it: a buffer is only ever filled further,

@@ -1,4 +1,4 @@
-"""Encodes Java's "modified UTF-8", which every string on the wire is in (reference 1.3).
+"""Encodes Java's "modified UTF-8", which every string on the wire is in (docs/wire-protocol.md 1.3).
 
 U+0000 is the two bytes ``C0 80``, a code point above U+FFFF is two three-byte surrogates. Plain UTF-8, which other
 clients send, is the same for everything else, and is accepted for those too.

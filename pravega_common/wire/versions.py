@@ -1,4 +1,7 @@
-"""Defines the versions of the wire protocol (reference 1.2), and which can talk to each other (reference 3.1)."""
+"""Defines the versions of the wire protocol, and which can talk to each other (docs/wire-protocol.md 3.1).
+
+See docs/wire-protocol.md 1.2.
+"""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def _scaled(
 ) -> list[SegmentRange]:
     """Controllers refuse a scale that leaves fewer segments than the stream's policy says, so that has to give way.
 
-    An update of a fixed policy to another number of segments is such a scale by itself (controller-api.md 4).
+    An update of a fixed policy to another number of segments is such a scale by itself (docs/controller-api.md 3.4).
     """
     controller = client.controller
     configuration = controller.stream_configuration(scope, stream)

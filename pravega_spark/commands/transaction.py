@@ -130,7 +130,7 @@ def commits_of(client: StreamClient, scope: str, stream: str) -> Commits | None:
 
 
 def remedy(stream: str, obstacle: Obstacle) -> str:
-    """Returns the remedy for an operator, as the README's section on operating has it."""
+    """Returns the remedy for an operator, as docs/operations.md has it."""
     if obstacle.kind is ObstacleKind.SHORT_MERGE:
         return f"restore the bytes, or: pravega-spark stream transaction accept-loss {stream}"
     if obstacle.transaction is not None:

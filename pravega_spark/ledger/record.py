@@ -22,11 +22,11 @@ from pravega_common.model.transaction_sets import SetMember, SetState, Sink, Tra
 record_version: Final = 1
 runs_kept_max: Final = 16
 record_bytes_max: Final = 1_000_000
-"""Below the 1,040,384 bytes that a table segment takes for a value (wire-protocol.md 2.2)."""
+"""Below the 1,040,384 bytes that a table segment takes for a value (docs/wire-protocol.md 2.2)."""
 key_bytes_max: Final = 8_192
 ids_named_max: Final = 10
 TABLE_NAME: Final = "pravega-spark-sinks_kvtable"
-"""With the ending that tells table segments from streams (wire-protocol.md 6.2)."""
+"""With the ending that tells table segments from streams (docs/wire-protocol.md 6.2)."""
 
 
 class BatchUnresolved(RejectedError):
@@ -203,7 +203,10 @@ def commit_step(record: LedgerRecord, wanted: TransactionSet) -> CommitStep:
 
 
 class MemberStatus(enum.Enum):
-    """The decision about a member, if there is one: a plain controller never takes it back (reference 4.3)."""
+    """The decision about a member, if there is one: a plain controller never takes it back.
+
+    See docs/controller-api.md 4.3.
+    """
 
     OPEN = enum.auto()
     COMMITTED = enum.auto()

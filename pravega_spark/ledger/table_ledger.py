@@ -67,7 +67,7 @@ AFTER_COMMITS: Final = register("spark.plain.after_commits")
 AFTER_MARK: Final = register("spark.plain.after_mark")
 
 lease_ms: Final = 600_000
-"""The largest that a controller accepts by default (controller-api.md 4.2)."""
+"""The largest that a controller accepts by default (docs/controller-api.md 4.2)."""
 lease_ms_fallback: Final = 30_000
 """For a controller that is configured to accept less."""
 commit_window_share: Final = 4

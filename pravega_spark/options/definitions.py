@@ -1,8 +1,9 @@
 """Defines every option of the source and the sink once: name, type, default, meaning, and where it applies.
 
-The table below is the source of validation, of defaults and of the list in the README. Names are those of the official
-Pravega connector where it has the option. Case and underscores do not count: ``startStreamCut`` is
-``start_stream_cut``. An option that has no meaning for what is done is ignored, so that one set serves both directions.
+The table below is the source of validation, of defaults and of the table in docs/spark-source-and-sink.md A.1. Names
+are those of the official Pravega connector where it has the option. Case and underscores do not count:
+``startStreamCut`` is ``start_stream_cut``. An option that has no meaning for what is done is ignored, so that one set
+serves both directions.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class Option:
     default: Any
     help: str
     default_text: str = ""
-    """How the default is written in the README when it is not the value itself."""
+    """How the default is written in the documents when it is not the value itself."""
 
 
 transaction_timeout_ms_min: Final = 10_000
 transaction_timeout_ms_max: Final = 600_000
-"""The limits of a lease that a controller accepts (controller reference 10)."""
+"""The limits of a lease that a controller accepts (docs/controller-api.md 10)."""
 streams_per_task_default: Final = 64
 """Streams that the rows of one task may go to: each costs a transaction, and memory for blocks of every segment."""
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"
@@ -300,7 +301,7 @@ _WORDS_FOR_USE: Final = {
 
 
 def markdown_table() -> str:
-    """The list of options for the README."""
+    """The table of options for docs/spark-source-and-sink.md A.1."""
     lines = ["| option | for | default | meaning |", "|---|---|---|---|"]
     for option in OPTIONS:
         uses = "all" if option.use is Use.ALL else ", ".join(_use_word(item) for item in option.use)

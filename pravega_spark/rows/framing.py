@@ -1,4 +1,4 @@
-"""Converts events to the bytes of a segment and back, whole columns at a time (wire reference 5.1).
+"""Converts events to the bytes of a segment and back, whole columns at a time (docs/wire-protocol.md 5.1).
 
 A segment of an event stream is a concatenation of ``i32 0 | i32 n | n bytes``, both numbers big-endian. No function
 here runs Python code per event except ``_chase``, which walks headers only (measured: see the README of this folder).
@@ -20,9 +20,12 @@ from pravega_common.errors import DataCorruption, InvalidArgument
 
 event_header_bytes: Final = 8
 event_bytes_max: Final = 8 * 1024 * 1024
-"""Largest event that may be written, in bytes without its header (wire reference 5.1)."""
+"""Largest event that may be written, in bytes without its header (docs/wire-protocol.md 5.1)."""
 stored_event_bytes_max: Final = 256 * 1024 * 1024
-"""Largest event accepted on reading; other clients may write events larger than ``event_bytes_max`` (5.2)."""
+"""Largest event accepted on reading; other clients may write events larger than ``event_bytes_max``.
+
+See docs/wire-protocol.md 5.2.
+"""
 block_bytes_max: Final = 1024 * 1024
 """Framed bytes that are sent to a segment at a time; a single larger event makes a block of its own."""
 kept_share_min: Final = 8

@@ -1,4 +1,6 @@
-"""Combines the messages of a batch's tasks into one commit, and interprets its decision (DESIGN sections 6 and 7).
+"""Combines the messages of a batch's tasks into one commit, and interprets its decision.
+
+See docs/controller-api.md 11 and docs/spark-source-and-sink.md A.4.
 
 A task's message says what it wrote and under which identity. The driver combines the messages of a batch, asks for one
 decision, and the rules here say what each answer means. All of this is values and pure rules.
@@ -113,7 +115,8 @@ class Consequence:
 
 
 def consequence_of(decision: SetDecision, commit: BatchCommit, on_replay_mismatch: str) -> Consequence:
-    """The rules of DESIGN section 6. An error leaves the transactions to ``abort``, which asks for the decision."""
+    """The rules of docs/spark-source-and-sink.md A.4. An error leaves the transactions to ``abort``, which asks for
+    the decision."""
     recorded = decision.recorded
     match decision.status:
         case CommitStatus.COMMITTED:

@@ -1,4 +1,7 @@
-"""Writes the micro-batches of a query; each is decided once and whole (DESIGN sections 6 and 7)."""
+"""Writes the micro-batches of a query; each is decided once and whole.
+
+See docs/controller-api.md 11 and docs/spark-source-and-sink.md A.4.
+"""
 
 from __future__ import annotations
 

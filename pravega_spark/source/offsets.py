@@ -2,9 +2,9 @@
 
 The JSON is canonical, since Spark compares offsets as text. An end offset carries the start of its own batch in
 ``from``: Spark does not store the initial offset, so a batch that failed could not be repeated without it
-(spark-connector.md B.3). The segments of a position cover the key space of the stream. A segment that is read to the
-end at which it was sealed is replaced by its successors; how far the batch read it is then said in ``ended``, so that a
-batch can be planned again from its two offsets alone.
+(docs/spark-source-and-sink.md B.3). The segments of a position cover the key space of the stream. A segment that is
+read to the end at which it was sealed is replaced by its successors; how far the batch read it is then said in
+``ended``, so that a batch can be planned again from its two offsets alone.
 """
 
 from __future__ import annotations

@@ -326,4 +326,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Does nothing: positions live in the checkpoint."""
 
     def stop(self) -> None:
-        """Does nothing: Spark ends the process without asking (spark-connector.md B.2)."""
+        """Does nothing: Spark ends the process without asking (docs/spark-source-and-sink.md B.2)."""

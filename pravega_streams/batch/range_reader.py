@@ -1,4 +1,4 @@
-"""Reads the bytes between two offsets of a segment, for code without an event loop (wire reference section 4)."""
+"""Reads the bytes between two offsets of a segment, for code without an event loop (docs/wire-protocol.md 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps failure replies to errors (wire-protocol.md 2.3)."""
+"""Maps failure replies to errors (docs/wire-protocol.md 2.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls the controller: scopes, streams, segments and transactions (controller-api.md section 2)."""
+"""Calls the controller: scopes, streams, segments and transactions (docs/controller-api.md 2)."""
 
 from __future__ import annotations
 

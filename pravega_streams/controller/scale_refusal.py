@@ -1,4 +1,4 @@
-"""Explains why a scale is refused: a controller answers a status alone (controller-api.md 2.4)."""
+"""Explains why a scale is refused: a controller answers a status alone (docs/controller-api.md 2.4)."""
 
 from __future__ import annotations
 

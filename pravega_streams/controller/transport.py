@@ -39,7 +39,7 @@ _RETRIED: Final = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.FAILED_PRECONDITION,  # a lost compare-and-set (controller-api.md 2.2)
+    grpc.StatusCode.FAILED_PRECONDITION,  # a lost compare-and-set (docs/controller-api.md 2.2)
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.UNKNOWN,
     grpc.StatusCode.CANCELLED,

@@ -1,4 +1,4 @@
-"""Appends whole blocks of framed events, for code without an event loop (wire reference section 3).
+"""Appends whole blocks of framed events, for code without an event loop (docs/wire-protocol.md 3).
 
 One socket per store carries the blocks of many segments. Every block travels inside one ``AppendBlockEnd``; several
 are in flight. Nothing here knows what an event is: callers give pieces that end between two events, and count them.

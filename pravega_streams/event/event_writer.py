@@ -19,7 +19,7 @@ _HEADER = struct.Struct(">ii")
 
 
 def frame_event(event: bytes) -> memoryview:
-    """The event as it is stored: type 0, length, bytes (wire-protocol.md 5.1)."""
+    """The event as it is stored: type 0, length, bytes (docs/wire-protocol.md 5.1)."""
     if len(event) > event_bytes_max:
         raise InvalidArgument(f"an event of {len(event)} bytes is larger than {event_bytes_max} bytes")
     return memoryview(_HEADER.pack(0, len(event)) + event)

@@ -1,6 +1,6 @@
 """Defines attributes: 64-bit numbers kept with a segment and changed together with its bytes.
 
-Ids and meanings: Pravega wire protocol, section "Attributes" (core attributes have the upper half 0x8000000000000000;
+Ids and meanings: docs/wire-protocol.md 7 (core attributes have the upper half 0x8000000000000000;
 a writer's id is itself an attribute id whose value is the writer's last event number).
 """
 

@@ -1,6 +1,6 @@
 """Defines table segments: keys and values over a segment's append path, with conditional updates by version.
 
-Semantics: Pravega wire protocol, "Table semantics" (`TableStore` of pravega/pravega).
+Semantics: docs/wire-protocol.md 2.2 (`TableStore` of pravega/pravega).
 """
 
 from __future__ import annotations

@@ -332,7 +332,9 @@ def initial_attributes(segment: str, updates: Sequence[AttributeUpdate]) -> dict
 
 
 def _merged_events(target: _Staged, source: _Staged) -> AttributeValues:
-    """The events of the source that the target counts as merged; EVENT_COUNT stays as it is (5.4).
+    """The events of the source that the target counts as merged; EVENT_COUNT stays as it is.
+
+    See docs/wire-protocol.md 5.4.
 
     A transient segment holds one event, in blocks that were each counted as one.
     """

@@ -1,4 +1,4 @@
-"""Handles the appends of one connection: set-up, ordered acknowledgements, failures (wire reference, section 3).
+"""Handles the appends of one connection: set-up, ordered acknowledgements, failures (docs/wire-protocol.md 3).
 
 An append is handed to the store in the call that received it, with a compare-and-set of the writer's attribute from
 the last event number handed over to its own. Results are answered in order per writer. A state machine without I/O:

@@ -1,4 +1,4 @@
-"""Maps the errors of the store to replies on the wire (wire reference 2.3).
+"""Maps the errors of the store to replies on the wire (docs/wire-protocol.md 2.3).
 
 A reply of None means: no reply tells the client the truth, close the connection. Clients treat a closed connection as
 something to retry, after asking what became of their work.

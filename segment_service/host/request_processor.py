@@ -1,4 +1,4 @@
-"""Serves requests other than appends: decode, call the store, encode (wire reference 2.1, 2.3, section 4).
+"""Serves requests other than appends: decode, call the store, encode (docs/wire-protocol.md 2.1, 2.3, 4).
 
 A handler is a coroutine from a request to its reply. It raises the store's errors; ``RequestProcessor.answer`` turns
 them into replies. Reads are apart (``read``): they may wait for as long as a segment's tail stays where it is.
@@ -42,7 +42,7 @@ from segment_service.host.error_replies import error_reply, operation_name
 from segment_service.host.table_requests import TableRequests
 
 read_bytes_min: Final = 8
-"""A read asks the store for at least this much, however little was suggested (section 4)."""
+"""A read asks the store for at least this much, however little was suggested (docs/wire-protocol.md 4)."""
 segment_name_chars_max: Final = 2_048
 merges_in_flight_max: Final = 64
 """Merges of one batch that are on their way to the log at a time."""
@@ -251,7 +251,10 @@ class RequestProcessor:
 
 
 def _segment_of(request: Any) -> str:
-    """The segment that replies to the request name: of a merge the source, of a batch the target (2.1)."""
+    """The segment that replies to the request name: of a merge the source, of a batch the target.
+
+    See docs/wire-protocol.md 2.1.
+    """
     if isinstance(request, wire.MergeSegments):
         return request.source
     if isinstance(request, wire.MergeSegmentsBatch):

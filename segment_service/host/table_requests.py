@@ -1,4 +1,4 @@
-"""Serves requests about table segments (wire reference 2.2) through the table store."""
+"""Serves requests about table segments (docs/wire-protocol.md 2.2) through the table store."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ def select_delta(index: KeyIndex, start_offset: int, length: int, from_position:
     """Live entries whose record lies at or after ``from_position``, in log order, up to ``count_max`` or a page.
 
     The page counts live entries, not log records, and is empty only if nothing live follows: a client stops at the
-    first empty page (wire protocol 8.1). An entry that a later put replaced appears once, where the later one lies,
-    so walking the pages gives every live entry exactly once. ``last_position`` is 0 if nothing was consumed.
+    first empty page (docs/wire-protocol.md 8.1). An entry that a later put replaced appears once, where the later one
+    lies, so walking the pages gives every live entry exactly once. ``last_position`` is 0 if nothing was consumed.
     """
     should_clear = from_position < start_offset
     position = max(from_position, start_offset)

@@ -4,9 +4,10 @@ Record, big-endian::
 
     u8 format (0) | i32 key length | i32 value length (-1: removal) | i64 version | key | value
 
-17 + key + value bytes for a put, 17 + key for a removal: the sizes of a real table segment (wire protocol, "Table
-semantics"), so that versions, which are offsets, come out the same. The version field holds ``NO_VERSION`` for a
-record whose version is its own offset, and the original version in a record that the compactor copied.
+17 + key + value bytes for a put, 17 + key for a removal: the sizes of a real table segment
+(docs/wire-protocol.md 2.2), so that versions, which are offsets, come out the same. The version field holds
+``NO_VERSION`` for a record whose version is its own offset, and the original version in a record that the compactor
+copied.
 """
 
 from __future__ import annotations

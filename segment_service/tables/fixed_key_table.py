@@ -28,7 +28,7 @@ class FixedKeyTableLayout:
             raise InvalidArgument(f"{segment}: key of {len(key)} bytes; keys of this table have {self.key_length}")
 
     def absent_key_error(self, segment: str, was_removed: bool) -> TableError:
-        """A real store answers a mismatch here too (wire protocol 2.2, "Condition outcomes")."""
+        """A real store answers a mismatch here too (docs/wire-protocol.md 2.2)."""
         return BadKeyVersion(segment)
 
     def select(

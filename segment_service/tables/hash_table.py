@@ -27,7 +27,7 @@ class HashTableLayout:
 
     def absent_key_error(self, segment: str, was_removed: bool) -> TableError:
         """A key that was removed answers as a mismatch: clients refetch on that one at once, while they wait seconds on
-        ``KeyNotFound`` (wire protocol 2.2, "Prefer 82")."""
+        ``KeyNotFound`` (docs/wire-protocol.md 2.2)."""
         return BadKeyVersion(segment) if was_removed else KeyNotFound(segment)
 
     def select(

@@ -1,4 +1,4 @@
-"""Orders the keys of a hash table for iteration: arbitrarily, and always the same (wire protocol, "Iteration")."""
+"""Orders the keys of a hash table for iteration: arbitrarily, and always the same (docs/wire-protocol.md 2.2)."""
 
 from __future__ import annotations
 

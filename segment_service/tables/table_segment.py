@@ -123,7 +123,7 @@ class TableSegment:
         return NOT_EXISTS if slot is None else slot.version
 
     def _durable_error(self, conditions: Sequence[TableKey]) -> TableError | None:
-        """The first absent key with a concrete version decides, else the first mismatch (wire protocol 2.2)."""
+        """The first absent key with a concrete version decides, else the first mismatch (docs/wire-protocol.md 2.2)."""
         mismatch: TableError | None = None
         for condition in conditions:
             current = self._durable_version(condition.key)

@@ -1,4 +1,4 @@
-"""Says how every ``TableStore`` behaves (wire protocol 2.2 and 8.1)."""
+"""Says how every ``TableStore`` behaves (docs/wire-protocol.md 2.2 and 8.1)."""
 
 from __future__ import annotations
 

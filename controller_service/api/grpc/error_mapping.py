@@ -1,4 +1,4 @@
-"""Maps errors to gRPC statuses (controller-api.md 2.2).
+"""Maps errors to gRPC statuses (docs/controller-api.md 2.2).
 
 Clients retry INTERNAL, UNKNOWN and most others for a long time, but give up at once on NOT_FOUND and INVALID_ARGUMENT:
 whatever can never succeed gets one of those.

@@ -1,4 +1,4 @@
-"""Serves the calls about reader groups, subscribers and writers' marks (controller-api.md 5 and 7)."""
+"""Serves the calls about reader groups, subscribers and writers' marks (docs/controller-api.md 5 and 7)."""
 
 from __future__ import annotations
 

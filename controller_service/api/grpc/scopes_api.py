@@ -1,4 +1,4 @@
-"""Serves the calls that create, delete and list scopes (controller-api.md 2.4)."""
+"""Serves the calls that create, delete and list scopes (docs/controller-api.md 2.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves the calls about segments: current ones, head, successors, owners (controller-api.md 2.4, 3.10)."""
+"""Serves the calls about segments: current ones, head, successors, owners (docs/controller-api.md 2.4, 3.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves the calls that create, update, truncate, seal, delete and scale streams (controller-api.md 2.4)."""
+"""Serves the calls that create, update, truncate, seal, delete and scale streams (docs/controller-api.md 2.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves the calls about key-value tables (controller-api.md 6)."""
+"""Serves the calls about key-value tables (docs/controller-api.md 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves the calls about transactions (controller-api.md 2.4 and 4)."""
+"""Serves the calls about transactions (docs/controller-api.md 2.4 and 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Administers scopes, streams and reader groups over REST (controller-api.md 8). Errors have empty bodies."""
+"""Administers scopes, streams and reader groups over REST (docs/controller-api.md 8). Errors have empty bodies."""
 
 from __future__ import annotations
 

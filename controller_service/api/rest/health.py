@@ -1,4 +1,4 @@
-"""Reports the health of a controller's parts, in the shape of Pravega's REST API (controller-api.md 8)."""
+"""Reports the health of a controller's parts, in the shape of Pravega's REST API (docs/controller-api.md 8)."""
 
 from __future__ import annotations
 

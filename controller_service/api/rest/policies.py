@@ -1,4 +1,4 @@
-"""Translates stream configurations to and from the JSON of Pravega's REST API (controller-api.md 8)."""
+"""Translates stream configurations to and from the JSON of Pravega's REST API (docs/controller-api.md 8)."""
 
 from __future__ import annotations
 

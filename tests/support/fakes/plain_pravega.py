@@ -15,7 +15,7 @@ from pravega_streams.table.table_client import NOT_EXISTS, TableItem
 
 lease_max_ms = 600_000
 kept_s = 48 * 3600.0
-"""How long a completed transaction is known (controller-api.md 4.7)."""
+"""How long a completed transaction is known (docs/controller-api.md 4.7)."""
 
 
 @dataclass

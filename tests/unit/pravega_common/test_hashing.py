@@ -1,4 +1,4 @@
-"""Checks the published vectors of the wire reference, sections 6.3, 6.4 and 7."""
+"""Checks the published vectors of docs/wire-protocol.md 6.3, 6.4 and 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks text and binary forms of stream cuts, wire reference 6.5."""
+"""Checks text and binary forms of stream cuts, docs/wire-protocol.md 6.5."""
 
 from __future__ import annotations
 

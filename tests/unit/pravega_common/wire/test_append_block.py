@@ -1,4 +1,4 @@
-"""Checks the reassembly of append commands, wire reference 3.3 and 3.8."""
+"""Checks the reassembly of append commands, docs/wire-protocol.md 3.3 and 3.8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks frames of the wire reference, sections 3.8 and 4, to the byte in both directions."""
+"""Checks frames of docs/wire-protocol.md 3.8 and 4, to the byte in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appends over a real socket: set-up, acknowledgements, conditions, failures (wire reference, section 3)."""
+"""Appends over a real socket: set-up, acknowledgements, conditions, failures (docs/wire-protocol.md 3)."""
 
 from __future__ import annotations
 

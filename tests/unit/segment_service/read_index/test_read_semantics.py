@@ -1,4 +1,4 @@
-"""The answer to a read, at every place a reader may stand (wire protocol, section 4)."""
+"""The answer to a read, at every place a reader may stand (docs/wire-protocol.md 4)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Our answers to every recorded table request, against those of a real Pravega 0.13.0.
 
-Left out: what the wire reference calls arbitrary (order of a hash table, continuation tokens, texts of errors, pages
-of a fixed-key table that overshoot, its entry count), and delta pages that end early: ours never contain a value that
-a later record replaced.
+Left out: what docs/wire-protocol.md 2.2 calls arbitrary (order of a hash table, continuation tokens, texts of errors,
+pages of a fixed-key table that overshoot, its entry count), and delta pages that end early: ours never contain a value
+that a later record replaced.
 """
 
 from __future__ import annotations
