@@ -27,7 +27,7 @@ has their bytes: with the default thresholds looking through them costs a quarte
 
 
 def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None:
-    """Run a store with the settings of a file until it is told to stop; raises what made it fail.
+    """Run a store with the settings of a file until a signal stops it; raises what made it fail.
 
     ``ready_file`` gets the store's id, host and port, as JSON, once it serves.
     """
