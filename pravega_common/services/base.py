@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from pravega_common.errors import Unavailable
 from pravega_common.invariants import check
 
 cancel_again_s: Final = 1.0
@@ -75,6 +76,8 @@ class Service:
         except BaseException as error:
             if self.state is not ServiceState.STARTING:  # stopped meanwhile
                 await self._stopped.wait()
+                if isinstance(error, asyncio.CancelledError) and not _is_cancelled():
+                    raise Unavailable(f"{self.name} was stopped while it started") from None
                 raise
             self.failure = self.failure or error
         if self.failure is not None:
@@ -140,6 +143,13 @@ class Service:
         if error is not None:
             self.fail(error)
 
+    async def _end_start(self) -> None:
+        """Cut a start short that may wait for long: nothing that it makes would be released."""
+        start = self._start_task
+        while start is not None and not start.done() and start is not asyncio.current_task():
+            start.cancel()
+            await asyncio.wait([start], timeout=cancel_again_s)
+
     async def _cancel_tasks(self) -> None:
         """Cancel every task and wait for its end, as often as it takes: a cancellation that meets a result inside
         ``asyncio.wait_for`` is lost."""
@@ -152,6 +162,7 @@ class Service:
     async def _shut_down(self, final: ServiceState) -> None:
         self.state = ServiceState.STOPPING
         try:
+            await self._end_start()
             await self.on_stop()
         finally:
             await self._cancel_tasks()
@@ -160,3 +171,8 @@ class Service:
             if self.failure is not None:
                 for callback in self._failure_callbacks:
                     callback(self.failure)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from tenacity import wait_fixed
 
-from pravega_common.errors import ContainerOffline, InvalidArgument, PravegaError, SegmentNotFound, Throttled
+from pravega_common.errors import (
+    ContainerOffline,
+    DataCorruption,
+    Fenced,
+    InvalidArgument,
+    PravegaError,
+    SegmentNotFound,
+    Throttled,
+)
 from pravega_common.names import index_segment_name, is_user_stream_segment
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from pravega_common.services.retrying import retrying
+from segment_service.container.log_verification import find_contradiction
 from segment_service.container.writer_source import ContainerDataSource
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import DurableDataLog
+from segment_service.contracts.log_identity import new_identity, unknown_identity
 from segment_service.contracts.read_index import ReadIndex
 from segment_service.contracts.segment_metadata import SegmentMetadata
-from segment_service.contracts.segment_storage import SegmentStorage
+from segment_service.contracts.segment_storage import LogState, SegmentStorage
 from segment_service.contracts.segment_store import (
     MergeResult,
     ReadResult,
@@ -54,6 +65,10 @@ from segment_service.metadata.index_segments import index_of
 
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn], ReadIndex]
 WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
+T = TypeVar("T")
+
+VERIFIED: Final = register("container.verified_before_checkpoint")
+CHECKPOINT_WRITTEN: Final = register("container.checkpoint_before_mark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +77,18 @@ class ContainerConfig:
 
     checkpoints: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     storage_retry_s: float = 1.0
-    """Pause between attempts to open Tier 2 while it does not answer."""
+    """Pause between attempts to reach Tier 2 while a container starts."""
+    new_identity: Callable[[], bytes] = new_identity
+    """Makes the identity of a log that has none."""
 
 
 class SegmentContainer(Service):
     """``SegmentStore`` for the segments of one container.
 
-    Start: fence the log, recover from it, write a checkpoint, open Tier 2 and start the storage writer. Requests are
-    taken as soon as the checkpoint is durable: Tier 2 may be away meanwhile. A part that dies takes the container
-    offline: waiting callers get ``UnknownOutcome`` or ``ContainerOffline``. A container starts once; the next owner
-    is a new object.
+    Start: ask Tier 2 for its newest mark; fence the log and recover from it; compare the two; write a checkpoint, then
+    a mark, start the storage writer, take requests. While Tier 2 does not answer, the start waits. A part that dies
+    takes the container offline: waiting callers get ``UnknownOutcome`` or ``ContainerOffline``. A container starts
+    once; the next owner is a new object.
     """
 
     def __init__(
@@ -97,12 +114,14 @@ class SegmentContainer(Service):
         self.pending = PendingBytes(back_pressure)
         self.read_index = read_index_factory(self.metadata, storage, self.spawn)
         state = MemoryState(self.metadata, MemoryLog(), self.read_index, self.pending)
-        self.durable_log = DurableLog(log, state, clock, self._config.checkpoints)
+        self.durable_log = DurableLog(log, state, clock, self._config.checkpoints, storage.mark)
         self.own(self.durable_log)
         self.source = ContainerDataSource(self.metadata, self.durable_log, self.read_index, self.pending)
         self._locator = BoundaryLocator(self.metadata, self.read)
         self.event_index = EventIndexer(self, self.metadata, self._locator, clock, self.log)
         self._takes_requests = False
+        self.waits_for = ""
+        """What the start waits for, and why; empty if it goes on."""
 
     @property
     def epoch(self) -> int:
@@ -110,9 +129,19 @@ class SegmentContainer(Service):
         return self.durable_log.epoch
 
     async def on_start(self) -> None:
+        mark = await self._from_tier2(self._storage.newest_mark)
+        # Names in Tier 2 carry epochs: also if the CPO went back, no name may be used a second time.
+        self.durable_log.epoch_min = 1 if mark is None else mark.epoch + 1
         await self.durable_log.start()
+        await self._from_tier2(self._verify)
+        failpoint(VERIFIED)
+        if self.metadata.identity == unknown_identity:
+            self.metadata.identity = self._config.new_identity()
+        await self.durable_log.checkpoint()
+        failpoint(CHECKPOINT_WRITTEN)
+        await self._from_tier2(self._open_storage)
+        await self._start_writer()
         self._takes_requests = True
-        self.spawn(self._open_storage(), "open-storage")
         self.spawn(self.event_index.run(), "event-index")
         self.spawn(self.event_index.run_truncations(), "event-index-truncations")
         recovered = self.durable_log.recovered
@@ -136,14 +165,39 @@ class SegmentContainer(Service):
         await self._storage.close()
         self.pending.clear()
 
+    async def _from_tier2(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The answer of a call to Tier 2, which is made until there is one."""
+        attempts = retrying(self._clock, wait=wait_fixed(self._config.storage_retry_s), on_error=self._waits_for_tier2)
+        answer: T = await attempts(call)
+        self.waits_for = ""
+        return answer
+
+    def _waits_for_tier2(self, error: BaseException) -> None:
+        if not self.waits_for:
+            self.log.warning("the start waits for Tier 2", error=repr(error), retry_s=self._config.storage_retry_s)
+        self.waits_for = f"Tier 2: {error}"
+
+    async def _verify(self) -> None:
+        """``DataCorruption`` if this log is not the one that Tier 2 knows."""
+        mark = await self._storage.newest_mark()
+        recovered = self.durable_log.recovered
+        first_object = "" if recovered.operations else await self._storage.first_object()
+        problem = find_contradiction(self.metadata, recovered, mark, first_object)
+        if problem is None and (mark is None or mark.epoch < self.epoch):
+            return
+        await self.durable_log.check_owner()  # what a later owner did is no contradiction
+        if problem is not None:
+            raise DataCorruption(problem)
+        raise Fenced(f"container {self.container_id}: Tier 2 has a mark of an epoch above {self.epoch}")
+
     async def _open_storage(self) -> None:
-        """Open Tier 2 as soon as it answers, then start writing to it."""
-        attempts = retrying(
-            self._clock,
-            wait=wait_fixed(self._config.storage_retry_s),
-            on_error=lambda error: self.log.warning("Tier 2 does not answer, trying again", error=repr(error)),
-        )
-        await attempts(self._storage.start, self.epoch, self.source.barrier)
+        await self._storage.start(self.epoch, self.source.barrier, self._log_state)
+
+    def _log_state(self) -> LogState:
+        metadata = self.metadata
+        return LogState(metadata.identity, self.durable_log.last_durable, metadata.next_segment_id_durable)
+
+    async def _start_writer(self) -> None:
         writer = self._writer_factory(self.source, self._storage)
         self._writer = writer
         self.own(writer)

@@ -51,8 +51,13 @@ class DurableDataLog(Protocol):
         """The epoch of this instance, from ``initialize`` on; greater than that of every earlier owner."""
         ...
 
-    async def initialize(self) -> None:
-        """Take an epoch, fence every earlier owner, find the end of the log. ``Fenced`` if somebody came later."""
+    async def initialize(self, epoch_min: int = 1) -> None:
+        """Take an epoch of at least ``epoch_min``, fence every earlier owner, find the end of the log. ``Fenced`` if
+        somebody came later. No frame is written, changed or deleted."""
+        ...
+
+    async def check_owner(self) -> None:
+        """``Fenced`` if a later owner took the log over. Writes nothing."""
         ...
 
     def read(self) -> AsyncIterator[LogEntry]:

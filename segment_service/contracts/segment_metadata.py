@@ -31,6 +31,9 @@ class SegmentMetadata:
     attributes: dict[AttributeId, int] = field(default_factory=dict)
     next_boundary: int = field(default=0, compare=False)
     """Length from which on the boundary tracker wants to know; the tracker's own."""
+    recovered_length: int | None = field(default=0, compare=False)
+    """Length that recovery found in the log, 0 for a segment made since: no earlier owner can have brought more than
+    that to Tier 2. ``None`` once the storage writer compared the two; its own from the end of the recovery on."""
 
     def check_invariants(self) -> None:
         check(0 <= self.storage_length <= self.length, "storage length beyond length", segment=self)

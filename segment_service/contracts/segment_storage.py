@@ -28,6 +28,30 @@ class StorageState:
     is_sealed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What Tier 2 is to remember of the container's log, so that it knows that log again."""
+
+    identity: bytes
+    """``contracts.log_identity``."""
+    high_water: int
+    """Sequence number of the last operation that is known to be durable."""
+    next_segment_id: int
+    """Durable operations have used the ids below."""
+
+
+LogStateNow = Callable[[], LogState]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMark:
+    """What an owner of the container left in Tier 2 about the log that it had."""
+
+    epoch: int
+    log: LogState | None
+    """``None`` in the marks of programs that wrote none."""
+
+
 class SegmentStorage(Protocol):
     """Tier 2 of one container at one epoch, by segment *id* (ids are never reused).
 
@@ -37,8 +61,22 @@ class SegmentStorage(Protocol):
     stored, and nothing whose name carries a higher epoch is ever deleted: then the call raises ``Fenced``.
     """
 
-    async def start(self, epoch: int, barrier: Barrier) -> None:
-        """Open at the epoch of the container. ``Fenced`` if a manifest carries a higher one."""
+    async def newest_mark(self) -> EpochMark | None:
+        """The mark of the highest epoch, its last one. Also before ``start``."""
+        ...
+
+    async def first_object(self) -> str:
+        """The name of some object of this container; empty if there is none. Also before ``start``."""
+        ...
+
+    async def start(self, epoch: int, barrier: Barrier, log_state: LogStateNow) -> None:
+        """Open at the epoch of the container and leave its first mark. ``Fenced`` if another mark carries as high an
+        epoch. May be repeated after ``UnknownOutcome`` and ``Unavailable``."""
+        ...
+
+    async def mark(self, high_water: int) -> None:
+        """See to it that the newest mark has at least this high water: store one with the present state of the log
+        unless the last one will do."""
         ...
 
     async def state(self, segment_id: int) -> StorageState | None:

@@ -36,7 +36,8 @@ class DataFrameReader:
     """
 
     def __init__(self) -> None:
-        self._epoch = 0
+        self.epoch = 0
+        """Of the last frame."""
         self._pieces: list[memoryview] = []
         self._address = LogAddress(0, 0)
         self._begins_frame = False
@@ -44,11 +45,11 @@ class DataFrameReader:
     def feed(self, entry: LogEntry) -> Iterator[ReadRecord]:
         """The records that end in this frame, in order."""
         header = parse_header(entry.payload)
-        if header.epoch < self._epoch:
-            raise DataCorruption(f"frame at {entry.address} has epoch {header.epoch} after epoch {self._epoch}")
-        if header.epoch > self._epoch:
+        if header.epoch < self.epoch:
+            raise DataCorruption(f"frame at {entry.address} has epoch {header.epoch} after epoch {self.epoch}")
+        if header.epoch > self.epoch:
             self._pieces.clear()
-            self._epoch = header.epoch
+            self.epoch = header.epoch
         return self._records(entry, header)
 
     def _records(self, entry: LogEntry, header: FrameHeader) -> Iterator[ReadRecord]:

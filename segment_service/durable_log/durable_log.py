@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from pravega_common.errors import ContainerOffline, FailedError, PravegaError
+from pravega_common.errors import ContainerOffline, FailedError, PravegaError, UnknownOutcome
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -31,13 +31,25 @@ drain_time_max_s: Final = 10.0
 
 
 class DurableLog(Service):
-    """Start = take the log over, recover, write a checkpoint; then ``add``.
+    """Start = take the log over and recover; nothing is written. Then ``checkpoint``, then ``add``.
 
     Every error of the data log, and every broken invariant, ends this service; its callers get an error first.
     """
 
-    def __init__(self, log: DurableDataLog, state: MemoryState, clock: Clock, policy: CheckpointPolicy) -> None:
+    def __init__(
+        self,
+        log: DurableDataLog,
+        state: MemoryState,
+        clock: Clock,
+        policy: CheckpointPolicy,
+        before_truncation: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """``before_truncation``: awaited before each truncation of Tier 1, with the number up to which Tier 2 has all.
+        If it fails, the truncation is left to a later one."""
         super().__init__(f"durable-log-{log.container_id}")
+        self.epoch_min = 1
+        """The epoch that the start takes is at least this."""
+        self._before_truncation = before_truncation
         self._log = log
         self.own(log)
         self._state = state
@@ -66,8 +78,13 @@ class DurableLog(Service):
         """Operations that the storage writer has not acknowledged."""
         return len(self._state.memory_log)
 
+    @property
+    def last_durable(self) -> int:
+        """Sequence number of the last operation that is known to be durable."""
+        return self._state.memory_log.last_sequence_number
+
     async def on_start(self) -> None:
-        await self._log.initialize()
+        await self._log.initialize(self.epoch_min)
         failpoint(AFTER_FENCE)
         self.recovered = await recover(self._log, self._state)
         self._truncation_points.extend(self.recovered.truncation_points)
@@ -76,7 +93,10 @@ class DurableLog(Service):
         )
         self.spawn(self._processor.run(), "operation-processor")
         failpoint(AFTER_RECOVERY)
-        await self.checkpoint()
+
+    async def check_owner(self) -> None:
+        """As ``DurableDataLog.check_owner``."""
+        await self._log.check_owner()
 
     async def on_stop(self) -> None:
         processor = self._processor
@@ -132,10 +152,11 @@ class DurableLog(Service):
         if not points or points[0][0] > sequence_number or points[0][0] <= self._truncated_at:
             return
         checkpoint, address = points[0]
-        failpoint(BEFORE_TRUNCATE)
         try:
+            await self._before_truncation(sequence_number)
+            failpoint(BEFORE_TRUNCATE)
             await self._log.truncate(address)
-        except FailedError as error:
+        except (FailedError, UnknownOutcome) as error:
             self.log.warning("truncation of the log failed, a later one will do", error=repr(error))
             return
         self._truncated_at = checkpoint

@@ -64,7 +64,8 @@ def _map_segment(metadata: ContainerMetadata, operation: MapSegment) -> None:
         attributes=dict(operation.attributes),
     )
     metadata.ids[operation.name] = operation.segment_id
-    metadata.next_segment_id = max(metadata.next_segment_id, operation.segment_id + 1)
+    metadata.next_segment_id_durable = max(metadata.next_segment_id_durable, operation.segment_id + 1)
+    metadata.next_segment_id = max(metadata.next_segment_id, metadata.next_segment_id_durable)
 
 
 def _seal(metadata: ContainerMetadata, operation: Seal) -> None:

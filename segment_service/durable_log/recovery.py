@@ -12,6 +12,7 @@ from typing import Final
 
 from pravega_common.errors import DataCorruption
 from segment_service.contracts.data_log import DurableDataLog, LogAddress
+from segment_service.contracts.log_identity import unknown_identity
 from segment_service.contracts.operations import Append, Checkpoint, MapSegment, Merge, Operation, SegmentOperation
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.durable_log.data_frame_reader import DataFrameReader, ReadRecord
@@ -34,6 +35,10 @@ class Recovered:
     frames: int = 0
     sequence_number: int = 0
     """No operation of an earlier owner has a greater one, every operation of this owner has."""
+    last_sequence_number: int = 0
+    """Of the last operation in the log, before the gap; 0 if the log is empty."""
+    last_epoch: int = 0
+    """Epoch of the owner that wrote the last frame; 0 if the log is empty."""
     truncation_points: list[tuple[int, LogAddress]] = field(default_factory=list)
     """Sequence numbers of checkpoints, with the address of the frame that each begins; ascending."""
 
@@ -46,7 +51,16 @@ async def recover(log: DurableDataLog, state: MemoryState) -> Recovered:
         recovered.frames += 1
         for record in reader.feed(entry):
             _replay(record, state, recovered)
+    recovered.last_epoch = reader.epoch
+    if reader.epoch > log.epoch:
+        raise DataCorruption(
+            f"container {log.container_id}: the log has frames of epoch {reader.epoch}, this owner got epoch "
+            f"{log.epoch}: the CPO went back"
+        )
+    for segment in state.metadata.segments.values():
+        segment.recovered_length = segment.length
     state.metadata.epoch = log.epoch
+    recovered.last_sequence_number = state.metadata.sequence_number
     if recovered.operations:
         state.metadata.sequence_number += sequence_gap_per_epoch
     recovered.sequence_number = state.metadata.sequence_number
@@ -70,6 +84,7 @@ def _replay(record: ReadRecord, state: MemoryState, recovered: Recovered) -> Non
         if is_first:
             _start_from(snapshot, metadata)
         else:
+            _learn_identity(snapshot, metadata)
             _learn_storage_state(snapshot, state)
         if record.begins_frame:
             recovered.truncation_points.append((operation.sequence_number, record.address))
@@ -108,7 +123,8 @@ def _snapshot_of(operation: Checkpoint, container_id: int) -> ContainerMetadata:
 
 def _start_from(snapshot: ContainerMetadata, metadata: ContainerMetadata) -> None:
     """Take over the first checkpoint. All that precedes it is in Tier 2, whatever was known when it was written."""
-    metadata.next_segment_id = snapshot.next_segment_id
+    metadata.identity = snapshot.identity
+    metadata.next_segment_id = metadata.next_segment_id_durable = snapshot.next_segment_id
     metadata.ids = snapshot.ids
     metadata.segments = {}
     for segment_id in snapshot.ids.values():
@@ -117,6 +133,16 @@ def _start_from(snapshot: ContainerMetadata, metadata: ContainerMetadata) -> Non
         segment.is_sealed_in_storage = segment.is_sealed
         segment.check_invariants()
         metadata.segments[segment_id] = segment
+
+
+def _learn_identity(snapshot: ContainerMetadata, metadata: ContainerMetadata) -> None:
+    """A log whose first checkpoints are older than identities got one at a later start; it never changes again."""
+    if metadata.identity not in (unknown_identity, snapshot.identity):
+        raise DataCorruption(
+            f"container {metadata.container_id}: checkpoint {snapshot.sequence_number} is of the log "
+            f"{snapshot.identity.hex()}, those before it are of the log {metadata.identity.hex()}"
+        )
+    metadata.identity = snapshot.identity
 
 
 def _learn_storage_state(snapshot: ContainerMetadata, state: MemoryState) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from segment_service.contracts.log_identity import unknown_identity
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.boundary_tracker import BoundaryTracker
 
@@ -23,6 +24,10 @@ class ContainerMetadata:
     """By name, live segments only."""
     boundaries: BoundaryTracker = field(default_factory=BoundaryTracker, compare=False)
     """Boundaries of events that are not yet in the index segments."""
+    identity: bytes = unknown_identity
+    """Of the log."""
+    next_segment_id_durable: int = field(default=1, compare=False)
+    """As ``next_segment_id``, which counts segments that are on their way to the log, too."""
 
     def by_name(self, name: str) -> SegmentMetadata | None:
         segment_id = self.ids.get(name)

@@ -2,12 +2,13 @@
 
 Layout, big-endian::
 
-    version u8 | container_id u32 | epoch i64 | sequence_number i64 | next_segment_id i64 | segment_count u32
+    version u8 | container_id u32 | identity 16 bytes | epoch i64 | sequence_number i64 | next_segment_id i64
+               | segment_count u32
     per segment: id i64 | flags u8 | length i64 | start_offset i64 | storage_length i64 | last_modified_ms i64
                  | merged_into i64 | name_length u16 | attribute_count u32 | name utf-8
                  | count * (attribute id 16 bytes | value i64)
 
-flags: 1 sealed, 2 sealed in Tier 2, 4 merged, 8 deleted.
+flags: 1 sealed, 2 sealed in Tier 2, 4 merged, 8 deleted. Version 1, which is read, has no identity.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from pravega_common.errors import DataCorruption
+from pravega_common.invariants import check
 from segment_service.contracts.attributes import AttributeId
+from segment_service.contracts.log_identity import identity_bytes, unknown_identity
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
+_VERSION_WITHOUT_IDENTITY: Final = 1
 
-_HEADER: Final = struct.Struct(">BIqqqI")
+_HEADER: Final = struct.Struct(">BI16sqqqI")
+_HEADER_1: Final = struct.Struct(">BIqqqI")
 _SEGMENT: Final = struct.Struct(">qBqqqqqHI")
 _ATTRIBUTE: Final = struct.Struct(">16sq")
 
@@ -35,6 +40,7 @@ _DELETED: Final = 8
 
 def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetadata]) -> bytes:
     """The counters of ``metadata`` with ``segments`` (what will be committed, not what is) in its stead."""
+    check(len(metadata.identity) == identity_bytes, "not the identity of a log", identity=metadata.identity)
     parts = [b""]
     count = 0
     for segment in segments:
@@ -64,6 +70,7 @@ def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetada
     parts[0] = _HEADER.pack(
         SNAPSHOT_VERSION,
         metadata.container_id,
+        metadata.identity,
         metadata.epoch,
         metadata.sequence_number,
         metadata.next_segment_id,
@@ -75,11 +82,7 @@ def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetada
 def read_snapshot(data: bytes) -> ContainerMetadata:
     """The metadata as it was written. ``DataCorruption`` if the bytes are no snapshot of a version known here."""
     try:
-        version, container_id, epoch, sequence_number, next_segment_id, count = _HEADER.unpack_from(data)
-        if version != SNAPSHOT_VERSION:
-            raise DataCorruption(f"checkpoint has version {version}; this program reads {SNAPSHOT_VERSION}")
-        metadata = ContainerMetadata(container_id, epoch, sequence_number, next_segment_id)
-        position = _HEADER.size
+        metadata, count, position = _read_header(data)
         for _ in range(count):
             segment, position = _read_segment(data, position)
             metadata.segments[segment.segment_id] = segment
@@ -90,6 +93,23 @@ def read_snapshot(data: bytes) -> ContainerMetadata:
     if position != len(data):
         raise DataCorruption(f"checkpoint of {len(data)} bytes, its fields take {position}")
     return metadata
+
+
+def _read_header(data: bytes) -> tuple[ContainerMetadata, int, int]:
+    """The metadata without segments, their number, and the position of the first one."""
+    version = data[0] if data else 0
+    if version == SNAPSHOT_VERSION:
+        _, container_id, identity, epoch, number, next_id, count = _HEADER.unpack_from(data)
+        position = _HEADER.size
+    elif version == _VERSION_WITHOUT_IDENTITY:
+        _, container_id, epoch, number, next_id, count = _HEADER_1.unpack_from(data)
+        identity, position = unknown_identity, _HEADER_1.size
+    else:
+        raise DataCorruption(
+            f"checkpoint of {len(data)} bytes has version {version}; this program reads {_VERSION_WITHOUT_IDENTITY} "
+            f"to {SNAPSHOT_VERSION}: if a newer program wrote it, run that one"
+        )
+    return ContainerMetadata(container_id, epoch, number, next_id, identity=identity), count, position
 
 
 def _read_segment(data: bytes, position: int) -> tuple[SegmentMetadata, int]:

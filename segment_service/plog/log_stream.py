@@ -19,7 +19,14 @@ from typing import Final
 
 from tenacity import wait_exponential
 
-from pravega_common.errors import InvalidArgument, Outcome, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    Fenced,
+    InvalidArgument,
+    Outcome,
+    PravegaError,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.deadline import Deadline
@@ -126,6 +133,15 @@ class LogStream(Service):
     def acked_last(self) -> LogAddress | None:
         """The address of the last acknowledged frame, also of an earlier owner."""
         return self._acked_last
+
+    async def check_owner(self) -> None:
+        """See ``DurableDataLog.check_owner``."""
+        plog_id = self._recorded.plog.plog_id
+        status = await self._client.group_of(plog_id).status(plog_id)
+        if status is None:
+            await self._manager.explain_missing(PlogMissing(f"plog {plog_id} is gone: the server lost data"))
+        elif status.token.epoch > self._epoch:
+            raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over")
 
     def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
         """See ``DurableDataLog.append``."""

@@ -67,14 +67,14 @@ class RedisDataLog:
     def epoch(self) -> int:
         return self._required_manager().epoch
 
-    async def initialize(self) -> None:
+    async def initialize(self, epoch_min: int = 1) -> None:
         check(self._stream is None and not self._closed, "the log was initialized twice", log=self._container_id)
         cluster = await self._cpo.get_persistence_cluster(self._cluster_name)
         if cluster is None:
             raise ConfigurationError(f"persistence cluster {self._cluster_name} is not registered in the CPO")
         client = self._client = PersistenceClient(cluster, self._settings, self._cpo)
         try:
-            self._stream = await self._take_over(client)
+            self._stream = await self._take_over(client, epoch_min)
             for callback in self._failure_callbacks:
                 self._stream.on_failure(callback)
             await self._stream.start()
@@ -85,6 +85,9 @@ class RedisDataLog:
         except BaseException:
             client.close()
             raise
+
+    async def check_owner(self) -> None:
+        await self._required_stream().check_owner()
 
     async def read(self) -> AsyncIterator[LogEntry]:
         check(not self._read_done, "the log was read twice or after an append", log=self._container_id)
@@ -141,10 +144,10 @@ class RedisDataLog:
         async for entry in sealed_entries(entries, plog.number, start, end, chain):
             yield entry
 
-    async def _take_over(self, client: PersistenceClient) -> LogStream:
+    async def _take_over(self, client: PersistenceClient, epoch_min: int) -> LogStream:
         """Fence every earlier owner, find the end of the log, and register what was found under a new epoch."""
         manager = self._manager = MetadataManager(self._container_id, client, self._cpo, self._clock)
-        known = await self._load_metadata(manager)
+        known = await self._load_metadata(manager, epoch_min)
         record = manager.state.streams.get(stream_name, StreamRecord())
         chain, sealed = await self._recover_end(client, manager.epoch, record)
         number = record.next_number
@@ -163,9 +166,8 @@ class RedisDataLog:
         failpoint(CLEANED_UP)
         return LogStream(stream_name, self._container_id, manager, client, self._clock, first, chain)
 
-    async def _load_metadata(self, manager: MetadataManager) -> bool:
+    async def _load_metadata(self, manager: MetadataManager, at_least: int) -> bool:
         """Take an epoch above all that were ever shown, and fence and read the metadata log with it."""
-        at_least = 1
         for _ in range(epoch_attempts_max):
             epoch = await self._cpo.take_epoch(self._container_id, self._owner, at_least)
             failpoint(EPOCH_TAKEN)

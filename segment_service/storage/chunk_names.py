@@ -2,7 +2,7 @@
 
 ::
 
-    c00003/e/<epoch>-<attempt>                       this epoch was opened
+    c00003/e/<epoch>-<attempt>                       this epoch was opened, over a log in that state (epoch_marks.py)
     c00003/m/<segment>/<epoch>-<sequence>-<kind>     manifests of a segment; the highest (epoch, sequence) counts
     c00003/d/<segment>/<epoch>-<counter>             chunks that were written for a segment
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from pravega_common.errors import DataCorruption, Fenced, SegmentNotFound, Unavailable, UnknownOutcome
-from pravega_common.invariants import check, unreachable
+from pravega_common.invariants import unreachable
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestId, ManifestName
@@ -44,21 +44,12 @@ class ManifestStore:
         self._numbers = itertools.count(1)
         self._views: OrderedDict[int, SegmentView] = OrderedDict()
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        self._marked = False
+        self.changes = 0
+        """Manifests that were, or may have been, written."""
 
-    async def open(self, epoch: int) -> None:
-        """Leave a mark of the epoch. ``Fenced`` if there is one as high: an epoch is opened once."""
-        check(epoch >= 1, "epochs begin at 1", epoch=epoch)
-        self.epoch = epoch
-        earlier: list[str] = []
-        async for info in self._chunks.list(self._layout.epochs):
-            found = self._layout.parse_epoch(info.name)
-            if found > epoch or (found == epoch and not self._marked):
-                raise Fenced(f"Tier 2 was opened at epoch {found}, this owner has epoch {epoch}")
-            earlier.append(info.name)
-        self._marked = True  # a mark of this epoch may be ours from here on: an attempt without an answer is repeated
-        await self._put_fresh(lambda: (None, self._layout.epoch(epoch, next(self._numbers)), [b"open"]), [])
-        self._garbage.discard(earlier)
+    def new_number(self) -> int:
+        """A number for a name that was never used in this epoch."""
+        return next(self._numbers)
 
     def lock(self, segment_id: int) -> asyncio.Lock:
         lock = self._locks.get(segment_id)
@@ -90,7 +81,7 @@ class ManifestStore:
 
         unanswered: list[str] = []
         try:
-            return await self._put_fresh(fresh, unanswered)
+            return await self.put_fresh(fresh, unanswered)
         finally:
             self._garbage.discard(unanswered)
 
@@ -104,6 +95,7 @@ class ManifestStore:
 
     async def replace(self, view: SegmentView, change: Change) -> list[str]:
         """``commit`` that returns the names of the replaced manifests instead of discarding them."""
+        self.changes += 1
         replaced = [name for name in (view.name, view.base_name) if name is not None]
         foreign = view.foreign_after(change)
         try:
@@ -125,11 +117,11 @@ class ManifestStore:
             return (manifest, name), self._layout.manifest(name), [encode(manifest)]
 
         unanswered: list[str] = []
-        stored = await self._put_fresh(fresh, unanswered)
+        stored = await self.put_fresh(fresh, unanswered)
         self._garbage.discard(unanswered)
         return stored
 
-    async def _put_fresh(self, fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: list[str]) -> T:
+    async def put_fresh(self, fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: list[str]) -> T:
         """Put what ``fresh`` makes, under another name as long as there is no answer; those names are added to
         ``unanswered``. ``Unavailable`` only if nothing was stored under any name."""
         for _ in range(put_attempts_max):

@@ -22,9 +22,10 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.contracts.segment_storage import Barrier, StorageState, write_bytes_max
+from segment_service.contracts.segment_storage import Barrier, EpochMark, LogStateNow, StorageState, write_bytes_max
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestName
 from segment_service.storage.compaction import Compactor
+from segment_service.storage.epoch_marks import EpochMarks
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import ManifestStore
@@ -59,20 +60,42 @@ class RollingStorage:
         self._manifests = ManifestStore(chunks, self.layout, self.garbage)
         self.compactor = Compactor(container_id, chunks, self.layout, self._manifests, self.garbage)
         self.sweeper = OrphanSweeper(container_id, chunks, self.layout, self._manifests, self.garbage, clock)
-        self._services: tuple[Service, ...] = (self.garbage, self.compactor, self.sweeper)
+        self._marks = EpochMarks(
+            container_id,
+            chunks,
+            self.layout,
+            self.garbage,
+            clock,
+            self._manifests.put_fresh,
+            self._manifests.new_number,
+            lambda: self._manifests.changes,
+        )
+        self._services: tuple[Service, ...] = (self.garbage, self.compactor, self.sweeper, self._marks)
         self._chunks = chunks
         self._background = background
         self._barrier: Barrier | None = None
         self._closed = False
 
-    async def start(self, epoch: int, barrier: Barrier) -> None:
+    async def newest_mark(self) -> EpochMark | None:
+        return await self._marks.newest()
+
+    async def first_object(self) -> str:
+        async for info in self._chunks.list(self.layout.prefix):
+            return info.name
+        return ""
+
+    async def start(self, epoch: int, barrier: Barrier, log_state: LogStateNow) -> None:
         check(self._barrier is None, "storage started twice", epoch=epoch)
         self.garbage.open(epoch, barrier)
-        await self._manifests.open(epoch)
+        self._manifests.epoch = epoch
+        await self._marks.open(epoch, log_state)
         self._barrier = barrier  # only now: a start that found Tier 2 away may be repeated
         if self._background:
             for service in self._services:
                 await service.start()
+
+    async def mark(self, high_water: int) -> None:
+        await self._marks.mark(high_water)
 
     async def close(self) -> None:
         self._closed = True

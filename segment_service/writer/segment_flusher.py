@@ -7,7 +7,7 @@ from collections.abc import Callable, MutableMapping
 
 import structlog
 
-from pravega_common.errors import DataCorruption, Fenced, PravegaError
+from pravega_common.errors import DataCorruption, Fenced, PravegaError, UnknownOutcome
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -114,6 +114,7 @@ class SegmentFlusher:
         elif isinstance(step, Reconcile):
             await self._reconcile(aggregator)
         elif isinstance(step, Skip):
+            await self._compare_once(aggregator)
             await self._storage.truncate(segment_id, step.offset)
             aggregator.skipped(step.offset)
             self._notify_length(aggregator)
@@ -128,6 +129,7 @@ class SegmentFlusher:
             failpoint(STORED)
             aggregator.finished(step)
         elif isinstance(step, Merging):
+            await self._compare_once(aggregator)
             await self._merge(aggregator, step)
         elif isinstance(step, Deletion):
             await self._delete(aggregator, step)
@@ -135,7 +137,8 @@ class SegmentFlusher:
             unreachable("unknown step", step=step)
 
     async def _reconcile(self, aggregator: SegmentAggregator, *, notify: bool = True) -> None:
-        """Learn what Tier 2 really has. ``DataCorruption`` if it is less than it had, or more than was committed.
+        """Learn what Tier 2 really has. ``DataCorruption`` if it is less than it had, or more than was committed; at
+        first sight in an epoch more than the log had at its recovery, however much came since.
 
         Without ``notify`` the container keeps the bytes in the cache.
         """
@@ -144,23 +147,45 @@ class SegmentFlusher:
         found = state.length if state is not None else 0
         if metadata is not None and not metadata.is_deleted:
             lost = not metadata.is_merged and found < metadata.storage_length
-            if lost or found > metadata.length:
+            is_first = metadata.recovered_length is not None
+            most = metadata.length if metadata.recovered_length is None else metadata.recovered_length
+            if lost or found > most:
+                reason = ": the log is an older copy, or another segment used this id" if is_first and not lost else ""
                 raise DataCorruption(
-                    f"segment {metadata.name}: Tier 2 has {found} bytes, it must have at least "
-                    f"{metadata.storage_length} and at most {metadata.length}"
+                    f"segment {metadata.name} (id {aggregator.segment_id}): Tier 2 has {found} bytes, it must have at "
+                    f"least {metadata.storage_length} and at most {most}{reason}"
                 )
+            metadata.recovered_length = None
         aggregator.reconciled(state)
         if notify:
             self._notify_length(aggregator)
 
+    async def _compare_once(self, aggregator: SegmentAggregator) -> None:
+        """Ask Tier 2 about a segment of this epoch too, before a step that does not itself refuse bytes that an earlier
+        owner put there under its id. (A write does: it begins at 0.)"""
+        metadata = self._source.segment(aggregator.segment_id)
+        if metadata is not None and not metadata.is_deleted and metadata.recovered_length is not None:
+            await self._reconcile(aggregator)
+
     async def _write(self, aggregator: SegmentAggregator, start: int, end: int) -> None:
         data = self._cached(aggregator.segment_id, start, end)
-        await self._storage.write(aggregator.segment_id, start, data)
+        metadata = self._source.segment(aggregator.segment_id)
+        try:
+            await self._storage.write(aggregator.segment_id, start, data)
+        except UnknownOutcome:
+            self._compared(metadata)  # Tier 2 had [0, start) and nothing more, else it had refused
+            raise
+        self._compared(metadata)
         failpoint(STORED)
         self.flushed_bytes += end - start
         self.writes += 1
         aggregator.written(end)
         self._notify_length(aggregator)
+
+    @staticmethod
+    def _compared(metadata: SegmentMetadata | None) -> None:
+        if metadata is not None:
+            metadata.recovered_length = None
 
     def _cached(self, segment_id: int, start: int, end: int) -> list[memoryview]:
         """The bytes, with zeros for those that were truncated meanwhile: nobody can read them any more."""

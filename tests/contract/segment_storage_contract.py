@@ -21,6 +21,7 @@ from pravega_common.runtime.clock import SystemClock
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import StorageState, write_bytes_max
 from segment_service.storage.rolling_storage import RollingStorage
+from tests.support.log_states import some_log
 
 
 async def no_barrier() -> None:
@@ -29,7 +30,7 @@ async def no_barrier() -> None:
 
 async def opened(chunks: ChunkStorage, epoch: int, container_id: int = 3) -> RollingStorage:
     storage = RollingStorage(chunks, container_id, SystemClock(), background=False)
-    await storage.start(epoch, no_barrier)
+    await storage.start(epoch, no_barrier, some_log)
     return storage
 
 

@@ -13,7 +13,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate, AttributeUpdateType
 from segment_service.durable_log import durable_log
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
-from tests.support.containers import ContainerKit, read_all
+from tests.support.containers import ContainerKit, IdleWriter, read_all
 from tests.support.eventually import eventually
 
 KEY = AttributeId(b"0123456789abcdef")
@@ -125,23 +125,35 @@ async def test_with_tier2_stopped_appends_wait_and_a_full_tier1_can_be_recovered
     await crash(container)
     assert kit.back_pressure.bytes == 0
 
-    again = await kit.open()
+    kit.chunks.resume()  # a start waits for Tier 2, which alone knows whether the log is the right one
+    kit.writer_factory = IdleWriter
+    idle = await kit.open()
     assert not kit.back_pressure.is_open, "what was replayed counts"
-    assert await read_all(again, "s") == written
-    waiting = asyncio.ensure_future(append_waiting(kit, again, "s", b"later"))
-    await tier2_was_tried(kit)
-    assert not waiting.done()
-    kit.chunks.resume()
-    await waiting
+    assert await read_all(idle, "s") == written
+    waiting = asyncio.ensure_future(append_waiting(kit, idle, "s", b"later"))
+    await asyncio.sleep(0)
+    assert not waiting.done(), "nothing opens the gate: the writer is idle"
+    waiting.cancel()
+    await crash(idle)
+
+    kit.write_to_tier2()
+    again = await kit.open()
+    await append_waiting(kit, again, "s", b"later")
     await eventually(lambda: kit.back_pressure.bytes == 0, "everything flushed")
     assert await read_all(again, "s") == written + b"later"
     await again.stop()
 
 
-async def test_a_container_starts_while_tier2_is_away(kit: ContainerKit) -> None:
+async def test_a_container_takes_requests_once_tier2_answered(kit: ContainerKit) -> None:
+    """Only Tier 2 knows whether the log is the right one; what was accepted before is in the log and waits there."""
     kit.chunks.stop()
-    container = await kit.open()
+    start = asyncio.ensure_future(kit.open())
+    await tier2_was_tried(kit)
+    assert not start.done()
+    kit.chunks.resume()
+    container = await start
     await container.create_segment("s")
+    kit.chunks.stop()
     await container.append("s", [b"data"])
     assert await read_all(container, "s") == b"data"
     kit.chunks.resume()

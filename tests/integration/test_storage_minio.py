@@ -23,6 +23,7 @@ from segment_service.writer.config import WriterConfig
 from tests.support.containers import ContainerKit, read_all
 from tests.support.eventually import eventually
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
+from tests.support.log_states import some_log
 from tests.support.servers import MinioServer, running_minio
 
 WRITER = WriterConfig(flush_bytes=512 * 1024, flush_age_s=0.05, tick_s=0.01, retry_delay_max_s=0.2)
@@ -178,7 +179,7 @@ async def test_a_trickle_does_not_become_a_pile_of_objects(kind: str, server: Mi
     async def barrier() -> None:
         """Returns at once, as the barrier of a log that is never fenced."""
 
-    await storage.start(1, barrier)
+    await storage.start(1, barrier, some_log)
     for number in range(300):
         await storage.write(7, number * 10, [b"%010d" % number])
     await eventually(lambda: storage.garbage.deleted_names > 500 and not storage.garbage.waiting_names, "garbage", 30)

@@ -11,7 +11,7 @@ import asyncio
 import enum
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pravega_common.errors import DataCorruption, Fenced, InvalidArgument, PravegaError, Unavailable, UnknownOutcome
@@ -96,10 +96,10 @@ class InMemoryLogStore:
     def container(self, container_id: int) -> _ContainerLog:
         return self._logs.setdefault(container_id, _ContainerLog())
 
-    def take_epoch(self, container_id: int) -> int:
+    def take_epoch(self, container_id: int, at_least: int = 1) -> int:
         """Give out the next epoch, fence all lower ones and start a new plog for the new owner."""
         log = self.container(container_id)
-        log.epoch += 1
+        log.epoch = max(log.epoch + 1, at_least)
         if log.next_address.offset > 0:
             log.next_address = LogAddress(log.next_address.plog_number + 1, 0)
         return log.epoch
@@ -117,6 +117,15 @@ class InMemoryLogStore:
         """All stored frames of a container from its truncation point, for assertions."""
         log = self.container(container_id)
         return [entry for entry in log.entries if entry.address >= log.truncated_at]
+
+    def backup(self, container_id: int) -> _ContainerLog:
+        """A copy of a container's log as it is now, epoch and all."""
+        log = self.container(container_id)
+        return replace(log, entries=list(log.entries), damaged=set(log.damaged))
+
+    def restore(self, container_id: int, log: _ContainerLog | None = None) -> None:
+        """Let a copy take the place of a container's log; without one, an empty log as after the loss of a server."""
+        self._logs[container_id] = _ContainerLog() if log is None else replace(log, entries=list(log.entries))
 
     def damage(self, container_id: int, address: LogAddress) -> None:
         """Make the frame at ``address`` fail its checksum when it is read."""
@@ -145,12 +154,15 @@ class InMemoryDataLog:
         check(self._epoch > 0, "the log was not initialized", container_id=self._container_id)
         return self._epoch
 
-    async def initialize(self) -> None:
+    async def initialize(self, epoch_min: int = 1) -> None:
         check(self._epoch == 0, "the log was initialized twice", container_id=self._container_id)
         error, self._store.faults.initialize_error = self._store.faults.initialize_error, None
         if error is not None:
             raise error
-        self._epoch = self._store.take_epoch(self._container_id)
+        self._epoch = self._store.take_epoch(self._container_id, epoch_min)
+
+    async def check_owner(self) -> None:
+        self._raise_if_over()
 
     async def read(self) -> AsyncIterator[LogEntry]:
         check(not self._read_done, "the log was read twice or after an append", container_id=self._container_id)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pravega_common.errors import BadOffset, SegmentNotFound, SegmentTruncated
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.segment_storage import Barrier, StorageState
+from segment_service.contracts.segment_storage import Barrier, EpochMark, LogStateNow, StorageState
 
 
 class FakeSegmentStorage:
@@ -22,7 +22,16 @@ class FakeSegmentStorage:
         self.gate.set()
         self.failure: Exception | None = None
 
-    async def start(self, epoch: int, barrier: Barrier) -> None:
+    async def newest_mark(self) -> EpochMark | None:
+        return None
+
+    async def first_object(self) -> str:
+        return ""
+
+    async def start(self, epoch: int, barrier: Barrier, log_state: LogStateNow) -> None:
+        """Do nothing."""
+
+    async def mark(self, high_water: int) -> None:
         """Do nothing."""
 
     async def state(self, segment_id: int) -> StorageState | None:

@@ -177,6 +177,8 @@ class FakeWriterDataSource:
         self.state = _recovered_state(log.before_truncated)
         self._grown = asyncio.Event()
         self.show_all()
+        for metadata in self.state.segments.values():
+            metadata.recovered_length = metadata.length
 
     def show_all(self) -> None:
         """Commit everything that the log has by now."""

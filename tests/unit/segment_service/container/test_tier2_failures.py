@@ -20,7 +20,7 @@ from tests.support.eventually import eventually
 @pytest.fixture
 async def container(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SegmentContainer]:
     monkeypatch.setattr(garbage, "gathering_time_s", 0.0)
-    monkeypatch.setattr(orphan_sweep, "start_delay_s", 0.0)
+    monkeypatch.setattr(orphan_sweep, "start_delay_s", 0.2)
     kit = ContainerKit()
     kit.background = True
     kit.write_to_tier2()

@@ -29,4 +29,5 @@ def sample_metadata() -> ContainerMetadata:
         next_segment_id=8,
         segments={segment.segment_id: segment for segment in (alive, sealed, merged, deleted)},
         ids={"scope/strøm/0": 4, "b": 5},
+        identity=bytes(range(16, 32)),
     )

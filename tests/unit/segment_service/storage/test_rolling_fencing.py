@@ -14,6 +14,7 @@ from segment_service.contracts.segment_storage import StorageState
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
+from tests.support.log_states import some_log
 
 
 class Owners:
@@ -27,7 +28,7 @@ class Owners:
     async def open(self, chunks: ChunkStorage | None = None) -> RollingStorage:
         self.epoch += 1
         storage = RollingStorage(chunks or self.chunks, 1, SystemClock(), background=False)
-        await storage.start(self.epoch, self._barrier_of(self.epoch))
+        await storage.start(self.epoch, self._barrier_of(self.epoch), some_log)
         return storage
 
     def _barrier_of(self, epoch: int) -> Callable[[], Awaitable[None]]:

@@ -11,6 +11,7 @@ from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import StorageState
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
+from tests.support.log_states import some_log
 
 
 class YieldingClock:
@@ -133,6 +134,8 @@ async def replay(storage: RollingStorage, log: Log, rng: random.Random, first: i
             await retried(storage.garbage.collect)
         elif drawn < 0.3:
             await storage.compactor.compact_waiting()
+        elif drawn < 0.4:
+            await retried(lambda: storage.mark(1 << 60))
 
 
 def deleted_segments(log: Log) -> set[int]:
@@ -186,7 +189,7 @@ async def open_storage(chunks: ChunkStorage, log: Log, rng: random.Random) -> Ro
     async def once() -> RollingStorage:
         epoch = log.take_over()
         storage = RollingStorage(chunks, 1, YieldingClock(rng), background=False)
-        await storage.start(epoch, lambda: log.barrier(epoch))
+        await storage.start(epoch, lambda: log.barrier(epoch), some_log)
         return storage
 
     opened: RollingStorage = await retried(once)

@@ -19,6 +19,7 @@ from segment_service.writer.config import WriterConfig
 from segment_service.writer.storage_writer import StorageWriter
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
 from tests.support.fakes.writer_source import CommittedLog, FakeWriterDataSource
+from tests.support.log_states import some_log
 from tests.unit.segment_service.storage.world import YieldingClock, retried
 
 CONFIG = WriterConfig(
@@ -52,7 +53,7 @@ class Owner:
         self.writer = StorageWriter(self.container, self.storage, YieldingClock(rng), CONFIG, rng)
 
     async def start(self) -> None:
-        await self.storage.start(self.container.epoch, self.container.barrier)
+        await self.storage.start(self.container.epoch, self.container.barrier, some_log)
         await self.writer.start()
 
     async def stop(self) -> None:

@@ -1,0 +1,191 @@
+"""Keeps the epoch marks of one container: what its owners knew of their log, in Tier 2.
+
+A mark is a small object below ``e/``, put once; the one with the highest (epoch, attempt) counts, the others are
+garbage. Layout, big-endian, 52 bytes::
+
+    magic "PVEM" | version u16 | reserved u16 | identity 16 bytes | epoch u64 | high_water u64 | next_segment_id u64
+    | crc32c u32 over everything before
+
+Marks that programs before version 1 left hold the bytes ``open``: of their log only the epoch is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from crc32c import crc32c
+
+from pravega_common.errors import DataCorruption, Fenced, PravegaError, SegmentNotFound, Unavailable
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.services.base import Service
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.log_identity import identity_bytes
+from segment_service.contracts.segment_storage import EpochMark, LogState, LogStateNow
+from segment_service.storage.chunk_names import Layout
+from segment_service.storage.garbage import GarbageCollector
+
+MARK_STORED = register("storage.mark.stored")
+
+mark_age_s = 10.0
+"""How long a change of Tier 2 goes without a mark; a log that comes back older than a mark is refused at the start."""
+
+newest_attempts_max: Final = 5
+"""How often the marks are listed again when the newest one is gone (a later owner replaced it)."""
+
+_MAGIC: Final = b"PVEM"
+_VERSION: Final = 1
+_FIELDS: Final = struct.Struct(f">4sHH{identity_bytes}sQQQ")
+_CHECKSUM: Final = struct.Struct(">I")
+_OPEN: Final = b"open"
+
+T = TypeVar("T")
+Fresh = Callable[[], tuple[T, str, Sequence[Buffer]]]
+
+
+class PutFresh(Protocol):
+    """As ``ManifestStore.put_fresh``."""
+
+    def __call__(self, fresh: Fresh[T], unanswered: list[str]) -> Awaitable[T]: ...
+
+
+def encode_mark(mark: EpochMark) -> bytes:
+    log = mark.log
+    check(log is not None, "a mark without the state of the log is written", epoch=mark.epoch)
+    if log is None:
+        return _OPEN
+    check(len(log.identity) == identity_bytes, "not the identity of a log", identity=log.identity)
+    check(log.high_water >= 0 and log.next_segment_id >= 1, "not a state of a log", state=log)
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, log.identity, mark.epoch, log.high_water, log.next_segment_id)
+    return fields + _CHECKSUM.pack(crc32c(fields))
+
+
+def decode_mark(data: bytes, name: str, epoch: int) -> EpochMark:
+    """The mark in the object ``name``, whose name carries ``epoch``. ``DataCorruption`` for anything else."""
+    if data == _OPEN:
+        return EpochMark(epoch, None)
+    if data[: len(_MAGIC)] != _MAGIC or len(data) < len(_MAGIC) + 2:
+        raise DataCorruption(f"{name} in Tier 2 is no epoch mark: it begins with {data[:8]!r}")
+    version = int.from_bytes(data[4:6], "big")
+    if version != _VERSION:
+        raise DataCorruption(
+            f"epoch mark {name} has version {version}; this program reads {_VERSION}: if a newer one wrote it, run that"
+        )
+    if len(data) != _FIELDS.size + _CHECKSUM.size:
+        raise DataCorruption(f"epoch mark {name} has {len(data)} bytes, not {_FIELDS.size + _CHECKSUM.size}")
+    (expected,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
+    if crc32c(data[: _FIELDS.size]) != expected:
+        raise DataCorruption(f"epoch mark {name} fails its checksum")
+    _, _, _, identity, written_epoch, high_water, next_segment_id = _FIELDS.unpack_from(data)
+    if written_epoch != epoch:
+        raise DataCorruption(f"epoch mark {name} says that it is of epoch {written_epoch}")
+    return EpochMark(epoch, LogState(identity, high_water, next_segment_id))
+
+
+class EpochMarks(Service):
+    """Reads the newest mark, and leaves marks of the own epoch; as a service also by itself, after changes."""
+
+    def __init__(
+        self,
+        container_id: int,
+        chunks: ChunkStorage,
+        layout: Layout,
+        garbage: GarbageCollector,
+        clock: Clock,
+        put_fresh: PutFresh,
+        new_number: Callable[[], int],
+        changes: Callable[[], int],
+    ) -> None:
+        """``changes``: a count of the manifests that were written, which grows when there is something to mark."""
+        super().__init__(f"storage-marks-{container_id}")
+        self.epoch = 0
+        self._chunks = chunks
+        self._layout = layout
+        self._garbage = garbage
+        self._clock = clock
+        self._put_fresh = put_fresh
+        self._new_number = new_number
+        self._changes = changes
+        self._changes_marked = 0
+        self._log_state: LogStateNow | None = None
+        self._last: LogState | None = None
+        self._is_tried = False
+        self._replaced: list[str] = []
+        self._lock = asyncio.Lock()
+
+    async def on_start(self) -> None:
+        self.spawn(self._run(), "mark")
+
+    async def newest(self) -> EpochMark | None:
+        for _ in range(newest_attempts_max):
+            newest, length = "", 0
+            async for info in self._chunks.list(self._layout.epochs):
+                newest, length = max((newest, length), (info.name, info.length))
+            if not newest:
+                return None
+            try:
+                data = await self._chunks.get(newest, 0, length)
+            except SegmentNotFound:
+                continue
+            return decode_mark(data, newest, self._layout.parse_epoch(newest))
+        raise Unavailable(f"the marks below {self._layout.epochs} keep vanishing while they are read")
+
+    async def open(self, epoch: int, log_state: LogStateNow) -> None:
+        """Leave the first mark of the epoch. ``Fenced`` if there is one as high: an epoch is opened once."""
+        check(epoch >= 1, "epochs begin at 1", epoch=epoch)
+        self.epoch, self._log_state = epoch, log_state
+        earlier: list[str] = []
+        async for info in self._chunks.list(self._layout.epochs):
+            found = self._layout.parse_epoch(info.name)
+            if found > epoch or (found == epoch and not self._is_tried):
+                raise Fenced(f"Tier 2 was opened at epoch {found}, this owner has epoch {epoch}")
+            earlier.append(info.name)
+        self._is_tried = True  # a mark of this epoch may be ours from here on: an attempt without an answer is repeated
+        self._replaced = earlier
+        await self.mark()
+
+    async def mark(self, high_water: int | None = None) -> None:
+        """Store what is known of the log now, unless the last mark has this high water. Marks before become garbage."""
+        async with self._lock:  # a mark with a higher number never says less
+            if high_water is not None and self._last is not None and self._last.high_water >= high_water:
+                return
+            check(self._log_state is not None, "a mark before the container opened Tier 2", epoch=self.epoch)
+            if self._log_state is None:
+                return
+            changes, log = self._changes(), self._log_state()
+            check(
+                self._last is None or (self._last.identity, self._last.high_water) <= (log.identity, log.high_water),
+                "a mark says less than the one before",
+                last=self._last,
+                now=log,
+            )
+            data = encode_mark(EpochMark(self.epoch, log))
+
+            def fresh() -> tuple[str, str, Sequence[Buffer]]:
+                name = self._layout.epoch(self.epoch, self._new_number())
+                return name, name, [data]
+
+            unanswered: list[str] = []
+            try:
+                stored = await self._put_fresh(fresh, unanswered)
+            finally:
+                self._replaced += unanswered
+            failpoint(MARK_STORED)
+            self._changes_marked, self._last = changes, log
+            self._garbage.discard(self._replaced)
+            self._replaced = [stored]
+
+    async def _run(self) -> None:
+        while True:
+            await self._clock.sleep(mark_age_s)
+            if self._changes() == self._changes_marked:
+                continue
+            try:
+                await self.mark()
+            except PravegaError as error:
+                self.log.warning("no mark was left in Tier 2, a later one will do", error=repr(error))

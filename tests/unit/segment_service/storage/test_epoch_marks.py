@@ -1,0 +1,120 @@
+"""The bytes of epoch marks, old and new and damaged, and which mark counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pravega_common.errors import DataCorruption, Fenced, Unavailable
+from pravega_common.invariants import InvariantViolation
+from segment_service.contracts.segment_storage import EpochMark, LogState
+from segment_service.storage import epoch_marks
+from segment_service.storage.chunk_names import Layout
+from segment_service.storage.epoch_marks import decode_mark, encode_mark
+from segment_service.storage.in_memory import InMemoryChunkStorage
+from segment_service.storage.rolling_storage import RollingStorage
+from tests.support.fakes.clock import ManualClock
+
+LOG = LogState(bytes(range(16)), 77, 8)
+GOLDEN = "5056454d00010000000102030405060708090a0b0c0d0e0f0000000000000009000000000000004d0000000000000008ff9bb1b4"
+
+
+def test_golden_bytes() -> None:
+    assert encode_mark(EpochMark(9, LOG)).hex() == GOLDEN
+    assert decode_mark(bytes.fromhex(GOLDEN), "name", 9) == EpochMark(9, LOG)
+
+
+def test_marks_before_version_1_tell_the_epoch_only() -> None:
+    assert decode_mark(b"open", "name", 9) == EpochMark(9, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "epoch", "message"),
+    [
+        (b"", 9, "is no epoch mark"),
+        (b"opened", 9, "is no epoch mark"),
+        (b"PVEM", 9, "is no epoch mark"),
+        (bytes.fromhex(GOLDEN)[:-1], 9, "has 51 bytes, not 52"),
+        (bytes.fromhex(GOLDEN) + b"x", 9, "has 53 bytes, not 52"),
+        (bytes.fromhex(GOLDEN.replace("4d0000000000000008", "4e0000000000000008")), 9, "fails its checksum"),
+        (b"PVEM\0\2" + bytes.fromhex(GOLDEN)[6:], 9, "has version 2; this program reads 1"),
+        (bytes.fromhex(GOLDEN), 8, "says that it is of epoch 9"),
+    ],
+)
+def test_anything_else_is_damaged(data: bytes, epoch: int, message: str) -> None:
+    with pytest.raises(DataCorruption, match=message):
+        decode_mark(data, "name", epoch)
+
+
+async def no_barrier() -> None:
+    """Returns at once."""
+
+
+class Opened:
+    """A container's Tier 2 over a log whose state the test sets."""
+
+    def __init__(self, epoch: int, chunks: InMemoryChunkStorage) -> None:
+        self.epoch = epoch
+        self.clock = ManualClock()
+        self.log = LOG
+        self.storage = RollingStorage(chunks, 3, self.clock, background=False)
+
+    async def start(self) -> RollingStorage:
+        await self.storage.start(self.epoch, no_barrier, lambda: self.log)
+        return self.storage
+
+
+async def marks(chunks: InMemoryChunkStorage) -> list[str]:
+    return [info.name async for info in chunks.list(Layout(3).epochs)]
+
+
+async def test_the_newest_mark_counts_and_the_others_go() -> None:
+    chunks = InMemoryChunkStorage()
+    one, two = Opened(1, chunks), Opened(2, chunks)
+    assert await one.storage.newest_mark() is None
+    assert await one.storage.first_object() == ""
+    await one.start()
+    assert await two.storage.newest_mark() == EpochMark(1, LOG)
+    await two.start()
+    one.log = replace(LOG, high_water=999)
+    await one.storage.mark(1 << 60)  # of an owner that does not know yet that it was fenced
+    assert await two.storage.newest_mark() == EpochMark(2, LOG)
+    two.log = replace(LOG, high_water=100, next_segment_id=9)
+    await two.storage.mark(1 << 60)
+    assert await one.storage.newest_mark() == EpochMark(2, two.log)
+    await two.storage.garbage.collect()
+    assert len(await marks(chunks)) == 2, "the fenced owner's is left to the next one"
+    three = await Opened(3, chunks).start()
+    await three.garbage.collect()
+    assert len(await marks(chunks)) == 1
+    assert (await three.first_object()).startswith("c00003/e/")
+
+
+async def test_an_epoch_is_opened_once() -> None:
+    chunks = InMemoryChunkStorage()
+    await Opened(2, chunks).start()
+    for epoch in (1, 2):
+        with pytest.raises(Fenced, match="opened at epoch 2"):
+            await Opened(epoch, chunks).start()
+
+
+async def test_a_mark_never_says_less_than_the_one_before() -> None:
+    opened = Opened(1, InMemoryChunkStorage())
+    await opened.start()
+    opened.log = replace(LOG, high_water=1)
+    with pytest.raises(InvariantViolation, match="says less"):
+        await opened.storage.mark(1 << 60)
+
+
+async def test_marks_that_keep_vanishing_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = InMemoryChunkStorage()
+    opened = Opened(1, chunks)
+    await opened.start()
+
+    async def vanishes(name: str, offset: int, length: int) -> bytes:
+        raise epoch_marks.SegmentNotFound(name)
+
+    monkeypatch.setattr(chunks, "get", vanishes)
+    with pytest.raises(Unavailable, match="keep vanishing"):
+        await opened.storage.newest_mark()
