@@ -137,10 +137,13 @@ class SegmentContainer(Service):
         failpoint(VERIFIED)
         if self.metadata.identity == unknown_identity:
             self.metadata.identity = self._config.new_identity()
-        await self.durable_log.checkpoint()
+        await self._write_first_checkpoint()
         failpoint(CHECKPOINT_WRITTEN)
-        await self._from_tier2(self._open_storage)
-        await self._start_writer()
+        if self._writer is None:
+            await self._from_tier2(self._open_storage)
+            await self._start_writer()
+        else:
+            await self._from_tier2(self._mark_first_checkpoint)
         self._takes_requests = True
         self.spawn(self.event_index.run(), "event-index")
         self.spawn(self.event_index.run_truncations(), "event-index-truncations")
@@ -164,6 +167,23 @@ class SegmentContainer(Service):
         await self.durable_log.stop()
         await self._storage.close()
         self.pending.clear()
+
+    async def _write_first_checkpoint(self) -> None:
+        """Write it, if need be after the storage writer made room in a Tier 1 that is full."""
+        written = self.spawn(self.durable_log.checkpoint(), "first-checkpoint")
+        full = self.spawn(self.durable_log.wait_full(), "wait-full")
+        await asyncio.wait((written, full), return_when=asyncio.FIRST_COMPLETED)
+        full.cancel()
+        if not written.done():
+            self.waits_for = "Tier 1: it is full, and must be freed first"
+            await self._from_tier2(self._open_storage)
+            self.waits_for = "Tier 1: it is full, what it holds is being written to Tier 2"
+            await self._start_writer()
+        await written
+        self.waits_for = ""
+
+    async def _mark_first_checkpoint(self) -> None:
+        await self._storage.mark(self.durable_log.last_durable)
 
     async def _from_tier2(self, call: Callable[[], Awaitable[T]]) -> T:
         """The answer of a call to Tier 2, which is made until there is one."""

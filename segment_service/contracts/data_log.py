@@ -75,6 +75,21 @@ class DurableDataLog(Protocol):
         """
         ...
 
+    @property
+    def is_full(self) -> bool:
+        """Whether appends wait because the servers have no memory for them. They go on once there is some; the log is
+        not over."""
+        ...
+
+    async def wait_full(self) -> None:
+        """Wait until ``is_full``."""
+        ...
+
+    def relieve(self) -> None:
+        """Let the frames that wait now exceed the memory that servers allow. The owner calls it while the log is full
+        and Tier 2 has all that is durable: a checkpoint among these frames, or behind them, then lets it truncate."""
+        ...
+
     async def truncate(self, up_to: LogAddress) -> None:
         """Forget all frames before ``up_to``, which must be the address of a frame that begins with a checkpoint.
 

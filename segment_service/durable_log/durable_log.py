@@ -26,6 +26,14 @@ AFTER_FENCE: Final = register("durable_log.fenced_before_recovery")
 AFTER_RECOVERY: Final = register("durable_log.recovered_before_checkpoint")
 BEFORE_TRUNCATE: Final = register("durable_log.acknowledged_before_truncate")
 
+TIER1_FULL: Final = register("durable_log.tier1_full")
+
+full_look_s: Final = 0.1
+"""Pause between two looks at a log that is full."""
+
+freed_bytes_min: Final = 1024 * 1024
+"""Bytes logged since the last checkpoint that are worth one more, when Tier 1 has little memory left."""
+
 drain_time_max_s: Final = 10.0
 """Time that a clean stop waits for operations on their way."""
 
@@ -92,7 +100,38 @@ class DurableLog(Service):
             self._log, self.queue, self._updater, self._state, self._clock, listener=self
         )
         self.spawn(self._processor.run(), "operation-processor")
+        self.spawn(self._watch_full(), "watch-full")
         failpoint(AFTER_RECOVERY)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether operations wait because Tier 1 has no memory for them."""
+        return self._log.is_full
+
+    async def wait_full(self) -> None:
+        await self._log.wait_full()
+
+    def checkpoint_soon(self) -> None:
+        """Write a checkpoint, unless there would be hardly more to truncate than at the last one."""
+        if not self._checkpoint_pending and self._bytes_since_checkpoint >= freed_bytes_min:
+            self._checkpoint_pending = True
+            self._enqueue(CheckpointRequest())
+
+    async def _watch_full(self) -> None:
+        """Get a full Tier 1 going again: what is in Tier 2 is truncated at the checkpoints there are, and when that was
+        not enough, what waits goes in all the same, with a checkpoint behind it at which all before is freed."""
+        while True:
+            await self._log.wait_full()
+            self.log.warning("Tier 1 is full: appends wait until Tier 2 has what it holds", waiting=len(self.queue))
+            failpoint(TIER1_FULL)
+            while self._log.is_full:
+                if not self._checkpoint_pending:
+                    self._checkpoint_pending = True
+                    self._enqueue(CheckpointRequest())
+                if not len(self._state.memory_log):
+                    self._log.relieve()
+                await self._clock.sleep(full_look_s)
+            self.log.info("Tier 1 takes appends again")
 
     async def check_owner(self) -> None:
         """As ``DurableDataLog.check_owner``."""

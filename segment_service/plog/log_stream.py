@@ -48,6 +48,8 @@ frames_pending_max: Final = 1024
 """Frames not yet acknowledged; callers keep to ``frames_in_flight_max``, this only bounds a mistake."""
 retry_delay_first_s: Final = 0.02
 retry_delay_max_s: Final = 1.0
+room_look_s: Final = 0.1
+"""Pause between two looks at the memory of a server that is full."""
 
 SPARE_CREATED = register("plog.stream.spare_created")
 SWITCH_SEALED = register("plog.stream.switch_sealed")
@@ -118,6 +120,9 @@ class LogStream(Service):
         self._stuck_delay_s = retry_delay_first_s
         self._error: PravegaError | None = None
         self._wake = asyncio.Event()
+        self._full = asyncio.Event()
+        self._urgent_below = 0
+        """Frames with a lower sequence may exceed the memory that the servers allow."""
 
     async def on_start(self) -> None:
         await self._group.open_for_appends()
@@ -157,6 +162,18 @@ class LogStream(Service):
             self._next_sequence += 1
             self._send()
         return future
+
+    @property
+    def is_full(self) -> bool:
+        """See ``DurableDataLog.is_full``."""
+        return self._full.is_set()
+
+    async def wait_full(self) -> None:
+        await self._full.wait()
+
+    def relieve(self) -> None:
+        """See ``DurableDataLog.relieve``."""
+        self._urgent_below = self._next_sequence
 
     async def truncate(self, up_to: LogAddress) -> None:
         """See ``DurableDataLog.truncate``."""
@@ -211,7 +228,8 @@ class LogStream(Service):
             if generation == self._generation:
                 self._on_answer(frame, error)
 
-        self._group.append(plog.plog, start, (envelope, *frame.parts), size, done)
+        append = self._group.append_urgent if frame.sequence < self._urgent_below else self._group.append
+        append(plog.plog, start, (envelope, *frame.parts), size, done)
 
     def _on_answer(self, frame: _Pending, error: BaseException | None) -> None:
         if error is None:
@@ -219,6 +237,8 @@ class LogStream(Service):
             self._acknowledge()
             return
         frame.refused = isinstance(error, AppendRefused | ReplyError)
+        if isinstance(error, ReplyError) and error.code == "OOM":
+            self._full.set()
         if not self._broken:
             self.log.warning("append not confirmed; handing the plog over", error=str(error), at=str(frame.address))
             self._broken = True
@@ -228,6 +248,7 @@ class LogStream(Service):
         """Answer the frames at the head that are durable in a plog that the metadata log knows."""
         while self._sent and self._sent[0].answered and self._sent[0].address.plog_number == self._recorded.number:
             frame = self._sent.popleft()
+            self._full.clear()
             self._acked_last = frame.address
             self._acked_offset = frame.address.offset + envelope_bytes + frame.payload_bytes
             self._stuck_since = None
@@ -263,7 +284,11 @@ class LogStream(Service):
             self.fail(error)
 
     async def _heal(self) -> None:
-        """Hand the plog over; while appends make no progress, ever more slowly and for a limited time."""
+        """Hand the plog over; while appends make no progress, ever more slowly and for a limited time. A full server is
+        waited for without a limit: it gets room once Tier 2 has what it holds."""
+        if self.is_full:
+            await self._wait_room()
+            self._stuck_since = None
         if self._stuck_since is None:
             self._stuck_since = Deadline.after(self._clock, self._client.settings.heal_time_max_s)
             self._stuck_delay_s = retry_delay_first_s
@@ -273,6 +298,18 @@ class LogStream(Service):
             await self._clock.sleep(self._stuck_delay_s)
             self._stuck_delay_s = min(self._stuck_delay_s * 2, retry_delay_max_s)
         await self._patiently(self._hand_over)
+
+    async def _wait_room(self) -> None:
+        """Wait until the servers have memory again, or the first frame may do without. Whatever else is wrong with them
+        is left to the hand-over that follows."""
+        while self._error is None and self._first_waiting >= self._urgent_below:
+            try:
+                if await self._group.has_room():
+                    return
+            except (FailedError, UnknownOutcome) as error:
+                self.log.warning("the memory of a full server is not known", error=str(error))
+                return
+            await self._clock.sleep(room_look_s)
 
     async def _patiently(self, action: Callable[[], Awaitable[None]], *, unless_broken: bool = False) -> None:
         """Repeat an action until it succeeds, for as long as the log may take to heal."""
@@ -326,7 +363,7 @@ class LogStream(Service):
         old = self._recorded
         status = await self._group.fence(old.plog.plog_id, self._epoch)
         failpoint(HAND_OVER_FENCED)
-        expected = self._sent[0].sequence if self._sent else self._first_queued
+        expected = self._first_waiting
         chain = Chain(expected, self._acked_last)
         entries = self._group.read(old.plog.plog_id, status.token, self._acked_offset, offset_max)
         end = await find_end(entries, old.number, self._acked_offset, chain)
@@ -337,7 +374,7 @@ class LogStream(Service):
         abandoned = None if self._active is old else self._active
         new, self._spare = self._spare or await self._create(), None
         await self._group.open_for_appends()
-        first_sequence = self._sent[0].sequence if self._sent else self._first_queued
+        first_sequence = self._first_waiting
         record = PlogRecord(new.number, new.plog.plog_id, first_sequence, self._acked_last)
         await self._manager.record(SwitchRecord(self._stream, sealed, record))
         failpoint(HAND_OVER_RECORDED)
@@ -352,6 +389,10 @@ class LogStream(Service):
             await self._free(old.plog.plog_id)
         if abandoned is not None:
             await self._free(abandoned.plog.plog_id)
+
+    @property
+    def _first_waiting(self) -> int:
+        return self._sent[0].sequence if self._sent else self._first_queued
 
     @property
     def _first_queued(self) -> int:

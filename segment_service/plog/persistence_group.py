@@ -48,6 +48,14 @@ class PersistenceGroupClient:
         """Append in call order, without waiting; ``done`` is called on the loop, also in call order."""
         self._server.append(plog, start, frame, size, done)
 
+    def append_urgent(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
+        """As ``append``, also on servers that are full; much slower."""
+        self._server.append_urgent(plog, start, frame, size, done)
+
+    async def has_room(self) -> bool:
+        """Whether appends find memory."""
+        return await self._server.has_room()
+
     async def append_small(self, plog: OpenPlog, start: int, frame: bytes) -> None:
         await self._server.append_small(plog, start, frame)
 

@@ -187,7 +187,13 @@ redis.call('SREM', KEYS[3], ARGV[4])
 return 'ok'""")
 """KEYS meta, stream, index; ARGV epoch, fences, the caller's epoch, id. Nothing of a higher epoch is deleted."""
 
+SET_IDENTITY = Script("""
+redis.call('UNLINK', KEYS[2])
+return redis.call('SET', KEYS[1], ARGV[1], 'NX')""")
+"""KEYS identity, a name that never exists; ARGV the identity."""
+
 APPEND_SMALL = Script("""
 redis.call('UNLINK', KEYS[2])
 return redis.call('XADD', KEYS[1], 'NOMKSTREAM', ARGV[1], 's', ARGV[2], 'd', ARGV[3])""")
-"""For metadata entries, which must find room on a full server. KEYS stream, none; ARGV id, start, entry."""
+"""For metadata entries and urgent frames, which must find room on a full server. KEYS stream, none; ARGV id, start,
+entry."""

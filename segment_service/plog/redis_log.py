@@ -118,6 +118,16 @@ class RedisDataLog:
     async def truncate(self, up_to: LogAddress) -> None:
         await self._required_stream().truncate(up_to)
 
+    @property
+    def is_full(self) -> bool:
+        return self._stream is not None and self._stream.is_full
+
+    async def wait_full(self) -> None:
+        await self._required_stream().wait_full()
+
+    def relieve(self) -> None:
+        self._required_stream().relieve()
+
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         self._failure_callbacks.append(callback)
         if self._stream is not None:

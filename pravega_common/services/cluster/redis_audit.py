@@ -6,6 +6,7 @@ Pure rules over the answers of ``INFO`` and ``CONFIG GET``; the caller connects 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -36,6 +37,26 @@ def parse_info(text: str) -> dict[str, str]:
     """The ``name:value`` lines of an ``INFO`` answer."""
     pairs = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
     return {name: value for name, _, value in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class RedisMemory:
+    """The memory of a server, in bytes; ``limit`` 0 if it has none."""
+
+    used: int
+    limit: int
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the server takes commands that need memory."""
+        return not self.limit or self.used < self.limit
+
+
+def memory_of(info: str) -> RedisMemory:
+    """The numbers in the answer to ``INFO memory``; buffers that the limit does not count are left out."""
+    values = parse_info(info)
+    used = int(values.get("used_memory", "0")) - int(values.get("mem_not_counted_for_evict", "0"))
+    return RedisMemory(max(used, 0), int(values.get("maxmemory", "0")))
 
 
 def find_problems(info: Mapping[str, str], config: Mapping[str, str]) -> list[str]:

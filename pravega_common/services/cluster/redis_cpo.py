@@ -48,11 +48,27 @@ _LOST: Final = (RedisConnectionError, RedisTimeoutError, OSError)
 Answer = Any
 
 
-_SET_ONCE = Script("""
-redis.call('SET', KEYS[1], ARGV[1], 'NX')
-return redis.call('GET', KEYS[1])""")
+# A full server (maxmemory) must still let its stores recover and free it. Redis refuses a script's commands that need
+# memory only until the script has called a command that writes and needs none: each script that changes something
+# begins with one, on a key that never exists.
+_ROOM = "redis.call('UNLINK', KEYS[#KEYS])"
 
-_TAKE_EPOCH = Script("""
+_SET_FIELD = Script(
+    _ROOM
+    + """
+return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])"""
+)
+
+_SET_ONCE = Script(
+    _ROOM
+    + """
+redis.call('SET', KEYS[1], ARGV[1], 'NX')
+return redis.call('GET', KEYS[1])"""
+)
+
+_TAKE_EPOCH = Script(
+    _ROOM
+    + """
 local version = redis.call('HGET', KEYS[2], 'version')
 if version then
   local owner = redis.call('HGET', KEYS[2], 'c' .. ARGV[1])
@@ -61,21 +77,27 @@ end
 local epoch = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') + 1
 if epoch < tonumber(ARGV[3]) then epoch = tonumber(ARGV[3]) end
 redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', epoch))
-return {'ok', epoch}""")
+return {'ok', epoch}"""
+)
 
-_PUT_METADATA_PLOG = Script("""
+_PUT_METADATA_PLOG = Script(
+    _ROOM
+    + """
 local epoch = redis.call('HGET', KEYS[1], ARGV[1]) or '0'
 if epoch ~= ARGV[2] then return {'fenced', epoch} end
 local current = redis.call('HGET', KEYS[2], ARGV[1]) or ''
 if current == ARGV[4] then return {'ok', ''} end
 if current ~= ARGV[3] then return {'conflict', current} end
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
-return {'ok', ''}""")
+return {'ok', ''}"""
+)
 
 _NOW = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
 
 _RENEW_LEASE = Script(
-    _NOW
+    _ROOM
+    + "\n"
+    + _NOW
     + """
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[3])), ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
@@ -87,9 +109,12 @@ end
 return 1"""
 )
 
-_RELEASE_LEASE = Script("""
+_RELEASE_LEASE = Script(
+    _ROOM
+    + """
 redis.call('HDEL', KEYS[2], ARGV[1])
-return redis.call('ZREM', KEYS[1], ARGV[1])""")
+return redis.call('ZREM', KEYS[1], ARGV[1])"""
+)
 
 _MEMBERS = Script(
     _NOW
@@ -102,31 +127,43 @@ end
 return result"""
 )
 
-_TRY_HOLD = Script("""
+_TRY_HOLD = Script(
+    _ROOM
+    + """
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1""")
+return 1"""
+)
 
-_GIVE_UP = Script("""
+_GIVE_UP = Script(
+    _ROOM
+    + """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0""")
+return 0"""
+)
 
-_PUT_ASSIGNMENT = Script("""
+_PUT_ASSIGNMENT = Script(
+    _ROOM
+    + """
 local version = redis.call('HGET', KEYS[1], 'version') or '0'
 if version ~= ARGV[1] then return {'conflict', version} end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'version', ARGV[2])
 for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('XADD', KEYS[2], 'MAXLEN', 1, '*', 'version', ARGV[2])
-return {'ok', ''}""")
+return {'ok', ''}"""
+)
 
-_MOVE_TASK = Script("""
+_MOVE_TASK = Script(
+    _ROOM
+    + """
 local payload = redis.call('HGET', KEYS[1], ARGV[1])
 if not payload then return 0 end
 redis.call('HSET', KEYS[1], ARGV[2], payload)
 redis.call('HDEL', KEYS[1], ARGV[1])
-return 1""")
+return 1"""
+)
 
 
 def _task_field(member_id: str, task_id: str) -> str:
@@ -187,7 +224,7 @@ class RedisCPO:
         return _text(await self._read("GET", self._key("constant", key)))
 
     async def put_persistence_cluster(self, cluster: PersistenceCluster) -> None:
-        await self._write("HSET", self._key("persistence-clusters"), cluster.name, cluster_to_json(cluster))
+        await self._change(_SET_FIELD, (self._key("persistence-clusters"),), cluster.name, cluster_to_json(cluster))
 
     async def get_persistence_cluster(self, name: str) -> PersistenceCluster | None:
         answer = await self._read("HGET", self._key("persistence-clusters"), name)
@@ -271,7 +308,8 @@ class RedisCPO:
             await self._read("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", changes, seen)
 
     async def add_task(self, member_id: str, task_id: str, payload: dict[str, Any]) -> None:
-        await self._write("HSET", self._key("tasks"), _task_field(member_id, task_id), payload_to_json(payload))
+        field = _task_field(member_id, task_id)
+        await self._change(_SET_FIELD, (self._key("tasks"),), field, payload_to_json(payload))
 
     async def remove_task(self, member_id: str, task_id: str) -> None:
         await self._write("HDEL", self._key("tasks"), _task_field(member_id, task_id))
@@ -305,7 +343,7 @@ class RedisCPO:
         return await self._call(command, changes=True)
 
     async def _change(self, script: Script, keys: tuple[str, ...], *args: Answer) -> Answer:
-        return await self._run(script, keys, args, changes=True)
+        return await self._run(script, (*keys, self._key("none")), args, changes=True)
 
     async def _run(self, script: Script, keys: tuple[str, ...], args: tuple[Answer, ...], *, changes: bool) -> Answer:
         try:

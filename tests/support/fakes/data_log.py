@@ -19,6 +19,9 @@ from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import LogAddress, LogEntry, frame_bytes_max
 
+room_look_s: Final = 0.005
+"""Pause between two looks at a store that is full."""
+
 plog_bytes_max: Final = 16 * 1024 * 1024
 """Bytes after which the fake moves on to the next plog number, as the real log does."""
 
@@ -44,6 +47,8 @@ class LogFaults:
         """Raised once by the next ``initialize``."""
         self.truncate_error: PravegaError | None = None
         """Raised once by the next ``truncate``, before anything is recorded."""
+        self.capacity_bytes = 0
+        """Frames beyond this, over all logs, wait for room; 0 for no limit."""
         self._planned: dict[int, AppendFault] = {}
         self._held = False
         self._waiting: list[InMemoryDataLog] = []
@@ -113,6 +118,11 @@ class InMemoryLogStore:
         log.next_address = LogAddress(address.plog_number, address.offset + len(payload))
         return address
 
+    def has_room(self, size: int) -> bool:
+        limit = self.faults.capacity_bytes
+        used = sum(len(entry.payload) for log in self._logs.values() for entry in log.entries)
+        return not limit or used + size <= limit
+
     def entries(self, container_id: int) -> list[LogEntry]:
         """All stored frames of a container from its truncation point, for assertions."""
         log = self.container(container_id)
@@ -144,6 +154,18 @@ class InMemoryDataLog:
         self._pending: deque[tuple[bytes, asyncio.Future[LogAddress]]] = deque()
         self._scheduled: asyncio.Handle | None = None
         self._failure_callbacks: list[Callable[[BaseException], None]] = []
+        self._full = asyncio.Event()
+        self._urgent = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._full.is_set()
+
+    async def wait_full(self) -> None:
+        await self._full.wait()
+
+    def relieve(self) -> None:
+        self._urgent = len(self._pending)
 
     @property
     def container_id(self) -> int:
@@ -219,6 +241,12 @@ class InMemoryDataLog:
         if not self._pending or self._store.faults.holds(self):
             return
         while self._pending and self._error is None:
+            if not self._urgent and not self._superseded and not self._store.has_room(len(self._pending[0][0])):
+                self._full.set()
+                self._scheduled = asyncio.get_running_loop().call_later(room_look_s, self._drain)
+                return
+            self._full.clear()
+            self._urgent = max(0, self._urgent - 1)
             self._answer_one()
             if self._store.faults.append_delay_s > 0:
                 self.schedule()
