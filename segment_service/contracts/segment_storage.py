@@ -30,7 +30,7 @@ class StorageState:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What Tier 2 is to remember of the container's log, so that it knows that log again."""
+    """The state of a container's log by which Tier 2 knows that log again."""
 
     identity: bytes
     """``contracts.log_identity``."""
@@ -45,7 +45,7 @@ LogStateNow = Callable[[], LogState]
 
 @dataclass(frozen=True, slots=True)
 class EpochMark:
-    """What an owner of the container left in Tier 2 about the log that it had."""
+    """A note in Tier 2 of an owner of the container, about the log that it had."""
 
     epoch: int
     log: LogState | None
@@ -66,7 +66,7 @@ class SegmentStorage(Protocol):
         ...
 
     async def first_object(self) -> str:
-        """The name of some object of this container; empty if there is none. Also before ``start``."""
+        """The name of any object of this container; empty without one. Also before ``start``."""
         ...
 
     async def start(self, epoch: int, barrier: Barrier, log_state: LogStateNow) -> None:

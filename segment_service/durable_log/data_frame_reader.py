@@ -37,7 +37,7 @@ class DataFrameReader:
 
     def __init__(self) -> None:
         self.epoch = 0
-        """Of the last frame."""
+        """Epoch of the last frame."""
         self._pieces: list[memoryview] = []
         self._address = LogAddress(0, 0)
         self._begins_frame = False

@@ -36,9 +36,9 @@ class Recovered:
     sequence_number: int = 0
     """No operation of an earlier owner has a greater one, every operation of this owner has."""
     last_sequence_number: int = 0
-    """Of the last operation in the log, before the gap; 0 if the log is empty."""
+    """Number of the last operation in the log, before the gap; 0 for an empty log."""
     last_epoch: int = 0
-    """Epoch of the owner that wrote the last frame; 0 if the log is empty."""
+    """Epoch of the owner that wrote the last frame; 0 for an empty log."""
     truncation_points: list[tuple[int, LogAddress]] = field(default_factory=list)
     """Sequence numbers of checkpoints, with the address of the frame that each begins; ascending."""
 

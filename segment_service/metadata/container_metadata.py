@@ -25,7 +25,7 @@ class ContainerMetadata:
     boundaries: BoundaryTracker = field(default_factory=BoundaryTracker, compare=False)
     """Boundaries of events that are not yet in the index segments."""
     identity: bytes = unknown_identity
-    """Of the log."""
+    """Identity of the log."""
     next_segment_id_durable: int = field(default=1, compare=False)
     """As ``next_segment_id``, which counts segments that are on their way to the log, too."""
 

@@ -306,7 +306,7 @@ class LogStream(Service):
             try:
                 if await self._group.has_room():
                     return
-            except (FailedError, UnknownOutcome) as error:
+            except PravegaError as error:
                 self.log.warning("the memory of a full server is not known", error=str(error))
                 return
             await self._clock.sleep(room_look_s)

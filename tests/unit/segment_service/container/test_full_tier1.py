@@ -36,7 +36,7 @@ async def test_a_running_container_waits_and_goes_on(kit: ContainerKit) -> None:
     kit.chunks.stop()
     kit.logs.faults.capacity_bytes = capacity_bytes
     appends = await fill(container)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # nothing signals that nothing happens: the log looks for room 20 times
     assert container.is_running and not appends[-1].done()
     kit.chunks.resume()
     await asyncio.gather(*appends)
