@@ -1,0 +1,76 @@
+"""Reads everything at the end of a run, when nothing fails any more, and has every byte explained."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pravega_common.errors import NoSuchSegment
+from segment_service.contracts.segment_store import SegmentProperties
+from tests.simulator.clients import Client
+from tests.simulator.history import Progress, SegmentHistory
+from tests.simulator.writers import writer_attribute
+
+drain_time_max_s = 120.0
+
+
+class Auditor(Client):
+    async def check(self, segment: SegmentHistory) -> None:
+        name = segment.name
+        floor = segment.length_floor()
+        answer = await self.look(name)
+        if isinstance(answer.error, NoSuchSegment):
+            segment.violated("lost", f"the segment is not there in epoch {answer.epoch}")
+            return
+        info: SegmentProperties = answer.value
+        segment.length_seen(info.length, answer.epoch, floor)
+        segment.start_seen(info.start_offset)
+        if info.start_offset < segment.truncation_done:
+            text = f"it was truncated at {segment.truncation_done}, and begins at {info.start_offset}"
+            segment.violated("broken", text)
+        if segment.sealed is Progress.DONE and not info.is_sealed:
+            segment.violated("lost", "it was sealed, and is open")
+        content = await self._read_all(segment, info)
+        if content is not None:
+            known = {writer: info.attributes.get(writer_attribute(segment, writer), 0) for writer in segment.writers}
+            self.world.history.check_content(segment, info.start_offset, content, known)
+
+    async def check_sources(self, segment: SegmentHistory) -> None:
+        """A segment that was merged is gone."""
+        for merge in segment.merges.values():
+            name = merge.source.name
+            if merge.source.merged is Progress.DONE:
+                answer = await self.look(name)
+                if answer.error is None:
+                    merge.source.violated("duplicated", "it was merged, and is still there")
+
+    async def _read_all(self, segment: SegmentHistory, info: SegmentProperties) -> bytes | None:
+        name, parts, position = segment.name, [], info.start_offset
+        while position < info.length:
+            wanted = min(info.length - position, self.rng.choice((10_000, 200_000, 2_000_000)))
+            answer = await self.insist(
+                name,
+                lambda store, at=position, length=wanted: store.segments.read(name, at, length),  # type: ignore[misc]
+            )
+            if answer.error is not None:
+                segment.violated("lost", f"{wanted} bytes at {position} cannot be read: {answer.error!r}")
+                return None
+            data = b"".join(bytes(view) for view in answer.value.data)
+            parts.append(data)
+            position += len(data)
+        return b"".join(parts)
+
+    async def drained(self, segment: SegmentHistory) -> None:
+        """Wait until Tier 2 has all of the segment."""
+        loop, name = asyncio.get_running_loop(), segment.name
+        ends_s = loop.time() + drain_time_max_s
+        while True:
+            answer = await self.look(name)
+            if answer.error is not None or answer.value.storage_length == answer.value.length:
+                return
+            if loop.time() > ends_s:
+                text = (
+                    f"Tier 2 has {answer.value.storage_length} of {answer.value.length} bytes, and that does not change"
+                )
+                segment.violated("offline", text)
+                return
+            await asyncio.sleep(0.5)

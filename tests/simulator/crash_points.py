@@ -1,0 +1,51 @@
+"""Kills stores at the failpoints of the product."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from pravega_common.runtime import failpoints
+from tests.simulator.processes import Process, ProcessKilled, current_process
+
+
+class CrashPoints:
+    """Every failpoint of a store is armed; one that was asked for kills the process that comes there."""
+
+    def __init__(self, rng: random.Random, kill: Callable[[Process, str], None]) -> None:
+        self.reached: dict[str, int] = {}
+        self.crashed: dict[str, int] = {}
+        self._rng = rng
+        self._kill = kill
+        self._wanted: dict[str, int] = {}
+
+    def arm(self) -> None:
+        failpoints.disarm_all()
+        for name in sorted(failpoints.KNOWN):
+            failpoints.arm(name, lambda name=name: self._hit(name))  # type: ignore[misc]
+
+    def disarm(self) -> None:
+        self._wanted.clear()
+        failpoints.disarm_all()
+
+    def ask(self) -> str:
+        """Kill the next process that comes to a failpoint of a few drawn ones, perhaps not at its first hit."""
+        names = self._rng.sample(sorted(failpoints.KNOWN), 3)
+        self._wanted = {name: self._rng.choice((1, 1, 2, 5)) for name in names}
+        return ", ".join(names)
+
+    def _hit(self, name: str) -> None:
+        process = current_process()
+        if process is None or not process.is_alive:
+            return
+        self.reached[name] = self.reached.get(name, 0) + 1
+        left = self._wanted.get(name)
+        if left is None:
+            return
+        if left > 1:
+            self._wanted[name] = left - 1
+            return
+        self._wanted.clear()
+        self.crashed[name] = self.crashed.get(name, 0) + 1
+        self._kill(process, f"at {name}")
+        raise ProcessKilled(name)

@@ -1,0 +1,125 @@
+"""Faults that take data away for good, or fill Tier 1: one plan for each family but ``crash``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+from pravega_common.errors import PravegaError
+from tests.simulator.cluster import Cluster
+from tests.simulator.history import History, Progress
+from tests.simulator.redis_server import SimulatedRedis
+from tests.simulator.settings import Settings
+from tests.simulator.tier2 import Tier2
+
+
+class LossPlan:
+    """The faults of a family beside those that every family has. ``run`` returns when it is done."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        redis: SimulatedRedis,
+        tier2: Tier2,
+        history: History,
+        note: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._rng = random.Random(f"{settings.seed} plan")
+        self._cluster = cluster
+        self._redis = redis
+        self._tier2 = tier2
+        self._history = history
+        self._note = note
+
+    async def run(self) -> None:
+        plans = {"loss": self._lose, "full": self._fill, "damage": self._damage}
+        plan = plans.get(self._settings.family)
+        if plan is not None:
+            await asyncio.sleep(self._settings.duration_s * self._rng.uniform(0.3, 0.8))
+            await plan()
+
+    # --- loss
+
+    async def _lose(self) -> None:
+        """Tier 1 comes back older or empty, with the store or without it, at a point that Tier 2 is ahead of."""
+        kept = None
+        for _ in range(100):
+            kept = await self._writes_kept()
+            if kept is not None:
+                break
+            await asyncio.sleep(0.2)
+        if kept is None:
+            self._note("nothing that is in Tier 2 can be taken from Tier 1: no loss")
+            return
+        if self._rng.random() < 0.7:
+            self._cluster.kill(self._cluster.current.process, "with Tier 1")
+        self._note(f"LOSS: Tier 1 comes back with {kept} of {len(self._redis.disk)} writes")
+        self._redis.crash()
+        self._redis.start(kept)
+        await asyncio.sleep(self._rng.uniform(0, 1))
+        if not self._cluster.current.process.is_alive:
+            self._cluster.start_store()
+
+    async def _writes_kept(self) -> int | None:
+        """The number of writes that stay; ``None`` if a loss would go unnoticed now, since Tier 2 has nothing of it.
+
+        With one server a loss is seen only by what Tier 2 has beyond it.
+        """
+        stored = await self._stored_points()
+        if len(stored) < self._settings.containers or not self._redis.accepts:
+            return None
+        highest = min(stored.values())
+        way = self._rng.random()
+        if way < 0.2:
+            return 0
+        if way < 0.6:
+            return highest
+        return self._rng.randint(highest // 2, highest)
+
+    async def _stored_points(self) -> dict[int, int]:
+        """For each container, the number of writes after which an append was sent that Tier 2 has now."""
+        found: dict[int, int] = {}
+        for segment in self._history.segments.values():
+            if segment.created is not Progress.DONE or segment.may_be_gone:
+                continue
+            container_id = self._cluster.container_of(segment.name)
+            container = self._cluster.owner_of(segment.name).registry.find(container_id)
+            if container is None or container.epoch < segment.created_epoch:
+                continue
+            with contextlib.suppress(PravegaError):
+                stored_length = (await container.get_info(segment.name)).storage_length
+                for writer in segment.writers.values():
+                    sent = [event.sent_at for event in writer.events if event.is_acked and event.end <= stored_length]
+                    found[container_id] = max([found.get(container_id, 0), *sent])
+        return found
+
+    # --- full
+
+    async def _fill(self) -> None:
+        """Tier 2 goes away, Tier 1 fills up to its limit, which stays; later Tier 2 is back."""
+        self._tier2.faulty.stop()
+        self._redis.maxmemory = self._redis.database.used + self._rng.randint(5_000_000, 7_000_000)
+        for _ in range(600):
+            if self._redis.is_full:
+                break
+            await asyncio.sleep(0.1)
+        self._note("Tier 1 is full" if self._redis.is_full else "Tier 1 is not full, with Tier 2 away")
+        await asyncio.sleep(self._rng.choice((1.0, 20.0, 70.0)))
+        self._tier2.faulty.resume()
+        self._note("Tier 2 is back")
+
+    # --- damage
+
+    async def _damage(self) -> None:
+        for _ in range(self._rng.randint(1, 3)):
+            kind = self._rng.choice(("/d/", "/d/", "/m/"))
+            name = self._tier2.damage(lambda name, kind=kind: name.startswith("c00000") and kind in name)  # type: ignore[misc]
+            if name is not None:
+                self._cluster.damaged.add(int(name.split("/")[2], 16))
+                self._note(f"DAMAGE: {name}")
+                self._cluster.current.process.call_soon(self._cluster.current.trim_cache)
+            await asyncio.sleep(self._rng.uniform(0.1, 5))

@@ -1,0 +1,206 @@
+"""Carries bytes and calls between stores, servers and clients: late, out of touch, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+from tests.simulator.processes import Process, current_process
+from tests.simulator.virtual_loop import Factory, VirtualLoop
+
+T = TypeVar("T")
+
+
+class Listener(Protocol):
+    """A server that connections are made to."""
+
+    @property
+    def accepts(self) -> bool: ...
+
+    def received(self, connection: Connection, data: bytes) -> None: ...
+
+    def disconnected(self, connection: Connection) -> None: ...
+
+
+class Pipe:
+    """One direction of a connection: what is sent arrives later, in order, or never."""
+
+    def __init__(self, network: Network, owner: Process | None, receive: Callable[[Any], None]) -> None:
+        self.is_cut = False
+        """What is on its way, or sent from now on, is lost."""
+        self._network = network
+        self._owner = owner
+        self._receive = receive
+        self._last_due_s = 0.0
+
+    def send(self, item: object) -> None:
+        now_s = self._network.loop.time()
+        self._last_due_s = max(self._last_due_s, now_s + self._network.delay_s())
+        self._network.at(self._last_due_s, self._deliver, item)
+
+    def _deliver(self, item: object) -> None:
+        if self.is_cut:
+            return
+        held_until_s = self._network.held_until_s(self._owner)
+        if held_until_s > self._network.loop.time():
+            self._last_due_s = max(self._last_due_s, held_until_s)
+            self._network.at(held_until_s, self._deliver, item)
+            return
+        self._receive(item)
+
+
+class Connection(asyncio.Transport):
+    """A connection of a store to a server; it is the client's transport too."""
+
+    def __init__(self, network: Network, server: Listener, protocol: asyncio.Protocol, owner: Process | None) -> None:
+        super().__init__()
+        self.owner = owner
+        self.server_state: Any = None
+        self.is_closed = False
+        self._network = network
+        self._server = server
+        self._protocol = protocol
+        self._context = owner.context.copy() if owner is not None else contextvars.Context()
+        self._requests = Pipe(network, owner, lambda data: server.received(self, data))
+        self._answers = Pipe(network, owner, self._answered)
+
+    # --- the client's side
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writelines([data])
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        if not self.is_closed and (self.owner is None or self.owner.is_alive):
+            self._requests.send(b"".join(list_of_data))
+
+    def abort(self) -> None:
+        """Close; what was sent before may still arrive at the server."""
+        self._shut(None, tells_client=False)
+
+    def close(self) -> None:
+        self.abort()
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def _answered(self, data: bytes) -> None:
+        if not self.is_closed:
+            self._in_client(self._protocol.data_received, data)
+
+    # --- the server's side, and faults
+
+    def answer(self, data: bytes) -> None:
+        self._answers.send(data)
+
+    def silence(self) -> None:
+        """The client hears nothing any more, and cannot know why."""
+        self._answers.is_cut = True
+
+    def reset(self) -> None:
+        """Break the connection; both ends notice."""
+        self._shut(ConnectionResetError("reset by peer"), tells_client=True)
+
+    def _shut(self, error: Exception | None, *, tells_client: bool) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._answers.is_cut = True
+        self._requests.is_cut = not self._network.arrives_late()
+        self._network.connections.pop(self, None)
+        self._server.disconnected(self)
+        if tells_client:
+            self._in_client(self._protocol.connection_lost, error)
+
+    def _in_client(self, callback: Callable[..., object], *args: object) -> None:
+        self._network.loop.call_soon(callback, *args, context=self._context.copy())
+
+
+class Network:
+    """Every random choice is drawn from ``rng``, so a seed has one course of events."""
+
+    def __init__(self, loop: VirtualLoop, rng: random.Random) -> None:
+        self.loop = loop
+        self.servers: dict[str, Listener] = {}
+        self.connections: dict[Connection, None] = {}
+        self.delay_max_s = 0.002
+        self.lost_answers = 0.0
+        """Share of the calls to the CPO whose answer is lost, done or not."""
+        self._rng = rng
+        self._held_until_s: dict[Process, float] = {}
+
+    def delay_s(self) -> float:
+        return 0.0001 + self._rng.random() * self.delay_max_s
+
+    def arrives_late(self) -> bool:
+        """Whether what was on its way when its sender hung up still arrives."""
+        return self._rng.random() < 0.7
+
+    def hold(self, process: Process, duration_s: float) -> None:
+        """Hold back what goes from or to this process for a while; then all of it arrives."""
+        self._held_until_s[process] = self.loop.time() + duration_s
+
+    def held_until_s(self, process: Process | None) -> float:
+        return 0.0 if process is None else self._held_until_s.get(process, 0.0)
+
+    def heal(self) -> None:
+        self.delay_max_s = 0.002
+        self.lost_answers = 0.0
+        self._held_until_s.clear()
+
+    def at(self, when_s: float, callback: Callable[..., object], *args: object) -> None:
+        """Run a callback in the world, outside of every process."""
+        self.loop.call_at(when_s, callback, *args, context=contextvars.Context())
+
+    # --- connections
+
+    async def connect(self, factory: Factory, address: str) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        owner = current_process()
+        await asyncio.sleep(self.delay_s())
+        await asyncio.sleep(max(0.0, self.held_until_s(owner) - self.loop.time()))
+        server = self.servers.get(address)
+        if server is None or not server.accepts:
+            raise ConnectionRefusedError(f"nobody listens at {address}")
+        protocol = factory()
+        assert isinstance(protocol, asyncio.Protocol)
+        connection = Connection(self, server, protocol, owner)
+        self.connections[connection] = None
+        if owner is not None:
+            owner.on_death(connection.reset)
+        protocol.connection_made(connection)
+        return connection, protocol
+
+    # --- calls
+
+    async def call(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do ``work`` in the world, after a delay there and before one back. It is done even if its caller dies."""
+        owner = current_process()
+        answer: asyncio.Future[T] = self.loop.create_future()
+
+        async def run() -> None:
+            try:
+                result = await work()
+            except BaseException as error:  # also a broken invariant: the caller must hear of it
+                back.send(error)
+            else:
+                back.send((result,))
+
+        def arrived(result: Any) -> None:
+            if answer.done():
+                return
+            if isinstance(result, BaseException):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result[0])
+
+        back = Pipe(self, owner, arrived)
+
+        def begin(_: object) -> None:
+            self.loop.create_task(run(), context=contextvars.Context())
+
+        there = Pipe(self, owner, begin)
+        if owner is None or owner.is_alive:
+            there.send(None)
+        return await answer

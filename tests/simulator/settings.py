@@ -1,0 +1,99 @@
+"""Draws the settings of a seed: the faults that may come, sizes and times."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from segment_service.contracts.data_log import frame_bytes_max
+from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.plog.frame import envelope_bytes
+from segment_service.plog.plog_client import PlogSettings
+from segment_service.writer.config import WriterConfig
+
+FAMILIES: Final = ("crash", "loss", "full", "damage")
+"""``crash``: stores, servers, networks and Tier 2 fail in every way that loses nothing that was acknowledged.
+``loss``: Tier 1 comes back older or empty. ``full``: Tier 1 fills up while Tier 2 is away. ``damage``: objects of
+Tier 2 change or disappear. A seed belongs to one family."""
+
+EXPECTED: Final = ("crash",)
+"""The families that must show no violation today. A defect that is fixed adds its family: ``loss`` needs F1 and F2 of
+the review, ``full`` F4, ``damage`` F8 and F9."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Sizes in bytes, times in virtual seconds."""
+
+    seed: int
+    family: str
+    server: str
+    """Address of the server of Tier 1."""
+    containers: int
+    slots: int
+    """Segments that live at the same time, each under a name of its own."""
+    tables: int
+    duration_s: float
+    """Before everything is healed and checked."""
+    block_bytes_max: int
+    pause_max_s: float
+    """Between two appends of a writer."""
+    cache_bytes: int
+    unflushed_bytes_max: int
+    checkpoints: CheckpointPolicy
+    writer: WriterConfig
+    plogs: PlogSettings
+    cpo_shares_server: bool
+    """Whether the control plane oracle lives on the server of Tier 1, and so shares its fate."""
+    fault_pause_s: float
+    """Mean time between two faults."""
+
+
+def family_of(seed: int, families: tuple[str, ...]) -> str:
+    """Half of the seeds crash, the rest is shared by the other families that are asked for."""
+    others = [family for family in families if family != "crash"]
+    if "crash" in families and (seed % 2 == 0 or not others):
+        return "crash"
+    return others[seed // 2 % len(others)]
+
+
+def draw(seed: int, families: tuple[str, ...] = EXPECTED) -> Settings:
+    rng = random.Random(f"settings {seed}")
+    family = family_of(seed, families)
+    big = rng.random() < 0.5
+    unflushed = rng.choice((400_000, 1_500_000, 6_000_000))
+    if family == "full":
+        unflushed = 12_000_000
+    return Settings(
+        seed=seed,
+        family=family,
+        server="redis-0:6379",
+        containers=rng.choice((1, 1, 2)),
+        slots=rng.randint(2, 4),
+        tables=rng.choice((0, 1, 1)),
+        duration_s=rng.uniform(25, 60),
+        block_bytes_max=60_000 if big or family == "full" else 3_000,
+        pause_max_s=0.3 if family == "full" else rng.choice((0.3, 0.8, 2.0)),
+        cache_bytes=unflushed * 3 // 2 + rng.choice((50_000, 500_000, 4_000_000)),
+        unflushed_bytes_max=unflushed,
+        checkpoints=CheckpointPolicy(rng.choice((10, 40, 150)), rng.choice((60_000, 400_000)), rng.choice((1, 4))),
+        writer=WriterConfig(
+            flush_bytes=rng.choice((4_000, 60_000, 400_000)),
+            flush_age_s=rng.choice((0.1, 0.4, 1.5)),
+            transaction_age_s=rng.choice((0.1, 3.0)),
+            index_age_ratio=rng.choice((1, 5)),
+            behind_bytes_max=rng.choice((200_000, 64 << 20)),
+            flushes_at_once_max=rng.choice((1, 8)),
+            retry_delay_max_s=2.0,
+            tick_s=0.1,
+            idle_segments_max=rng.choice((1, 50_000)),
+        ),
+        plogs=PlogSettings(
+            block_bytes=frame_bytes_max + envelope_bytes,
+            reply_timeout_s=rng.choice((2.0, 10.0)),
+            heal_time_max_s=rng.choice((5.0, 30.0)),
+        ),
+        cpo_shares_server=rng.random() < 0.5,
+        fault_pause_s=rng.choice((2.0, 5.0, 10.0)),
+    )

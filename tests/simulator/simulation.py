@@ -1,0 +1,239 @@
+"""One run: a cluster, its clients and its faults, from a seed to a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pravega_common.errors import DataCorruption
+from pravega_common.names import segment_name, table_segment_name
+from tests.simulator.audit import Auditor
+from tests.simulator.clients import GivenUp
+from tests.simulator.cluster import Cluster
+from tests.simulator.crash_points import CrashPoints
+from tests.simulator.determinism import repeatable, silent_destructors
+from tests.simulator.history import History, Violation
+from tests.simulator.losses import LossPlan
+from tests.simulator.nemesis import Nemesis
+from tests.simulator.network import Network
+from tests.simulator.oracle import RemoteCPO
+from tests.simulator.redis_server import SimulatedRedis
+from tests.simulator.segments import SegmentLife
+from tests.simulator.settings import Settings
+from tests.simulator.store import Store
+from tests.simulator.tables import TableClient, TableHistory
+from tests.simulator.tier2 import RemoteChunks, Tier2
+from tests.simulator.trace import Trace
+from tests.simulator.virtual_loop import Stuck, VirtualClock, VirtualLoop
+from tests.support.fakes.cpo import InMemoryCPO
+
+settle_time_max_s: Final = 300.0
+"""Virtual time that a healed cluster has to bring every operation to an end."""
+table_clients: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The verdict on a run."""
+
+    seed: int
+    family: str
+    violations: Sequence[Violation]
+    acked: int
+    checked_bytes: int
+    refused: bool
+    """A container said that data is lost or damaged, and was right."""
+    reached: dict[str, int]
+    crashed: dict[str, int]
+    trace: Sequence[str]
+    callbacks: int
+
+
+class Simulation:
+    """``World`` of the clients."""
+
+    def __init__(self, settings: Settings, loop: VirtualLoop) -> None:
+        seed = settings.seed
+        self.settings = settings
+        self.loop = loop
+        self.trace = Trace(loop.time)
+        self.history = History(self.note)
+        self.is_ending = False
+        clock = VirtualClock(loop)
+        self.network = loop.network = Network(loop, random.Random(f"{seed} network"))
+        self.redis = SimulatedRedis(settings.server, lambda: InMemoryCPO(clock))
+        self.network.servers[self.redis.address] = self.redis
+        self._cpo_server = self.redis
+        if not settings.cpo_shares_server:
+            self._cpo_server = SimulatedRedis("cpo:6379", lambda: InMemoryCPO(clock))
+        self.tier2 = Tier2(random.Random(f"{seed} tier 2"), clock)
+        cpo = RemoteCPO(self.network, self._cpo_server, random.Random(f"{seed} cpo"))
+        chunks = RemoteChunks(self.network, self.tier2)
+        self.cluster = Cluster(loop, clock, settings, self.redis, cpo, chunks, self.history, self.note)
+        self.crash_points = CrashPoints(random.Random(f"{seed} failpoints"), self.cluster.kill)
+        self.nemesis = Nemesis(
+            settings, self.cluster, self.network, self.redis, self.tier2, self.crash_points, self.note
+        )
+        self._lives: list[SegmentLife] = []
+        self._tables: list[list[TableClient]] = []
+
+    # --- for the clients
+
+    def note(self, text: str) -> None:
+        self.trace.note(text)
+
+    def owner_of(self, segment: str) -> Store:
+        return self.cluster.owner_of(segment)
+
+    def epoch_of(self, segment: str) -> int:
+        return self.cluster.epoch_of(segment)
+
+    def zombies(self) -> list[Store]:
+        return [] if self.is_ending else self.cluster.zombies()
+
+    def event_acked(self, segment: str, epoch: int) -> None:
+        self.cluster.event_acked(segment, epoch)
+
+    @property
+    def tier1_writes(self) -> int:
+        return len(self.redis.disk)
+
+    def corruption_seen(self, segment: str, error: DataCorruption) -> bool:
+        if self.history.ids_in(segment) & self.cluster.damaged:
+            return True
+        if not self.redis.losses:
+            self.history.violated("refused", f"{segment}: damage is reported, and it has none: {error}")
+        return False
+
+    # --- the run
+
+    async def run(self) -> None:
+        self.note(f"seed {self.settings.seed}, family {self.settings.family}")
+        self.crash_points.arm()
+        self.cluster.start_store()
+        clients = self._start_clients()
+        faults = asyncio.ensure_future(self.nemesis.run())
+        plan = asyncio.ensure_future(self._family_plan().run())
+        await asyncio.sleep(self.settings.duration_s)
+        self.is_ending = True
+        faults.cancel()
+        await asyncio.gather(plan, return_exceptions=True)
+        await self.nemesis.heal()
+        if await self._within(asyncio.gather(*clients), "clients end"):
+            await self._audit()
+        for life in self._lives:
+            await life.stop_reading()
+
+    def _family_plan(self) -> LossPlan:
+        return LossPlan(self.settings, self.cluster, self.redis, self.tier2, self.history, self.note)
+
+    def _start_clients(self) -> list[asyncio.Future[None]]:
+        self._lives = [
+            SegmentLife(self, segment_name("scope", f"stream-{number}", 0)) for number in range(self.settings.slots)
+        ]
+        running: list[asyncio.Future[None]] = [asyncio.ensure_future(life.run()) for life in self._lives]
+        for number in range(self.settings.tables):
+            segment = self.history.new_segment(table_segment_name("scope", f"table-{number}", 0))
+            table = TableHistory(segment)
+            clients = [TableClient(self, table, client) for client in range(table_clients)]
+            self._tables.append(clients)
+            running.append(asyncio.ensure_future(self._run_table(clients)))
+        return running
+
+    async def _run_table(self, clients: list[TableClient]) -> None:
+        with contextlib.suppress(GivenUp):
+            await clients[0].create()
+            await asyncio.gather(*(client.run() for client in clients))
+
+    async def _audit(self) -> None:
+        """Read everything; then once more from Tier 2, in a new store."""
+        for step in itertools.count(1):
+            self.note(f"audit {step}")
+            auditor = Auditor(self, f"auditor {step}")
+            if not await self._within(self._check_all(auditor), "audit") or step == 2:
+                return
+            if not await self._within(self._drain(auditor), "drain"):
+                return
+            for store in self.cluster.alive:
+                self.cluster.kill(store.process, "to read everything again")
+            self.cluster.start_store()
+
+    async def _check_all(self, auditor: Auditor) -> None:
+        for life in self._lives:
+            if life.current is not None:
+                with contextlib.suppress(GivenUp):
+                    await auditor.check(life.current)
+                    await auditor.check_sources(life.current)
+        for clients in self._tables:
+            with contextlib.suppress(GivenUp):
+                await clients[0].check()
+
+    async def _drain(self, auditor: Auditor) -> None:
+        for life in self._lives:
+            if life.current is not None:
+                with contextlib.suppress(GivenUp):
+                    await auditor.drained(life.current)
+
+    async def _within(self, work: Coroutine[Any, Any, Any] | asyncio.Future[Any], what: str) -> bool:
+        """Do it, in the time that a healed cluster has; false if it cannot, which is right only after a loss."""
+        try:
+            async with asyncio.timeout(settle_time_max_s):
+                await work
+            return True
+        except TimeoutError:
+            self._judge_standstill(what)
+            return False
+
+    def _judge_standstill(self, what: str) -> None:
+        refusing = self.cluster.refusing
+        if refusing and self.redis.losses:
+            self.note(f"{what}: {len(refusing)} containers refuse, as they must: {next(iter(refusing.values()))}")
+            return
+        last = {attempt.container_id: repr(attempt.error) for attempt in self.cluster.attempts}
+        self.history.violated("offline", f"{what}: no end in {settle_time_max_s} s after everything was healed: {last}")
+
+
+def simulate(settings: Settings) -> Outcome:
+    """Run one seed."""
+    loop = VirtualLoop()  # type: ignore[abstract]  # it has what the product asks of a loop
+    with repeatable(settings.seed), silent_destructors():
+        outcome = _run(settings, loop)
+        loop.forget()
+    return outcome
+
+
+def _run(settings: Settings, loop: VirtualLoop) -> Outcome:
+    run = Simulation(settings, loop)
+    main = loop.create_task(run.run())
+    run.history.on_enough = main.cancel
+    try:
+        loop.run_until_complete(main)
+    except Stuck as error:
+        run.history.violated("offline", str(error))
+    except asyncio.CancelledError:
+        run.note("enough")
+    finally:
+        run.crash_points.disarm()
+        loop.close()
+    for context in loop.unhandled:
+        if "callback" in context.get("message", ""):
+            run.history.violated("broken", f"{context['message']}: {context.get('exception')!r}")
+    for command in dict.fromkeys(run.redis.unknown_commands):
+        run.history.violated("broken", f"the simulated Redis does not know {command}")
+    return Outcome(
+        settings.seed,
+        settings.family,
+        run.history.violations,
+        run.history.acked_events,
+        run.history.checked_bytes,
+        bool(run.cluster.refusing),
+        run.crash_points.reached,
+        run.crash_points.crashed,
+        run.trace.lines,
+        loop.callbacks,
+    )

@@ -1,0 +1,51 @@
+"""A few seeds of the simulator; ``scripts/simulate`` runs as many as one likes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulator.main import regression_seeds
+from tests.simulator.settings import EXPECTED, draw
+from tests.simulator.simulation import simulate
+from tests.simulator.trace import digest
+from tests.support.repository import ROOT
+
+SEEDS = 16
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_acknowledged_is_lost(seed: int) -> None:
+    outcome = simulate(draw(seed, EXPECTED))
+    assert not outcome.violations, "\n".join(outcome.trace[-30:])
+
+
+def test_what_failed_once() -> None:
+    for seed, family in regression_seeds():
+        if family in EXPECTED:
+            outcome = simulate(draw(seed, (family,)))
+            assert not outcome.violations, "\n".join([f"seed {seed}", *outcome.trace[-30:]])
+
+
+PROGRAM = """
+import sys
+from tests.simulator.settings import draw
+from tests.simulator.simulation import simulate
+from tests.simulator.trace import digest
+outcome = simulate(draw(int(sys.argv[1]), ("crash",)))
+print(digest(outcome.trace), outcome.callbacks)
+"""
+
+
+def test_a_seed_has_one_course_of_events() -> None:
+    """The same trace twice in one process, and in another one whose strings hash differently."""
+    first, second = (simulate(draw(6, ("crash",))) for _ in range(2))
+    assert first.trace == second.trace
+    assert first.callbacks == second.callbacks
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PROGRAM, "6"]
+    other = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert other.stdout.split() == [digest(first.trace), str(first.callbacks)]

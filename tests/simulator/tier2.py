@@ -1,0 +1,90 @@
+"""Tier 2 as a store reaches it, and what happens to its objects."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from pravega_common.errors import Unavailable, UnknownOutcome
+from segment_service.contracts.chunk_storage import Buffer, ChunkInfo
+from segment_service.storage.in_memory import InMemoryChunkStorage
+from tests.simulator.network import Network
+from tests.simulator.virtual_loop import VirtualClock
+from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
+
+T = TypeVar("T")
+call_time_max_s: Final = 30.0
+"""As the adapters: a call without an answer for so long is unknown, or failed if it changes nothing."""
+
+
+class Tier2:
+    """The object store of a run, behind the faults of ``FaultyChunkStorage``."""
+
+    def __init__(self, rng: random.Random, clock: VirtualClock) -> None:
+        self.store = InMemoryChunkStorage()
+        self.faulty = FaultyChunkStorage(self.store, rng, clock)
+        self._rng = rng
+
+    def damage(self, is_wanted: Callable[[str], bool]) -> str | None:
+        """Flip a bit of an object, or lose the object; returns its name."""
+        names = [name for name in sorted(self.store.objects) if is_wanted(name)]
+        if not names:
+            return None
+        name = self._rng.choice(names)
+        data = bytearray(self.store.objects[name])
+        if data and self._rng.random() < 0.5:
+            data[self._rng.randrange(len(data))] ^= 1 << self._rng.randrange(8)
+            self.store.objects[name] = bytes(data)
+        else:
+            self.lose(name)
+        return name
+
+    def lose(self, name: str) -> None:
+        self.store.objects.pop(name)
+        self.store._names.remove(name)
+
+
+class RemoteChunks:
+    """``ChunkStorage`` over the network: a put that is on its way arrives, whatever becomes of its sender."""
+
+    def __init__(self, network: Network, tier2: Tier2) -> None:
+        self._network = network
+        self._chunks = tier2.faulty
+
+    async def start(self) -> None:
+        await self._call(self._chunks.start, Unavailable)
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        copied = [bytes(buffer) for buffer in data]
+        await self._call(lambda: self._chunks.put(name, copied), UnknownOutcome)
+
+    async def get(self, name: str, offset: int, length: int) -> bytes:
+        return await self._call(lambda: self._chunks.get(name, offset, length), Unavailable)
+
+    async def info(self, name: str) -> ChunkInfo:
+        return await self._call(lambda: self._chunks.info(name), Unavailable)
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        async def collect() -> list[ChunkInfo]:
+            return [info async for info in self._chunks.list(prefix)]
+
+        for info in await self._call(collect, Unavailable):
+            yield info
+
+    async def compose(self, name: str, sources: Sequence[str]) -> None:
+        await self._call(lambda: self._chunks.compose(name, sources), UnknownOutcome)
+
+    async def delete(self, name: str) -> None:
+        await self._call(lambda: self._chunks.delete(name), UnknownOutcome)
+
+    async def close(self) -> None:
+        """The objects stay."""
+
+    async def _call(self, work: Callable[[], Awaitable[T]], late: type[Unavailable] | type[UnknownOutcome]) -> T:
+        try:
+            async with asyncio.timeout(call_time_max_s):
+                return await self._network.call(work)
+        except TimeoutError:
+            raise late("Tier 2 gave no answer in time") from None

@@ -1,0 +1,204 @@
+"""An event loop whose time jumps to the next timer: hours of a cluster pass in a second, in the same order every time.
+
+Nothing here waits, and nothing asks the machine for the time. Callbacks run in the order in which they were made due;
+timers of the same instant in the order in which they were set. Tasks hash by their number, so that a set of tasks has
+the same order in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, Protocol, TypeVar
+
+from tests.simulator.processes import ProcessKilled, ProcessState, process_of
+
+T = TypeVar("T")
+Factory = Callable[[], asyncio.BaseProtocol]
+
+callbacks_per_instant_max: Final = 2_000_000
+"""Callbacks without time passing; beyond it something spins."""
+_numbers = itertools.count()
+
+
+class Stuck(Exception):
+    """The run cannot go on: there is nothing to run, or something runs without end while time stands still."""
+
+
+class Connector(Protocol):
+    """The network as the loop sees it."""
+
+    async def connect(self, factory: Factory, address: str) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]: ...
+
+
+class NumberedTask(asyncio.Task[T]):
+    """A task with a hash that does not depend on its place in memory."""
+
+    def __init__(self, coro: Coroutine[Any, Any, T] | Generator[Any, None, T], **named: Any) -> None:
+        self._number = next(_numbers)
+        super().__init__(coro, **named)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Timer(asyncio.TimerHandle):
+    def __init__(self, order: int, when: float, *args: Any) -> None:
+        super().__init__(when, *args)
+        self.key = (when, order)
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """The loop of one run. ``network`` answers ``create_connection``."""
+
+    def __init__(self, start_s: float = 1_000.0) -> None:
+        self.network: Connector | None = None
+        self.callbacks = 0
+        self.unhandled: list[dict[str, Any]] = []
+        """What nobody caught, outside of dead processes."""
+        self._now_s = start_s
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[tuple[float, int], _Timer]] = []
+        self._order = itertools.count()
+        self._closed = False
+        self._running = False
+
+    # --- time and callbacks
+
+    def time(self) -> float:
+        return self._now_s
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self._closed:
+            self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(next(self._order), when, callback, args, self, context)
+        if not self._closed:
+            heapq.heappush(self._timers, (timer.key, timer))
+        return timer
+
+    def run_again(self, handles: list[asyncio.Handle]) -> None:
+        """Put callbacks of a process that was paused back into the queue."""
+        self._ready.extend(handles)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
+        return NumberedTask(coro, loop=self, name=name, context=context)
+
+    # --- running
+
+    def run_until_complete(self, future: Any) -> Any:
+        task: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
+        asyncio._set_running_loop(self)
+        self._running = True
+        try:
+            while not task.done():
+                self._run_instant(task)
+        finally:
+            self._running = False
+            asyncio._set_running_loop(None)
+        return task.result()
+
+    def _run_instant(self, until: asyncio.Future[Any]) -> None:
+        """Run all that is due now; then move time on."""
+        started = self.callbacks
+        while self._ready and not until.done():
+            self._run(self._ready.popleft())
+            if self.callbacks - started > callbacks_per_instant_max:
+                raise Stuck(f"{callbacks_per_instant_max} callbacks at {self._now_s:.3f}, and time stands still")
+        if until.done():
+            return
+        while self._timers and self._timers[0][1].cancelled():
+            heapq.heappop(self._timers)
+        if not self._timers:
+            raise Stuck(f"nothing is left to run at {self._now_s:.3f}")
+        self._now_s = max(self._now_s, self._timers[0][1].when())
+        while self._timers and self._timers[0][1].when() <= self._now_s:
+            self._ready.append(heapq.heappop(self._timers)[1])
+
+    def _run(self, handle: asyncio.Handle) -> None:
+        if handle.cancelled():
+            return
+        process = process_of(handle._context)  # type: ignore[attr-defined]
+        if process is not None and process.state is not ProcessState.RUNNING:
+            if process.state is ProcessState.PAUSED:
+                process.backlog.append(handle)
+            return
+        self.callbacks += 1
+        handle._run()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._closed and not isinstance(context.get("exception"), ProcessKilled):
+            self.unhandled.append(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Run nothing any more; what dying tasks still ask for is ignored."""
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def forget(self) -> None:
+        """Let go of everything that belonged to the run."""
+        self.network = None
+        self.unhandled.clear()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """A cancelled timer is thrown away when its time comes."""
+
+    # --- the network
+
+    async def create_connection(
+        self, protocol_factory: Factory, host: Any = None, port: Any = None, **named: Any
+    ) -> Any:
+        if self.network is None:
+            raise OSError("there is no network")
+        return await self.network.connect(protocol_factory, f"{host}:{port}")
+
+
+class VirtualClock:
+    """``Clock`` of everything in a run."""
+
+    def __init__(self, loop: VirtualLoop, wall_ms: int = 1_700_000_000_000) -> None:
+        self._loop = loop
+        self._wall_ms = wall_ms
+
+    def monotonic_s(self) -> float:
+        return self._loop.time()
+
+    def wall_ms(self) -> int:
+        return self._wall_ms + int(self._loop.time() * 1000)
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
