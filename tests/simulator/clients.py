@@ -27,6 +27,11 @@ class World(Protocol):
     """No new work; what was begun is brought to an end."""
 
     @property
+    def is_busy(self) -> bool:
+        """Whether enough was appended for the time that has passed."""
+        ...
+
+    @property
     def tier1_writes(self) -> int:
         """Writes on the disk of Tier 1."""
         ...

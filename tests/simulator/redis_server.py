@@ -176,7 +176,7 @@ class SimulatedRedis:
         if is_full and name in NEEDS_MEMORY:
             raise CommandError(OUT_OF_MEMORY)
         reply = command(*args)
-        if name not in READS and reply is not None and reply != 0:
+        if name not in READS and reply is not None and (reply != 0 or name == "HSET"):
             effects.append((name, tuple(args)))
         return reply
 

@@ -9,8 +9,8 @@ from typing import Final
 from segment_service.contracts.data_log import frame_bytes_max
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.plog.frame import envelope_bytes
-from segment_service.plog.plog_client import PlogSettings
 from segment_service.writer.config import WriterConfig
+from tests.simulator.limits import PLOG_LIMIT, draw_limits
 
 FAMILIES: Final = ("crash", "loss", "full", "damage")
 """``crash``: stores, servers, networks and Tier 2 fail in every way that loses nothing that was acknowledged.
@@ -43,7 +43,11 @@ class Settings:
     unflushed_bytes_max: int
     checkpoints: CheckpointPolicy
     writer: WriterConfig
-    plogs: PlogSettings
+    limits: dict[str, float]
+    """Limits of the product, by name: see ``limits.py``."""
+    plog_bytes: int
+    reply_timeout_s: float
+    heal_time_max_s: float
     cpo_shares_server: bool
     """Whether the control plane oracle lives on the server of Tier 1, and so shares its fate."""
     fault_pause_s: float
@@ -65,6 +69,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED) -> Settings:
     unflushed = rng.choice((400_000, 1_500_000, 6_000_000))
     if family == "full":
         unflushed = 12_000_000
+    limits = draw_limits(rng)
     return Settings(
         seed=seed,
         family=family,
@@ -89,11 +94,10 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED) -> Settings:
             tick_s=0.1,
             idle_segments_max=rng.choice((1, 50_000)),
         ),
-        plogs=PlogSettings(
-            block_bytes=frame_bytes_max + envelope_bytes,
-            reply_timeout_s=rng.choice((2.0, 10.0)),
-            heal_time_max_s=rng.choice((5.0, 30.0)),
-        ),
+        limits=limits,
+        plog_bytes=int(limits.get(PLOG_LIMIT, frame_bytes_max)) * rng.choice((1, 1, 4)) + envelope_bytes,
+        reply_timeout_s=rng.choice((2.0, 10.0)),
+        heal_time_max_s=rng.choice((5.0, 30.0)),
         cpo_shares_server=rng.random() < 0.5,
         fault_pause_s=rng.choice((2.0, 5.0, 10.0)),
     )

@@ -18,6 +18,7 @@ from tests.simulator.cluster import Cluster
 from tests.simulator.crash_points import CrashPoints
 from tests.simulator.determinism import repeatable, silent_destructors
 from tests.simulator.history import History, Violation
+from tests.simulator.limits import in_force
 from tests.simulator.losses import LossPlan
 from tests.simulator.nemesis import Nemesis
 from tests.simulator.network import Network
@@ -34,6 +35,8 @@ from tests.support.fakes.cpo import InMemoryCPO
 
 settle_time_max_s: Final = 300.0
 """Virtual time that a healed cluster has to bring every operation to an end."""
+events_per_s_max: Final = 25
+"""What writers pace themselves to, so that a seed costs a second or two."""
 table_clients: Final = 3
 
 
@@ -64,6 +67,7 @@ class Simulation:
         self.trace = Trace(loop.time)
         self.history = History(self.note)
         self.is_ending = False
+        self._started_s = loop.time()
         clock = VirtualClock(loop)
         self.network = loop.network = Network(loop, random.Random(f"{seed} network"))
         self.redis = SimulatedRedis(settings.server, lambda: InMemoryCPO(clock))
@@ -75,7 +79,7 @@ class Simulation:
         cpo = RemoteCPO(self.network, self._cpo_server, random.Random(f"{seed} cpo"))
         chunks = RemoteChunks(self.network, self.tier2)
         self.cluster = Cluster(loop, clock, settings, self.redis, cpo, chunks, self.history, self.note)
-        self.crash_points = CrashPoints(random.Random(f"{seed} failpoints"), self.cluster.kill)
+        self.crash_points = CrashPoints(seed, self.cluster.kill)
         self.nemesis = Nemesis(
             settings, self.cluster, self.network, self.redis, self.tier2, self.crash_points, self.note
         )
@@ -98,6 +102,11 @@ class Simulation:
 
     def event_acked(self, segment: str, epoch: int) -> None:
         self.cluster.event_acked(segment, epoch)
+
+    @property
+    def is_busy(self) -> bool:
+        passed_s = self.loop.time() - self._started_s
+        return self.history.acked_events > events_per_s_max * (passed_s + 1)
 
     @property
     def tier1_writes(self) -> int:
@@ -201,7 +210,7 @@ class Simulation:
 def simulate(settings: Settings) -> Outcome:
     """Run one seed."""
     loop = VirtualLoop()  # type: ignore[abstract]  # it has what the product asks of a loop
-    with repeatable(settings.seed), silent_destructors():
+    with repeatable(settings.seed), in_force(settings.limits), silent_destructors():
         outcome = _run(settings, loop)
         loop.forget()
     return outcome

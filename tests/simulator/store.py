@@ -15,6 +15,7 @@ from segment_service.cache.manager import CacheManager
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import ContainerConfig, SegmentContainer
 from segment_service.metadata.back_pressure import StoreBackPressure
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.storage.rolling_storage import RollingStorage
@@ -69,6 +70,11 @@ class Store:
         self.tables = TableExtension(self.segments)
         self._cache = CacheManager(InMemoryCacheStorage(settings.cache_bytes))
         self._settings = settings
+        self._plogs = PlogSettings(
+            block_bytes=settings.plog_bytes,
+            reply_timeout_s=settings.reply_timeout_s,
+            heal_time_max_s=settings.heal_time_max_s,
+        )
         self._cpo = cpo
         self._chunks = chunks
         self._clock = clock
@@ -129,7 +135,7 @@ class Store:
         rng = random.Random(f"{settings.seed} {self.name} {container_id}")
         cpo = cast(ControlPlaneOracle, self._cpo)
         return SegmentContainer(
-            RedisDataLog(container_id, self.name, cpo, cluster_name, settings.plogs, clock),
+            RedisDataLog(container_id, self.name, cpo, cluster_name, self._plogs, clock),
             RollingStorage(self._chunks, container_id, clock),
             lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, self._cache, spawn),
             lambda source, storage: StorageWriter(source, storage, clock, settings.writer, rng),

@@ -62,6 +62,8 @@ class Writer(Client):
         session = await self.session(self.segment.name)
         sent = last
         while True:
+            if self.world.is_busy:
+                await self.pause(2.0)
             event = self._event_after(sent)
             if event is None and not self._in_flight:
                 return True

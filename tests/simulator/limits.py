@@ -1,0 +1,55 @@
+"""Limits of the product that most seeds make small, so that a short run meets what a large cluster does."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Mapping
+from typing import Final
+from unittest import mock
+
+SMALL: Final[Mapping[str, tuple[float, ...]]] = {
+    "durable_log.data_frame_builder._entries_end_max": (500, 4_000, 40_000),
+    "plog.plog_client.read_page_bytes": (5_000, 100_000),
+    "read_index.storage_fetch.fetch_bytes_max": (1_000, 30_000),
+    "read_index.storage_fetch.fetch_alignment": (100, 4_096),
+    "read_index.storage_fetch.read_ahead_bytes": (10_000,),
+    "storage.compaction.composed_bytes_max": (20_000, 200_000),
+    "storage.compaction.run_chunks_min": (2, 4),
+    "storage.garbage.gathering_time_s": (0.05,),
+    "storage.garbage.names_per_barrier_max": (3,),
+    "storage.manifest_store.views_max": (2,),
+    "storage.orphan_sweep.retry_delay_s": (3.0,),
+    "storage.orphan_sweep.start_delay_s": (0.5, 5.0),
+    "storage.rolling_storage.read_pieces_at_once_max": (2,),
+    "storage.segment_view.delta_chunks_max": (2, 10),
+    "tables.compactor.compaction_copy_bytes_max": (500, 20_000),
+    "tables.key_index.value_inline_bytes_max": (100,),
+    "tables.log_reader.log_read_bytes": (2_000,),
+    "tables.table_segment.compaction_bytes_min": (2_000, 20_000),
+    "writer.segment_aggregator.write_bytes_max": (1_000, 30_000),
+}
+"""Names below ``segment_service``, with the values to draw from."""
+PLOG_LIMIT: Final = "plog.plog_client.frame_bytes_max"
+"""The least size of a plog: it follows the size of a frame."""
+frame_rest_bytes: Final = 100
+"""More than a frame has beside its entries."""
+
+
+def draw_limits(rng: random.Random) -> dict[str, float]:
+    """The limits of a seed: a quarter of them leaves all as they are."""
+    if rng.random() < 0.25:
+        return {}
+    drawn = {name: rng.choice(values) for name, values in SMALL.items() if rng.random() < 0.5}
+    entries = drawn.get("durable_log.data_frame_builder._entries_end_max")
+    if entries is not None:
+        drawn[PLOG_LIMIT] = entries + frame_rest_bytes
+    return drawn
+
+
+@contextlib.contextmanager
+def in_force(limits: Mapping[str, float]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for name, value in limits.items():
+            stack.enter_context(mock.patch(f"segment_service.{name}", value))
+        yield
