@@ -43,7 +43,8 @@ class ContainerReadIndex:
         self._cache = cache
         self._fetcher = StorageFetcher(storage, spawn, cache.second_level)
         self._indices: dict[int, SegmentReadIndex] = {}
-        self._to_wake: set[SegmentReadIndex] = set()
+        self._to_wake: dict[SegmentReadIndex, None] = {}
+        """In the order in which they grew, which a set would not keep."""
         self._is_closed = False
 
     # --- changes, in log order; ignored after ``close`` ------------------------------------------------------------
@@ -231,7 +232,7 @@ class ContainerReadIndex:
         for ghost in index.ghosts():
             self._indices.pop(ghost.metadata.segment_id, None)
         self._indices.pop(index.metadata.segment_id, None)
-        self._to_wake.discard(index)
+        self._to_wake.pop(index, None)
 
     def _wake_soon(self, index: SegmentReadIndex) -> None:
         """Wake the segment's waiting readers once, at the end of this turn of the loop."""
@@ -239,9 +240,9 @@ class ContainerReadIndex:
             return
         if not self._to_wake:
             asyncio.get_running_loop().call_soon(self._wake)
-        self._to_wake.add(index)
+        self._to_wake[index] = None
 
     def _wake(self) -> None:
-        to_wake, self._to_wake = self._to_wake, set()
+        to_wake, self._to_wake = self._to_wake, {}
         for index in to_wake:
             index.waiters.wake(index.metadata.length)
