@@ -365,8 +365,9 @@ class PlogClient:
     async def _check_identity(self, connection: RedisConnection) -> None:
         """A server that shows another identity than before was emptied or replaced: it is lost, not empty."""
         key = identity_key(self._settings.prefix)
-        shown = await connection.call("GET", key)
+        # The record first: it is made after the key, so another client that is just making both looks like no loss.
         on_record = self._identity or await self._identity_of(None)
+        shown = await connection.call("GET", key)
         if shown is None and on_record is None:
             await connection.run(SET_IDENTITY, (key, f"{key}:none"), secrets.token_hex(16))
             shown = await connection.call("GET", key)
