@@ -1,6 +1,6 @@
 """The Lua scripts of the plog client, in Python. Each does what its script does, command by command.
 
-``tests/simulator/test_redis_model.py`` runs both on a real server and on the simulated one and compares.
+``tests/integration/test_simulated_redis.py`` runs both on a real server and on the simulated one and compares.
 """
 
 from __future__ import annotations

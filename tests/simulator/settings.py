@@ -8,7 +8,7 @@ from typing import Final
 
 from segment_service.contracts.data_log import frame_bytes_max
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
-from segment_service.plog.frame import envelope_bytes
+from segment_service.plog.entry import envelope_bytes
 from segment_service.writer.config import WriterConfig
 from tests.simulator.limits import PLOG_LIMIT, draw_limits
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from pravega_common.errors import Unavailable, UnknownOutcome
-from segment_service.contracts.chunk_storage import Buffer, ChunkInfo
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from tests.simulator.network import Network
 from tests.simulator.virtual_loop import VirtualClock
