@@ -151,8 +151,11 @@ class RedisDataLog:
             raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over")
         end = plog.sealed or 0
         entries = group.read(plog.plog_id, status.token, start, end)
-        async for entry in sealed_entries(entries, plog.number, start, end, chain):
-            yield entry
+        try:
+            async for entry in sealed_entries(entries, plog.number, start, end, chain):
+                yield entry
+        except PlogMissing as error:  # while it was read: freed by a later owner, or lost
+            await self._required_manager().explain_missing(error)
 
     async def _take_over(self, client: PersistenceClient, epoch_min: int) -> LogStream:
         """Fence every earlier owner, find the end of the log, and register what was found under a new epoch."""
