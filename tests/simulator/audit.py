@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pravega_common.errors import NoSuchSegment
+from pravega_common.errors import SegmentNotFound
 from segment_service.contracts.segment_store import SegmentProperties
 from tests.simulator.clients import Client
 from tests.simulator.history import Progress, SegmentHistory
@@ -18,7 +18,7 @@ class Auditor(Client):
         name = segment.name
         floor = segment.length_floor()
         answer = await self.look(name)
-        if isinstance(answer.error, NoSuchSegment):
+        if isinstance(answer.error, SegmentNotFound):
             segment.violated("lost", f"the segment is not there in epoch {answer.epoch}")
             return
         info: SegmentProperties = answer.value

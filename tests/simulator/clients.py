@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from pravega_common.errors import DataCorruption, NoSuchSegment, Outcome, UnknownOutcome
+from pravega_common.errors import DataCorruption, Outcome, SegmentNotFound, UnknownOutcome
 from tests.simulator.history import History, SegmentHistory
 from tests.simulator.network import Network
 from tests.simulator.sessions import Answer, Session, Work
@@ -149,7 +149,7 @@ class Client:
 
     def missing(self, segment: SegmentHistory, answer: Answer) -> bool:
         """Whether the store says that the segment does not exist; a violation if it must."""
-        if not isinstance(answer.error, NoSuchSegment):
+        if not isinstance(answer.error, SegmentNotFound):
             return False
         if not segment.may_be_gone and answer.epoch >= segment.created_epoch > 0:
             segment.violated("lost", f"the segment is gone in epoch {answer.epoch}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from pravega_common.errors import NoSuchSegment, SegmentExists, SegmentSealed, SegmentTruncated
+from pravega_common.errors import SegmentExists, SegmentNotFound, SegmentSealed, SegmentTruncated
 from tests.simulator.clients import Client, GivenUp, World
 from tests.simulator.history import Progress, SegmentHistory
 from tests.simulator.readers import Reader
@@ -103,7 +103,7 @@ class SegmentLife(Client):
 
     async def _delete(self, segment: SegmentHistory) -> None:
         name, segment.deleted = segment.name, Progress.ASKED
-        await self.insist(name, lambda store: store.segments.delete(name), NoSuchSegment)
+        await self.insist(name, lambda store: store.segments.delete(name), SegmentNotFound)
         segment.deleted = Progress.DONE
         self.world.note(f"{segment} deleted")
         await self.stop_reading()

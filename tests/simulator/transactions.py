@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pravega_common.errors import NoSuchSegment, Outcome, SegmentExists, SegmentSealed
+from pravega_common.errors import Outcome, SegmentExists, SegmentNotFound, SegmentSealed
 from tests.simulator.clients import Client, World
 from tests.simulator.history import MergeHistory, Progress, SegmentHistory
 from tests.simulator.writers import Writer
@@ -59,16 +59,16 @@ class Transactions(Client):
             if error is None:
                 self._merged(merge, answer.value.target_length, answer.value.merged_length, answer.epoch)
                 return True
-            if isinstance(error, NoSuchSegment) and error.segment == source.name and was_unknown:
+            if isinstance(error, SegmentNotFound) and error.segment == source.name and was_unknown:
                 merge.progress = source.merged = Progress.DONE
                 return True
             was_unknown = was_unknown or error.outcome is Outcome.UNKNOWN
-            if isinstance(error, NoSuchSegment | SegmentSealed) and not await self._is_there(source):
+            if isinstance(error, SegmentNotFound | SegmentSealed) and not await self._is_there(source):
                 if not was_unknown:
                     source.violated("lost", f"it disappeared without a merge: {error}")
                 merge.progress = source.merged = Progress.DONE
                 return True
-            if isinstance(error, NoSuchSegment | SegmentSealed):
+            if isinstance(error, SegmentNotFound | SegmentSealed):
                 self._refused(source, error)
                 return False
             await self.pause()
@@ -98,5 +98,5 @@ class Transactions(Client):
 
     async def _drop(self, source: SegmentHistory) -> None:
         name, source.deleted = source.name, Progress.ASKED
-        await self.insist(name, lambda store: store.segments.delete(name), NoSuchSegment)
+        await self.insist(name, lambda store: store.segments.delete(name), SegmentNotFound)
         source.deleted = Progress.DONE
