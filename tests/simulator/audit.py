@@ -67,6 +67,8 @@ class Auditor(Client):
             answer = await self.look(name)
             if answer.error is not None or answer.value.storage_length == answer.value.length:
                 return
+            if self.world.is_damaged(name):
+                return  # what is damaged is kept in Tier 1
             if loop.time() > ends_s:
                 text = (
                     f"Tier 2 has {answer.value.storage_length} of {answer.value.length} bytes, and that does not change"

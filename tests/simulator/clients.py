@@ -50,6 +50,10 @@ class World(Protocol):
 
     def event_acked(self, segment: str, epoch: int) -> None: ...
 
+    def is_damaged(self, segment: str) -> bool:
+        """Whether an object of the segment in Tier 2 was damaged."""
+        ...
+
     def corruption_seen(self, segment: str, error: DataCorruption) -> bool:
         """A call was refused because data is damaged or gone. Whether it will always be: this segment is damaged."""
         ...

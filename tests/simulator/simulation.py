@@ -112,8 +112,11 @@ class Simulation:
     def tier1_writes(self) -> int:
         return len(self.redis.disk)
 
+    def is_damaged(self, segment: str) -> bool:
+        return bool(self.history.ids_in(segment) & self.cluster.damaged)
+
     def corruption_seen(self, segment: str, error: DataCorruption) -> bool:
-        if self.history.ids_in(segment) & self.cluster.damaged:
+        if self.is_damaged(segment):
             return True
         if not self.redis.losses:
             self.history.violated("refused", f"{segment}: damage is reported, and it has none: {error}")
@@ -203,7 +206,7 @@ class Simulation:
         if refusing and self.redis.losses:
             self.note(f"{what}: {len(refusing)} containers refuse, as they must: {next(iter(refusing.values()))}")
             return
-        last = {attempt.container_id: repr(attempt.error) for attempt in self.cluster.attempts}
+        last = {attempt.container_id: repr(attempt.error) for attempt in self.cluster.attempts if attempt.error}
         self.history.violated("offline", f"{what}: no end in {settle_time_max_s} s after everything was healed: {last}")
 
 

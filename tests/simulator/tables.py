@@ -58,6 +58,7 @@ class TableClient(Client):
         if answer.error is not None:
             segment.violated("broken", f"a new table cannot be created: {answer.error}")
         segment.created, segment.created_epoch = Progress.DONE, answer.epoch
+        await self.learn_id(segment)
 
     async def run(self) -> None:
         while not self.world.is_ending:
