@@ -8,11 +8,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pravega_common.errors import DataCorruption, Outcome, SegmentNotFound, UnknownOutcome
+from segment_service.contracts.segment_store import ReadResult
 from tests.simulator.history import History, SegmentHistory
 from tests.simulator.network import Network
 from tests.simulator.sessions import Answer, Session, Work
 from tests.simulator.settings import Settings
 from tests.simulator.store import Store
+from tests.simulator.trace import Trace
 
 call_time_max_s = 15.0
 
@@ -46,7 +48,7 @@ class World(Protocol):
         """Stores that are alive and own nothing any more."""
         ...
 
-    def note(self, text: str) -> None: ...
+    trace: Trace
 
     def event_acked(self, segment: str, epoch: int) -> None: ...
 
@@ -111,6 +113,7 @@ class Client:
         except TimeoutError:
             session.close("no answer in time")
             result = Answer(0, error=UnknownOutcome("no answer in time"))
+        self.tell(segment, session.store, result)
         if isinstance(result.error, DataCorruption) and self.world.corruption_seen(segment, result.error):
             raise GivenUp(segment)
         return result
@@ -144,6 +147,16 @@ class Client:
             if error.outcome is Outcome.REJECTED and not isinstance(error, DataCorruption):
                 return answer
             await self.pause()
+
+    def tell(self, segment: str, store: Store, answer: Answer, what: str = "") -> None:
+        """Put an answer into a trace that is kept in detail."""
+        if self.world.trace.in_detail:
+            value = answer.value
+            if isinstance(value, ReadResult):
+                value = f"{value.length} bytes from {value.offset}, at tail: {value.at_tail}"
+            result = str(value)[:200] if answer.error is None else repr(answer.error)
+            where = f"{store.name}, epoch {answer.epoch}"
+            self.world.trace.note(f"    {self.name}: {segment} at {where}: {what} {result}")
 
     async def learn_id(self, segment: SegmentHistory) -> None:
         name = segment.name

@@ -8,20 +8,31 @@ import random
 import secrets
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
 from unittest import mock
 
 import structlog
 
 
 @contextlib.contextmanager
-def repeatable(seed: int) -> Iterator[None]:
-    """Draw from the seed what the product draws from the machine, and collect cycles only afterwards."""
+def repeatable(seed: int, heard: Callable[[str], None] | None) -> Iterator[None]:
+    """Draw from the seed what the product draws from the machine, and collect cycles only afterwards.
+
+    ``heard`` gets what the product logs.
+    """
+
+    def log(logger: object, method: str, event: MutableMapping[str, Any]) -> str:
+        if heard is not None:
+            rest = ", ".join(f"{name}={value}" for name, value in event.items() if name != "event")
+            heard(f"    log: {event['event']}: {rest}")
+        raise structlog.DropEvent
+
     rng = random.Random(f"{seed} secrets")
     log_settings = structlog.get_config()
     was_collecting = gc.isenabled()
     gc.disable()
-    structlog.configure(processors=[_drop])
+    structlog.configure(processors=[log], cache_logger_on_first_use=False)
     try:
         with (
             mock.patch.object(secrets, "token_hex", lambda count=32: rng.randbytes(count).hex()),
@@ -32,10 +43,6 @@ def repeatable(seed: int) -> Iterator[None]:
         structlog.configure(**log_settings)
         if was_collecting:
             gc.enable()
-
-
-def _drop(logger: object, method: str, event: object) -> str:
-    raise structlog.DropEvent
 
 
 @contextlib.contextmanager

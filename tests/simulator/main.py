@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pravega_common.runtime import failpoints
 from tests.simulator.settings import EXPECTED, FAMILIES, draw
@@ -27,12 +27,17 @@ def regression_seeds(path: Path = REGRESSIONS) -> list[tuple[int, str]]:
     return [(int(words[0]), words[1]) for words in lines]
 
 
-def _one(job: tuple[int, tuple[str, ...]]) -> Outcome:
-    seed, families = job
-    return simulate(draw(seed, families))
+class Job(NamedTuple):
+    seed: int
+    families: tuple[str, ...]
+    in_detail: bool = False
 
 
-def outcomes(jobs: Sequence[tuple[int, tuple[str, ...]]], workers: int) -> Iterator[Outcome]:
+def _one(job: Job) -> Outcome:
+    return simulate(draw(job.seed, job.families), in_detail=job.in_detail)
+
+
+def outcomes(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
     if workers == 1:
         yield from map(_one, jobs)
         return
@@ -47,6 +52,7 @@ def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--family", action="append", choices=FAMILIES, help=f"faults; by default {', '.join(EXPECTED)}")
     parser.add_argument("--trace", type=Path, help="write the whole trace of the last seed there")
+    parser.add_argument("--detail", action="store_true", help="with every call of a client and what the product logs")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8), help="processes")
     return parser.parse_args(args)
 
@@ -56,10 +62,10 @@ def main(args: Sequence[str] | None = None) -> int:
     families = tuple(options.family or EXPECTED)
     started_s = time.monotonic()
     if options.seed is not None:
-        jobs = [(options.seed, families)]
+        jobs = [Job(options.seed, families, in_detail=options.detail)]
     else:
-        jobs = [(seed, (family,)) for seed, family in regression_seeds() if family in families]
-        jobs += [(seed, families) for seed in range(options.first, options.first + options.seeds)]
+        jobs = [Job(seed, (family,)) for seed, family in regression_seeds() if family in families]
+        jobs += [Job(seed, families) for seed in range(options.first, options.first + options.seeds)]
     summary = Summary()
     for outcome in outcomes(jobs, min(options.jobs, len(jobs))):
         summary.add(outcome)

@@ -49,7 +49,7 @@ class SegmentLife(Client):
             segment.violated("broken", f"it was deleted, and cannot be created: {answer.error}")
         segment.created, segment.created_epoch = Progress.DONE, answer.epoch
         self.world.event_acked(name, answer.epoch)
-        self.world.note(f"{segment} created")
+        self.world.trace.note(f"{segment} created")
         await self.learn_id(segment)
 
     async def _use(self, segment: SegmentHistory) -> None:
@@ -99,13 +99,13 @@ class SegmentLife(Client):
         if answer.value is not None:
             segment.length_seen(answer.value, answer.epoch, floor)
             segment.sealed_length = answer.value
-        self.world.note(f"{segment} sealed at {answer.value}")
+        self.world.trace.note(f"{segment} sealed at {answer.value}")
 
     async def _delete(self, segment: SegmentHistory) -> None:
         name, segment.deleted = segment.name, Progress.ASKED
         await self.insist(name, lambda store: store.segments.delete(name), SegmentNotFound)
         segment.deleted = Progress.DONE
-        self.world.note(f"{segment} deleted")
+        self.world.trace.note(f"{segment} deleted")
         await self.stop_reading()
 
     async def stop_reading(self) -> None:

@@ -60,11 +60,11 @@ class Outcome:
 class Simulation:
     """``World`` of the clients."""
 
-    def __init__(self, settings: Settings, loop: VirtualLoop) -> None:
+    def __init__(self, settings: Settings, loop: VirtualLoop, trace: Trace) -> None:
         seed = settings.seed
         self.settings = settings
         self.loop = loop
-        self.trace = Trace(loop.time)
+        self.trace = trace
         self.history = History(self.note)
         self.is_ending = False
         self._started_s = loop.time()
@@ -210,17 +210,18 @@ class Simulation:
         self.history.violated("offline", f"{what}: no end in {settle_time_max_s} s after everything was healed: {last}")
 
 
-def simulate(settings: Settings) -> Outcome:
-    """Run one seed."""
+def simulate(settings: Settings, *, in_detail: bool = False) -> Outcome:
+    """Run one seed. ``in_detail``: the trace has every call of a client, and what the product logs."""
     loop = VirtualLoop()  # type: ignore[abstract]  # it has what the product asks of a loop
-    with repeatable(settings.seed), in_force(settings.limits), silent_destructors():
-        outcome = _run(settings, loop)
+    trace = Trace(loop.time, in_detail=in_detail)
+    with repeatable(settings.seed, trace.note if in_detail else None), in_force(settings.limits), silent_destructors():
+        outcome = _run(Simulation(settings, loop, trace), loop)
         loop.forget()
     return outcome
 
 
-def _run(settings: Settings, loop: VirtualLoop) -> Outcome:
-    run = Simulation(settings, loop)
+def _run(run: Simulation, loop: VirtualLoop) -> Outcome:
+    settings = run.settings
     main = loop.create_task(run.run())
     run.history.on_enough = main.cancel
     try:

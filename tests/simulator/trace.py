@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 
 class Trace:
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(self, now_s: Callable[[], float], *, in_detail: bool = False) -> None:
+        self.in_detail = in_detail
         self.lines: list[str] = []
         self._now_s = now_s
         self._start_s = now_s()

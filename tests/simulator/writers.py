@@ -73,7 +73,7 @@ class Writer(Client):
                 if self.rng.random() < 0.3:
                     await self.pause(self.world.settings.pause_max_s)
             if event is None or len(self._in_flight) >= self._window or self.rng.random() < 0.2:
-                ended = await self._wait_one()
+                ended = await self._wait_one(session)
                 if ended is not None:
                     return ended
             if self.rng.random() < 0.01:
@@ -103,7 +103,7 @@ class Writer(Client):
         event.sent_at = self.world.tier1_writes
         self._in_flight.append((event, answer))
 
-    async def _wait_one(self) -> bool | None:
+    async def _wait_one(self, session: Session) -> bool | None:
         """Wait for the oldest append. ``None``: go on; else what ``_send_from`` returns."""
         event, waiting = self._in_flight.popleft()
         try:
@@ -111,6 +111,7 @@ class Writer(Client):
                 answer = await asyncio.shield(waiting)
         except TimeoutError:
             return False
+        self.tell(self.segment.name, session.store, answer, f"append {event.id.number}")
         if answer.error is None:
             self.segment.acked(event, answer.value, answer.epoch)
             self.world.event_acked(self.segment.name, answer.epoch)
