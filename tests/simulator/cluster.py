@@ -23,7 +23,7 @@ FENCED_ALARMS_COUNT: Final = False
 later owners left in Tier 2 (``segment_flusher.py``, ``_reconcile``), and takes a merged segment for a lost one."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """One start of a container."""
 
@@ -147,8 +147,9 @@ class Cluster:
 
     def _check_refusal(self, attempt: Attempt, error: DataCorruption) -> None:
         container_id = attempt.container_id
-        if attempt.epoch < self._epochs.get(container_id, 0) and not FENCED_ALARMS_COUNT:
-            self._note(f"the alarm of a fenced owner, of epoch {attempt.epoch}, does not count")
+        later = self.attempts[self.attempts.index(attempt) + 1 :]
+        if any(one.container_id == container_id and one.epoch for one in later) and not FENCED_ALARMS_COUNT:
+            self._note("the alarm of a fenced owner does not count")
             return
         if not self._redis.losses and not self.damaged:
             self._history.violated("refused", f"container {container_id} says that data was lost; none was: {error}")
