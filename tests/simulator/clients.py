@@ -33,11 +33,6 @@ class World(Protocol):
         """Whether enough was appended for the time that has passed."""
         ...
 
-    @property
-    def tier1_writes(self) -> int:
-        """Writes on the disk of Tier 1."""
-        ...
-
     def owner_of(self, segment: str) -> Store | None: ...
 
     def epoch_of(self, segment: str) -> int:

@@ -12,9 +12,9 @@ from pravega_common.invariants import InvariantViolation
 from tests.simulator.history import History
 from tests.simulator.oracle import RemoteCPO
 from tests.simulator.processes import Process, ProcessState
-from tests.simulator.redis_server import SimulatedRedis
 from tests.simulator.settings import Settings
 from tests.simulator.store import Store
+from tests.simulator.tier1 import Tier1
 from tests.simulator.tier2 import RemoteChunks
 from tests.simulator.virtual_loop import VirtualClock, VirtualLoop
 
@@ -45,7 +45,7 @@ class Cluster:
         loop: VirtualLoop,
         clock: VirtualClock,
         settings: Settings,
-        redis: SimulatedRedis,
+        tier1: Tier1,
         cpo: RemoteCPO,
         chunks: RemoteChunks,
         history: History,
@@ -62,7 +62,7 @@ class Cluster:
         self._loop = loop
         self._clock = clock
         self._settings = settings
-        self._redis = redis
+        self._tier1 = tier1
         self._cpo = cpo
         self._chunks = chunks
         self._history = history
@@ -72,7 +72,9 @@ class Cluster:
         """A new store, which takes over every container."""
         containers = range(self._settings.containers)
         name = f"store-{len(self.stores) + 1}"
-        store = Store(name, containers, self._settings, self._cpo, self._chunks, self._clock, self)
+        store = Store(
+            name, containers, self._settings, self._tier1.addresses, self._cpo, self._chunks, self._clock, self
+        )
         self.stores.append(store)
         self._owners = dict.fromkeys(containers, store)
         self._note(f"{name} starts")
@@ -123,7 +125,7 @@ class Cluster:
         return self._owners.get(container_id) is store
 
     def container_starting(self, store: Store, container_id: int) -> int:
-        self.attempts.append(Attempt(store, container_id, self._redis.losses))
+        self.attempts.append(Attempt(store, container_id, self._tier1.losses))
         return len(self.attempts) - 1
 
     def container_up(self, store: Store, attempt: int, epoch: int) -> None:
@@ -140,7 +142,7 @@ class Cluster:
         if isinstance(error, DataCorruption):
             self.refusing[found.container_id] = error
             self._check_refusal(found, error)
-        elif isinstance(error, InvariantViolation) and self._redis.losses:
+        elif isinstance(error, InvariantViolation) and self._tier1.losses:
             return  # as good as a refusal, if not as clear; what comes after it counts
         elif error is not None and not isinstance(error, PravegaError):
             self._history.violated("broken", f"container {found.container_id} died of {error!r}")
@@ -151,7 +153,7 @@ class Cluster:
         if any(one.container_id == container_id and one.epoch for one in later) and not FENCED_ALARMS_COUNT:
             self._note("the alarm of a fenced owner does not count")
             return
-        if not self._redis.losses and not self.damaged:
+        if not self._tier1.losses and not self.damaged:
             self._history.violated("refused", f"container {container_id} says that data was lost; none was: {error}")
         elif attempt.losses and attempt.acked and not self.damaged:
             text = f"container {container_id} acknowledged {attempt.acked} operations before it said: {error}"

@@ -34,8 +34,8 @@ class Event:
     data: bytes
     is_acked: bool = False
     end: int = -1
-    sent_at: int = 0
-    """Writes on the disk of Tier 1 when it was sent last."""
+    sent_at_s: float = 0.0
+    """The time when it was sent last."""
 
 
 def make_event(event_id: EventId, payload_bytes: int) -> Event:

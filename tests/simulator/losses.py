@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pravega_common.errors import PravegaError
 from tests.simulator.cluster import Cluster
 from tests.simulator.history import History, Progress
-from tests.simulator.redis_server import SimulatedRedis
 from tests.simulator.settings import Settings
+from tests.simulator.tier1 import EMPTY_S, Tier1
 from tests.simulator.tier2 import Tier2
 
 
@@ -22,15 +22,16 @@ class LossPlan:
         self,
         settings: Settings,
         cluster: Cluster,
-        redis: SimulatedRedis,
+        tier1: Tier1,
         tier2: Tier2,
         history: History,
         note: Callable[[str], None],
     ) -> None:
         self._settings = settings
+        self._started_s = asyncio.get_running_loop().time()
         self._rng = random.Random(f"{settings.seed} plan")
         self._cluster = cluster
-        self._redis = redis
+        self._tier1 = tier1
         self._tier2 = tier2
         self._history = history
         self._note = note
@@ -46,43 +47,42 @@ class LossPlan:
 
     async def _lose(self) -> None:
         """Tier 1 comes back older or empty, with the store or without it, at a point that Tier 2 is ahead of."""
-        kept = None
+        as_of_s = None
         for _ in range(100):
-            kept = await self._writes_kept()
-            if kept is not None:
+            as_of_s = await self._time_to_go_back_to()
+            if as_of_s is not None:
                 break
             await asyncio.sleep(0.2)
-        if kept is None:
+        if as_of_s is None:
             self._note("nothing that is in Tier 2 can be taken from Tier 1: no loss")
             return
         if self._rng.random() < 0.7:
             self._cluster.kill(self._cluster.current.process, "with Tier 1")
-        self._note(f"LOSS: Tier 1 comes back with {kept} of {len(self._redis.disk)} writes")
-        self._redis.crash()
-        self._redis.start(kept)
+        count = self._rng.randint(1, len(self._tier1.servers))
+        self._note(f"LOSS: {self._tier1.come_back(self._tier1.servers[:count], as_of_s)}")
         await asyncio.sleep(self._rng.uniform(0, 1))
         if not self._cluster.current.process.is_alive:
             self._cluster.start_store()
 
-    async def _writes_kept(self) -> int | None:
-        """The number of writes that stay; ``None`` if a loss would go unnoticed now, since Tier 2 has nothing of it.
+    async def _time_to_go_back_to(self) -> float | None:
+        """The time of the last write that stays; ``None`` if a loss would go unnoticed now.
 
         With one server a loss is seen only by what Tier 2 has beyond it.
         """
         stored = await self._stored_points()
-        if len(stored) < self._settings.containers or not self._redis.accepts:
+        if len(stored) < self._settings.containers or not self._tier1.is_up:
             return None
         highest = min(stored.values())
         way = self._rng.random()
         if way < 0.2:
-            return 0
+            return EMPTY_S
         if way < 0.6:
             return highest
-        return self._rng.randint(highest // 2, highest)
+        return self._rng.uniform((self._started_s + highest) / 2, highest)
 
-    async def _stored_points(self) -> dict[int, int]:
-        """For each container, the number of writes after which an append was sent that Tier 2 has now."""
-        found: dict[int, int] = {}
+    async def _stored_points(self) -> dict[int, float]:
+        """For each container, the last time when an append was sent that Tier 2 has now."""
+        found: dict[int, float] = {}
         for segment in self._history.segments.values():
             if segment.created is not Progress.DONE or segment.may_be_gone:
                 continue
@@ -93,8 +93,8 @@ class LossPlan:
             with contextlib.suppress(PravegaError):
                 stored_length = (await container.get_info(segment.name)).storage_length
                 for writer in segment.writers.values():
-                    sent = [event.sent_at for event in writer.events if event.is_acked and event.end <= stored_length]
-                    found[container_id] = max([found.get(container_id, 0), *sent])
+                    sent = [event.sent_at_s for event in writer.events if event.is_acked and event.end <= stored_length]
+                    found[container_id] = max([found.get(container_id, 0.0), *sent])
         return found
 
     # --- full
@@ -102,12 +102,13 @@ class LossPlan:
     async def _fill(self) -> None:
         """Tier 2 goes away, Tier 1 fills up to its limit, which stays; later Tier 2 is back."""
         self._tier2.faulty.stop()
-        self._redis.maxmemory = self._redis.database.used + self._rng.randint(5_000_000, 7_000_000)
+        room = self._rng.randint(5_000_000, 7_000_000)
+        self._tier1.limit(lambda used: used + room)
         for _ in range(600):
-            if self._redis.is_full:
+            if self._tier1.is_full:
                 break
             await asyncio.sleep(0.1)
-        self._note("Tier 1 is full" if self._redis.is_full else "Tier 1 is not full, with Tier 2 away")
+        self._note("Tier 1 is full" if self._tier1.is_full else "Tier 1 is not full, with Tier 2 away")
         await asyncio.sleep(self._rng.choice((1.0, 20.0, 70.0)))
         self._tier2.faulty.resume()
         self._note("Tier 2 is back")

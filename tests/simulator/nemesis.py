@@ -10,8 +10,8 @@ from typing import Any
 from tests.simulator.cluster import Cluster
 from tests.simulator.crash_points import CrashPoints
 from tests.simulator.network import Network
-from tests.simulator.redis_server import SimulatedRedis
 from tests.simulator.settings import Settings
+from tests.simulator.tier1 import Tier1
 from tests.simulator.tier2 import Tier2
 from tests.support.fakes.faulty_chunk_storage import FaultRates
 
@@ -26,7 +26,7 @@ class Nemesis:
         settings: Settings,
         cluster: Cluster,
         network: Network,
-        redis: SimulatedRedis,
+        tier1: Tier1,
         tier2: Tier2,
         crash_points: CrashPoints,
         note: Callable[[str], None],
@@ -35,7 +35,7 @@ class Nemesis:
         self._settings = settings
         self._cluster = cluster
         self._network = network
-        self._redis = redis
+        self._tier1 = tier1
         self._tier2 = tier2
         self._crash_points = crash_points
         self._note = note
@@ -80,11 +80,9 @@ class Nemesis:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._crash_points.disarm()
         self._network.heal()
-        self._redis.resume()
-        if not self._redis.accepts:
-            self._redis.start()
+        self._tier1.heal()
         if self._settings.family != "full":
-            self._redis.maxmemory = 0
+            self._tier1.limit(lambda _: 0)
         self._tier2.faulty.rates = FaultRates()
         self._tier2.faulty.resume()
         await self._tier2.faulty.land_late_puts()
@@ -157,21 +155,24 @@ class Nemesis:
     # --- Redis and the network
 
     async def _redis_crashes(self) -> None:
-        if not self._redis.accepts:
+        server = self._rng.choice(self._tier1.servers)
+        if not server.accepts:
             return
-        self._redis.crash()
+        server.crash()
         await self._pause(0, 3)
-        self._redis.start()
+        server.start()
 
     async def _redis_pauses(self) -> None:
-        self._redis.pause()
+        server = self._rng.choice(self._tier1.servers)
+        server.pause()
         await self._pause(0.1, 12)
-        self._redis.resume()
+        server.resume()
 
     async def _redis_is_full_for_a_moment(self) -> None:
-        self._redis.maxmemory = 1
+        server = self._rng.choice(self._tier1.servers)
+        server.maxmemory = 1
         await self._pause(0.05, 4)
-        self._redis.maxmemory = 0
+        server.maxmemory = 0
 
     async def _connections_break(self) -> None:
         for connection in list(self._network.connections):
@@ -184,7 +185,7 @@ class Nemesis:
             self._rng.choice(connections).silence()
 
     async def _append_is_answered_twice(self) -> None:
-        self._redis.doubles_next_append = True
+        self._rng.choice(self._tier1.servers).doubles_next_append = True
 
     async def _network_is_slow(self) -> None:
         self._network.delay_max_s = self._rng.choice((0.05, 0.3, 1.5))

@@ -7,6 +7,7 @@ back means replaying it: all of it, without its last writes, up to an earlier po
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -43,16 +44,15 @@ Effect = tuple[str, tuple[Any, ...]]
 class SimulatedRedis:
     """One server. ``make_cpo`` is given if the control plane oracle lives on it."""
 
-    def __init__(self, address: str, make_cpo: Callable[[], InMemoryCPO]) -> None:
+    def __init__(self, address: str, make_cpo: Callable[[], InMemoryCPO], now_s: Callable[[], float] = float) -> None:
         self.address = address
         self.maxmemory = 0
-        self.disk: list[tuple[Effect, ...]] = []
-        """One item for each request that wrote something."""
+        self.disk: list[tuple[float, tuple[Effect, ...]]] = []
+        """One item for each request that wrote something, with its time."""
         self.unknown_commands: list[str] = []
-        self.losses = 0
-        """Times that it came back without something."""
         self.doubles_next_append = False
         self._make_cpo = make_cpo
+        self._now_s = now_s
         self._connections: dict[Connection, hiredis.Reader] = {}
         self._scripts: set[str] = set()
         self._is_up = True
@@ -76,13 +76,15 @@ class SimulatedRedis:
         for connection in list(self._connections):
             connection.reset()
 
-    def start(self, writes_kept: int | None = None) -> None:
-        """Come back with the first ``writes_kept`` writes only, or with all."""
-        if writes_kept is not None and writes_kept < len(self.disk):
-            del self.disk[writes_kept:]
-            self.losses += 1
+    def start(self, as_of_s: float = math.inf) -> int:
+        """Come back with what was on the disk at that time, by default with all; returns the writes that are gone."""
+        if self._is_up:
+            return 0
+        kept = [item for item in self.disk if item[0] <= as_of_s]
+        gone, self.disk = len(self.disk) - len(kept), kept
         self._load()
         self._is_up = True
+        return gone
 
     def pause(self) -> None:
         """Answer nothing until ``resume``."""
@@ -99,7 +101,7 @@ class SimulatedRedis:
         self._commands = commands_of(self.database)
         self._scripts.clear()
         self.cpo = self._make_cpo()
-        for write in self.disk:
+        for _, write in self.disk:
             for name, args in write:
                 if name.startswith("cpo:"):
                     self._replay_cpo(name.removeprefix("cpo:"), args)
@@ -115,7 +117,7 @@ class SimulatedRedis:
 
     def note_cpo_write(self, method: str, args: tuple[Any, ...]) -> None:
         """The CPO that lives here changed something."""
-        self.disk.append(((f"cpo:{method}", args),))
+        self.disk.append((self._now_s(), ((f"cpo:{method}", args),)))
 
     # --- connections
 
@@ -147,7 +149,7 @@ class SimulatedRedis:
         except CommandError as error:
             reply = b"-%b\r\n" % str(error).encode()
         if effects:
-            self.disk.append(tuple(effects))
+            self.disk.append((self._now_s(), tuple(effects)))
         if name == "XADD" and self.doubles_next_append:
             self.doubles_next_append = False
             return reply + reply

@@ -28,8 +28,8 @@ class Settings:
 
     seed: int
     family: str
-    server: str
-    """Address of the server of Tier 1."""
+    servers: int
+    """Of Tier 1."""
     containers: int
     slots: int
     """Segments that live at the same time, each under a name of its own."""
@@ -73,7 +73,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED) -> Settings:
     return Settings(
         seed=seed,
         family=family,
-        server="redis-0:6379",
+        servers=1,
         containers=rng.choice((1, 1, 2)),
         slots=rng.randint(2, 4),
         tables=rng.choice((0, 1, 1)),

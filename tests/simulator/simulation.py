@@ -28,6 +28,7 @@ from tests.simulator.segments import SegmentLife
 from tests.simulator.settings import Settings
 from tests.simulator.store import Store
 from tests.simulator.tables import TableClient, TableHistory
+from tests.simulator.tier1 import Tier1
 from tests.simulator.tier2 import RemoteChunks, Tier2
 from tests.simulator.trace import Trace
 from tests.simulator.virtual_loop import Stuck, VirtualClock, VirtualLoop
@@ -35,6 +36,8 @@ from tests.support.fakes.cpo import InMemoryCPO
 
 settle_time_max_s: Final = 300.0
 """Virtual time that a healed cluster has to bring every operation to an end."""
+refusal_time_s: Final = 60.0
+"""Virtual time after which containers that refuse to start are believed."""
 events_per_s_max: Final = 25
 """What writers pace themselves to, so that a seed costs a second or two."""
 table_clients: Final = 3
@@ -70,18 +73,18 @@ class Simulation:
         self._started_s = loop.time()
         clock = VirtualClock(loop)
         self.network = loop.network = Network(loop, random.Random(f"{seed} network"))
-        self.redis = SimulatedRedis(settings.server, lambda: InMemoryCPO(clock))
-        self.network.servers[self.redis.address] = self.redis
-        self._cpo_server = self.redis
+        self.tier1 = Tier1(settings.servers, lambda: InMemoryCPO(clock), loop.time)
+        self.network.servers.update({server.address: server for server in self.tier1.servers})
+        cpo_server = self.tier1.servers[0]
         if not settings.cpo_shares_server:
-            self._cpo_server = SimulatedRedis("cpo:6379", lambda: InMemoryCPO(clock))
+            cpo_server = SimulatedRedis("cpo:6379", lambda: InMemoryCPO(clock), loop.time)
         self.tier2 = Tier2(random.Random(f"{seed} tier 2"), clock)
-        cpo = RemoteCPO(self.network, self._cpo_server, random.Random(f"{seed} cpo"))
+        cpo = RemoteCPO(self.network, cpo_server, random.Random(f"{seed} cpo"))
         chunks = RemoteChunks(self.network, self.tier2)
-        self.cluster = Cluster(loop, clock, settings, self.redis, cpo, chunks, self.history, self.note)
+        self.cluster = Cluster(loop, clock, settings, self.tier1, cpo, chunks, self.history, self.note)
         self.crash_points = CrashPoints(seed, self.cluster.kill)
         self.nemesis = Nemesis(
-            settings, self.cluster, self.network, self.redis, self.tier2, self.crash_points, self.note
+            settings, self.cluster, self.network, self.tier1, self.tier2, self.crash_points, self.note
         )
         self._lives: list[SegmentLife] = []
         self._tables: list[list[TableClient]] = []
@@ -108,17 +111,13 @@ class Simulation:
         passed_s = self.loop.time() - self._started_s
         return self.history.acked_events > events_per_s_max * (passed_s + 1)
 
-    @property
-    def tier1_writes(self) -> int:
-        return len(self.redis.disk)
-
     def is_damaged(self, segment: str) -> bool:
         return bool(self.history.ids_in(segment) & self.cluster.damaged)
 
     def corruption_seen(self, segment: str, error: DataCorruption) -> bool:
         if self.is_damaged(segment):
             return True
-        if not self.redis.losses:
+        if not self.tier1.losses:
             self.history.violated("refused", f"{segment}: damage is reported, and it has none: {error}")
         return False
 
@@ -142,7 +141,7 @@ class Simulation:
             await life.stop_reading()
 
     def _family_plan(self) -> LossPlan:
-        return LossPlan(self.settings, self.cluster, self.redis, self.tier2, self.history, self.note)
+        return LossPlan(self.settings, self.cluster, self.tier1, self.tier2, self.history, self.note)
 
     def _start_clients(self) -> list[asyncio.Future[None]]:
         self._lives = [
@@ -193,17 +192,24 @@ class Simulation:
 
     async def _within(self, work: Coroutine[Any, Any, Any] | asyncio.Future[Any], what: str) -> bool:
         """Do it, in the time that a healed cluster has; false if it cannot, which is right only after a loss."""
-        try:
-            async with asyncio.timeout(settle_time_max_s):
-                await work
-            return True
-        except TimeoutError:
-            self._judge_standstill(what)
-            return False
+        task = asyncio.ensure_future(work)
+        ends_s = self.loop.time() + settle_time_max_s
+        refused_since_s = self.loop.time()
+        while not task.done():
+            now_s = self.loop.time()
+            if len(self.cluster.refusing) < self.settings.containers:
+                refused_since_s = now_s
+            if now_s > ends_s or now_s > refused_since_s + refusal_time_s:
+                task.cancel()
+                self._judge_standstill(what)
+                return False
+            await asyncio.wait([task], timeout=5.0)
+        task.result()
+        return True
 
     def _judge_standstill(self, what: str) -> None:
         refusing = self.cluster.refusing
-        if refusing and self.redis.losses:
+        if refusing and self.tier1.losses:
             self.note(f"{what}: {len(refusing)} containers refuse, as they must: {next(iter(refusing.values()))}")
             return
         last = {attempt.container_id: repr(attempt.error) for attempt in self.cluster.attempts if attempt.error}
@@ -236,7 +242,7 @@ def _run(run: Simulation, loop: VirtualLoop) -> Outcome:
     for context in loop.unhandled:
         if "callback" in context.get("message", ""):
             run.history.violated("broken", f"{context['message']}: {context.get('exception')!r}")
-    for command in dict.fromkeys(run.redis.unknown_commands):
+    for command in dict.fromkeys(run.tier1.unknown_commands):
         run.history.violated("broken", f"the simulated Redis does not know {command}")
     return Outcome(
         settings.seed,

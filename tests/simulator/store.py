@@ -56,6 +56,7 @@ class Store:
         name: str,
         containers: Sequence[int],
         settings: Settings,
+        servers: tuple[str, ...],
         cpo: RemoteCPO,
         chunks: RemoteChunks,
         clock: VirtualClock,
@@ -70,6 +71,7 @@ class Store:
         self.tables = TableExtension(self.segments)
         self._cache = CacheManager(InMemoryCacheStorage(settings.cache_bytes))
         self._settings = settings
+        self._servers = servers
         self._plogs = PlogSettings(
             block_bytes=settings.plog_bytes,
             reply_timeout_s=settings.reply_timeout_s,
@@ -85,7 +87,7 @@ class Store:
 
     async def _start(self) -> None:
         """Register the persistence cluster, as every store does, and take the containers."""
-        group = PersistenceGroup("group-0", (self._settings.server,))
+        group = PersistenceGroup("group-0", self._servers)
         while True:
             try:
                 await self._cpo.put_persistence_cluster(PersistenceCluster(cluster_name, (group,)))

@@ -1,0 +1,56 @@
+"""The servers of Tier 1 together: one persistence group, of one server or of three."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.simulator.redis_server import SimulatedRedis
+from tests.support.fakes.cpo import InMemoryCPO
+
+EMPTY_S: Final = -1.0
+"""A time before the first write."""
+
+
+class Tier1:
+    """``losses`` counts the times that more than a minority came back without something."""
+
+    def __init__(self, count: int, make_cpo: Callable[[], InMemoryCPO], now_s: Callable[[], float]) -> None:
+        self.servers = [SimulatedRedis(f"redis-{number}:6379", make_cpo, now_s) for number in range(count)]
+        self.losses = 0
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(server.address for server in self.servers)
+
+    @property
+    def is_up(self) -> bool:
+        return all(server.accepts for server in self.servers)
+
+    @property
+    def is_full(self) -> bool:
+        return any(server.is_full for server in self.servers)
+
+    @property
+    def unknown_commands(self) -> list[str]:
+        return [command for server in self.servers for command in server.unknown_commands]
+
+    def come_back(self, servers: list[SimulatedRedis], as_of_s: float) -> str:
+        """Crash the servers, and start them with what was on their disks at that time; says what was taken."""
+        taken = 0
+        for server in servers:
+            server.crash()
+            taken += server.start(as_of_s)
+        if taken and 2 * len(servers) > len(self.servers):
+            self.losses += 1
+        return f"{len(servers)} of {len(self.servers)} servers come back without {taken} writes"
+
+    def limit(self, bytes_max: Callable[[int], int]) -> None:
+        """Set every server's memory limit, from what it uses."""
+        for server in self.servers:
+            server.maxmemory = bytes_max(server.database.used)
+
+    def heal(self) -> None:
+        for server in self.servers:
+            server.resume()
+            server.start()
