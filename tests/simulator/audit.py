@@ -16,7 +16,7 @@ drain_time_max_s = 120.0
 class Auditor(Client):
     async def check(self, segment: SegmentHistory) -> None:
         name = segment.name
-        floor = segment.length_floor()
+        floor = segment.floor()
         answer = await self.look(name)
         if isinstance(answer.error, SegmentNotFound):
             segment.violated("lost", f"the segment is not there in epoch {answer.epoch}")

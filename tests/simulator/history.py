@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.simulator.events import Event, EventId, event_at, first_event, make_event
 from tests.simulator.image import ByteImage
@@ -52,6 +52,13 @@ class MergeHistory:
     progress: Progress = Progress.ASKED
     end: int = -1
     """The target's length after it, once that is known."""
+
+
+class Floor(NamedTuple):
+    """The length that a call sent now must find, and the epoch from which on it must."""
+
+    length: int
+    epoch: int
 
 
 class SegmentHistory:
@@ -136,14 +143,13 @@ class SegmentHistory:
         if length > self.length_acked:
             self.length_acked, self.length_epoch = length, epoch
 
-    def length_floor(self) -> tuple[int, int]:
-        """The length that a call sent now must find, and the epoch from which on it must."""
-        return self.length_acked, self.length_epoch
+    def floor(self) -> Floor:
+        return Floor(self.length_acked, self.length_epoch)
 
-    def length_seen(self, length: int, epoch: int, floor: tuple[int, int]) -> None:
-        if length < floor[0] and epoch >= floor[1]:
-            self.violated("lost", f"its length was {floor[0]}, and is {length} in epoch {epoch}")
-        if self.sealed_length >= 0 and length != self.sealed_length and epoch >= self.length_epoch:
+    def length_seen(self, length: int, epoch: int, floor: Floor) -> None:
+        if length < floor.length and epoch >= floor.epoch:
+            self.violated("lost", f"its length was {floor.length}, and is {length} in epoch {epoch}")
+        if length > self.sealed_length >= 0:
             self.violated("broken", f"it was sealed at {self.sealed_length}, and has {length} bytes")
         self.length_at_least(length, epoch)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pravega_common.errors import BadOffset, SegmentSealed, SegmentTruncated
 from tests.simulator.clients import Client, World
-from tests.simulator.history import Progress, SegmentHistory
+from tests.simulator.history import Floor, Progress, SegmentHistory
 from tests.simulator.sessions import Answer
 
 tail_wait_max_s = 4.0
@@ -28,7 +28,7 @@ class Reader(Client):
 
     async def _look(self) -> None:
         segment, name = self.segment, self.segment.name
-        floor = segment.length_floor()
+        floor = segment.floor()
         answer = await self.call(name, lambda store: store.segments.get_info(name))
         if self.missing(segment, answer) or answer.error is not None or answer.epoch < segment.created_epoch:
             return
@@ -41,7 +41,7 @@ class Reader(Client):
         at_tail = self.rng.random() < 0.5
         first = segment.truncation_done
         offset = self._tail if at_tail else self.rng.randint(first, max(first, segment.length_acked))
-        floor = segment.length_floor()
+        floor = segment.floor()
         wanted = self.rng.choice((1, 100, 5_000, 200_000, 2_000_000))
         answer = await self.call(
             name, lambda store: store.segments.read(name, offset, wanted), time_max_s=tail_wait_max_s
@@ -59,15 +59,15 @@ class Reader(Client):
         if at_tail:
             self._tail = offset + len(data)
 
-    def _refused(self, offset: int, answer: Answer, floor: tuple[int, int]) -> None:
+    def _refused(self, offset: int, answer: Answer, floor: Floor) -> None:
         segment, error = self.segment, answer.error
         if isinstance(error, SegmentTruncated):
             segment.start_seen(error.start_offset)
             self._tail = max(self._tail, error.start_offset)
         elif isinstance(error, SegmentSealed):
             self._sealed_seen(True)
-        elif isinstance(error, BadOffset) and offset <= floor[0] and answer.epoch >= floor[1]:
-            segment.violated("lost", f"its length was {floor[0]}; reading at {offset}: {error}")
+        elif isinstance(error, BadOffset) and offset <= floor.length and answer.epoch >= floor.epoch:
+            segment.violated("lost", f"its length was {floor.length}; reading at {offset}: {error}")
 
     def _sealed_seen(self, is_sealed: bool) -> None:
         if is_sealed and self.segment.sealed is Progress.NOT_ASKED and self.segment.merged is Progress.NOT_ASKED:

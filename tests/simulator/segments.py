@@ -90,7 +90,7 @@ class SegmentLife(Client):
         if segment.sealed is Progress.DONE:
             return
         name, segment.sealed = segment.name, Progress.ASKED
-        floor = segment.length_floor()
+        floor = segment.floor()
         answer = await self.insist(name, lambda store: store.segments.seal(name), SegmentSealed)
         if answer.error is not None and not self.missing(segment, answer):
             segment.violated("broken", f"it cannot be sealed: {answer.error}")
