@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from pravega_common.errors import SegmentNotFound
+from segment_service.contracts.attributes import EVENT_COUNT
 from segment_service.contracts.segment_store import SegmentProperties
 from tests.simulator.clients import Client
 from tests.simulator.history import Progress, SegmentHistory
 from tests.simulator.writers import writer_attribute
 
 drain_time_max_s = 120.0
+locations = 3
+"""Offsets that are located in each segment."""
 
 
 class Auditor(Client):
@@ -32,7 +35,21 @@ class Auditor(Client):
         content = await self._read_all(segment, info)
         if content is not None:
             known = {writer: info.attributes.get(writer_attribute(segment, writer), 0) for writer in segment.writers}
-            self.world.history.check_content(segment, info.start_offset, content, known)
+            count = info.attributes.get(EVENT_COUNT, 0)
+            if count != sum(known.values()):
+                segment.violated("broken", f"it counts {count} events, its writers have {known}")
+            boundaries = self.world.history.check_content(segment, info.start_offset, content, known)
+            if boundaries is not None:
+                await self._locate(segment, info, boundaries)
+
+    async def _locate(self, segment: SegmentHistory, info: SegmentProperties, boundaries: list[int]) -> None:
+        """The event index answers with real ends of events."""
+        name, ends = segment.name, {*boundaries, info.start_offset, info.length}
+        for _ in range(locations):
+            offset = self.rng.randint(info.start_offset, info.length)
+            answer = await self.insist(name, lambda store, at=offset: store.segments.locate_offset(name, at))  # type: ignore[misc]
+            if answer.error is None and (answer.value < offset or answer.value not in ends):
+                segment.violated("broken", f"from {offset} on no event ends at {answer.value}, where the index says so")
 
     async def check_sources(self, segment: SegmentHistory) -> None:
         """A segment that was merged is gone."""

@@ -189,16 +189,22 @@ class History:
                 found |= {segment.segment_id, *(merge.source.segment_id for merge in segment.merges.values())}
         return found
 
-    def check_content(self, segment: SegmentHistory, start: int, content: bytes, attributes: dict[int, int]) -> None:
+    def check_content(
+        self, segment: SegmentHistory, start: int, content: bytes, attributes: dict[int, int]
+    ) -> list[int] | None:
         """Explain every byte of a segment, read whole from ``start`` to its end, by what was sent.
 
-        ``attributes``: the last event number of each writer, as the store knows it.
+        ``attributes``: the last event number of each writer, as the store knows it. Returns where events end, or
+        ``None`` after a violation.
         """
         self.checked_bytes += len(content)
         before = len(self.violations)
         segment.learn(start, content, "the final read")
-        if len(self.violations) == before:
-            _ContentCheck(self, segment, start, content).run(attributes)
+        if len(self.violations) > before:
+            return None
+        check = _ContentCheck(self, segment, start, content)
+        check.run(attributes)
+        return check.boundaries if len(self.violations) == before else None
 
 
 class _ContentCheck:
@@ -210,12 +216,13 @@ class _ContentCheck:
         self._start = start
         self._content = content
         self._last: dict[tuple[int, int], int] = {}
-        self._ends: dict[tuple[int, int], int] = {}
+        self.boundaries: list[int] = []
         self._runs: list[int] = []
         """Keys of the segments whose events follow one another."""
 
     def run(self, attributes: dict[int, int]) -> None:
         position = 0 if not self._start else first_event(self._content)
+        self.boundaries.append(self._start + position)
         while position < len(self._content):
             found = event_at(self._content, position)
             if found is None:
@@ -259,7 +266,8 @@ class _ContentCheck:
         if event_id.number > last + 1:
             self._segment.violated("lost", f"{event_id} follows event {last} of its writer")
             return False
-        self._last[whose], self._ends[whose] = event_id.number, end
+        self._last[whose] = event_id.number
+        self.boundaries.append(end)
         return True
 
     def _check_writers(self, segment: SegmentHistory, attributes: dict[int, int]) -> None:
