@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from segment_service.plog import plog
 from segment_service.plog.plog import APPEND_SMALL, CREATE, DELETE, FENCE, SEAL
 from tests.simulator.redis_values import Reply
 
@@ -80,10 +81,17 @@ def _append_small(call: Call, keys: Sequence[bytes], argv: Sequence[bytes]) -> R
     return added
 
 
+def _set_identity(call: Call, keys: Sequence[bytes], argv: Sequence[bytes]) -> Reply:
+    call("UNLINK", keys[1])
+    answer: Reply = call("SET", keys[0], argv[0], "NX")
+    return answer
+
+
 SCRIPTS: Final[Mapping[str, Body]] = {
     CREATE.digest: _create,
     FENCE.digest: _fence,
     SEAL.digest: _seal,
     DELETE.digest: _delete,
     APPEND_SMALL.digest: _append_small,
+    **({plog.SET_IDENTITY.digest: _set_identity} if hasattr(plog, "SET_IDENTITY") else {}),
 }
