@@ -19,6 +19,7 @@ from controller_service.policies.retention import (
     lower_bound,
 )
 from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.history import bytes_between, place_in
 from controller_service.store.records import (
     RETENTION_SET,
     SUBSCRIBERS,
@@ -31,9 +32,9 @@ from controller_service.store.records import (
     retention_cut_key,
 )
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid, segments_before
+from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.truncate_stream import TruncateStream, bytes_between, place_in
+from controller_service.workflows.truncate_stream import TruncateStream
 from pravega_common.errors import NotFound, SegmentNotFound
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.segments import SegmentOffsets
@@ -204,6 +205,4 @@ async def _newest_not_after(context: StreamContext, references: Sequence[Retenti
 async def _size_till(context: StreamContext, before: RetentionReference | None, cut: PlacedCut) -> int:
     """Bytes of the stream up to ``cut``, counted from a reference that is not after it, or from the start."""
     base = None if before is None else await _cut_of(context, before)
-    epochs = await context.epochs(0 if base is None else base.first_epoch, cut.last_epoch)
-    passed = segments_before(cut, epochs, base)
-    return (0 if before is None else before.size_till) + await bytes_between(context, base, cut, tuple(passed))
+    return (0 if before is None else before.size_till) + await bytes_between(context, base, cut)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_service.store.records import RetentionReference, SegmentRecord
-from controller_service.store.stream_cuts import PlacedCut
+from controller_service.store.stream_cuts import PlacedCut, RangeIndex
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 
 unlimited: Final = (1 << 63) - 1
@@ -70,16 +70,16 @@ def compare(first: PlacedCut, second: PlacedCut) -> Relation:
     A segment not reached yet (offset below 0) stands only for the keys in which its own cut has reached nothing else.
     """
     less = greater = False
-    others = _regions(second)
+    others = RangeIndex(
+        (low, high, identifier) for identifier, ranges in _regions(second).items() for low, high in ranges
+    )
     for identifier, ranges in _regions(first).items():
-        for other_id, other_ranges in others.items():
-            if identifier == other_id:
-                one, two = first.cut[identifier], second.cut[other_id]
-            elif any(low < high2 and high > low2 for low, high in ranges for low2, high2 in other_ranges):
-                one, two = identifier, other_id
-            else:
-                continue
-            less, greater = less or one < two, greater or one > two
+        if identifier in second.cut:
+            less = less or first.cut[identifier] < second.cut[identifier]
+            greater = greater or first.cut[identifier] > second.cut[identifier]
+        for low, high in ranges:
+            for other_id in others.overlapping(low, high):
+                less, greater = less or identifier < other_id, greater or identifier > other_id
     if less and greater:
         return Relation.OVERLAPS
     return Relation.BEFORE if less else Relation.EQUAL_OR_AFTER

@@ -177,10 +177,12 @@ class TruncationRecord:
     """The head of the stream: segment id to offset. Empty cut: the stream was never truncated."""
 
     cut: dict[int, int] = field(default_factory=dict)
-    to_delete: tuple[int, ...] = ()
     size_till: int = 0
     """Bytes of the stream before the cut."""
     updating: bool = False
+    """Whether segments before the cut may still exist."""
+    since: dict[int, int] = field(default_factory=dict)
+    """While updating: the cut before which no segment exists any more; empty for the start of the stream."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, cast
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from controller_service.errors import OperationNotAllowed
 from controller_service.store.records import (
@@ -33,6 +34,11 @@ from pravega_common.invariants import check
 
 R = TypeVar("R")
 
+epochs_per_read_max: Final = 15
+"""Values of the largest size that a table holds which fit one reply, of at most 16 MiB."""
+keys_per_read_max: Final = 1_000
+"""Small records of one read."""
+
 
 class RecordSource(Protocol):
     """The tables of a stream, and the cache of epoch records that all contexts share."""
@@ -46,7 +52,7 @@ class RecordSource(Protocol):
 
     def cached_epoch(self, stream_id: str, key: str) -> tuple[Any, int] | None: ...
 
-    def cache_epoch(self, stream_id: str, key: str, found: tuple[Any, int]) -> None: ...
+    def cache_epoch(self, stream_id: str, key: str, found: tuple[Any, int], stored_bytes: int) -> None: ...
 
     def forget(self, scope: str, stream: str) -> None:
         """Forget the id of a stream that is gone."""
@@ -95,22 +101,25 @@ class StreamContext:
                 missing.append(key)
         if not missing:
             return
+        values = await self._read_values([key.name for key in missing])
+        for key, value in zip(missing, values, strict=True):
+            self._found[key.name] = (None, ABSENT) if value is None else self._decoded(key, value)
+
+    async def _read_values(self, names: Sequence[str]) -> list[Versioned | None]:
+        """``StreamNotFound`` when the stream is gone."""
+        if not names:
+            return []
         try:
-            values = await self._store.tables.get_many(self.metadata_table, [key.name for key in missing])
+            return await self._store.tables.get_many(self.metadata_table, names)
         except SegmentNotFound as error:
             self._store.forget(self.scope, self.stream)
             raise StreamNotFound.of(self.scope, self.stream) from error
-        for key, value in zip(missing, values, strict=True):
-            self._remember(key, value)
 
-    def _remember(self, key: Key[Any], value: Versioned | None) -> None:
-        if value is None:
-            self._found[key.name] = (None, ABSENT)
-            return
+    def _decoded(self, key: Key[Any], value: Versioned) -> tuple[Any, int]:
         found = (decode(key.record, value.value), value.version)
-        self._found[key.name] = found
         if is_epoch_key(key):
-            self._store.cache_epoch(self.stream_id, key.name, found)
+            self._store.cache_epoch(self.stream_id, key.name, found, len(value.value))
+        return found
 
     async def read(self, key: Key[R]) -> R | None:
         """The record, staged changes included, or None."""
@@ -144,11 +153,23 @@ class StreamContext:
             raise NotFound(f"stream {self.name} has no epoch {number}")
         return record
 
-    async def epochs(self, first: int, last: int) -> list[EpochRecord]:
-        """Epochs ``first`` to ``last``, both included, in one round trip."""
-        numbers = range(first, last + 1)
-        await self.prefetch(*(epoch_key(number) for number in numbers))
-        return [await self.epoch(number) for number in numbers]
+    async def walk_epochs(self, numbers: Sequence[int]) -> AsyncIterator[EpochRecord]:
+        """The epochs of these numbers, in their order, read a page at a time and not kept here."""
+        for start in range(0, len(numbers), epochs_per_read_max):
+            keys = [epoch_key(number) for number in numbers[start : start + epochs_per_read_max]]
+            known = {key.name: self._store.cached_epoch(self.stream_id, key.name) for key in keys}
+            missing = [key.name for key in keys if known[key.name] is None]
+            values = dict(zip(missing, await self._read_values(missing), strict=True))
+            for number, key in zip(numbers[start : start + epochs_per_read_max], keys, strict=True):
+                found = known[key.name]
+                value = values.get(key.name)
+                if found is None and value is not None:
+                    found = self._decoded(key, value)
+                    # An epoch of a thousand segments takes milliseconds to decode: others have their turn in between.
+                    await asyncio.sleep(0)
+                if found is None:
+                    raise NotFound(f"stream {self.name} has no epoch {number}")
+                yield cast(EpochRecord, found[0])
 
     async def transition(self) -> EpochTransitionRecord:
         return await self.read(TRANSITION) or EMPTY_TRANSITION
@@ -165,6 +186,17 @@ class StreamContext:
             record = await self.read(key)
             if record is not None:
                 records[identifier] = record
+        return records
+
+    async def stored_sealed(self, identifiers: Sequence[int]) -> dict[int, SealedSegmentRecord]:
+        """Like ``sealed``, for any number of segments: read a page at a time, not kept here, without staged changes."""
+        records: dict[int, SealedSegmentRecord] = {}
+        for start in range(0, len(identifiers), keys_per_read_max):
+            page = identifiers[start : start + keys_per_read_max]
+            values = await self._read_values([sealed_segment_key(identifier).name for identifier in page])
+            for identifier, value in zip(page, values, strict=True):
+                if value is not None:
+                    records[identifier] = decode(SealedSegmentRecord, value.value)
         return records
 
     # ---- writing -----------------------------------------------------------------------------------------------------

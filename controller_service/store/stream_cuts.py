@@ -5,13 +5,17 @@ A cut maps segment ids to offsets; an offset below 0 stands for a segment that w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from controller_service.store.records import EpochRecord, SegmentRecord
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_epoch
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +43,79 @@ def epoch_bounds(cut: SegmentOffsets) -> tuple[int, int]:
     return min(epochs), max(epochs)
 
 
-def place(cut: SegmentOffsets, epochs: Sequence[EpochRecord]) -> PlacedCut:
-    """``epochs``: those of ``epoch_bounds``. ``InvalidArgument`` if a segment never existed."""
-    segments: dict[int, SegmentRecord] = {}
-    span: dict[int, int] = {}
-    for epoch in reversed(epochs):
+class CutPlacement:
+    """Places a cut, epoch by epoch, the newest first."""
+
+    def __init__(self, cut: SegmentOffsets) -> None:
+        self._cut = dict(cut)
+        self._segments: dict[int, SegmentRecord] = {}
+        self._span: dict[int, int] = {}
+
+    @property
+    def missing(self) -> list[int]:
+        """The segments that no epoch contained so far."""
+        return [identifier for identifier in self._cut if identifier not in self._span]
+
+    def look_at(self, epoch: EpochRecord) -> None:
         for segment in epoch.segments:
             identifier = segment.segment_id
-            if identifier in cut and identifier not in span:
-                segments[identifier] = segment
-                span[identifier] = epoch.epoch
-    missing = [identifier for identifier in cut if identifier not in span]
-    if missing:
-        raise InvalidArgument(f"segments {missing} are not of this stream")
-    return PlacedCut(dict(cut), segments, span)
+            if identifier in self._cut and identifier not in self._span:
+                self._segments[identifier] = segment
+                self._span[identifier] = epoch.epoch
+
+    def placed(self) -> PlacedCut:
+        """``InvalidArgument`` if a segment never existed."""
+        if self.missing:
+            raise InvalidArgument(f"segments {self.missing} are not of this stream")
+        return PlacedCut(self._cut, self._segments, self._span)
+
+
+class RangeIndex(Generic[T]):
+    """Finds the items whose key ranges overlap another range."""
+
+    def __init__(self, items: Iterable[tuple[float, float, T]]) -> None:
+        """``items``: lower edge, upper edge that is not part of the range, item."""
+        items = list(items)
+        self._edges = sorted({edge for low, high, _ in items for edge in (low, high)})
+        self._covers: list[list[T]] = [[] for _ in self._edges]
+        for low, high, item in items:
+            for position in range(bisect_left(self._edges, low), bisect_left(self._edges, high)):
+                self._covers[position].append(item)
+
+    def overlapping(self, low: float, high: float) -> Iterator[T]:
+        """An item may come several times."""
+        first = max(0, bisect_right(self._edges, low) - 1)
+        for position in range(first, bisect_left(self._edges, high)):
+            yield from self._covers[position]
+
+
+class CutIndex:
+    """Compares segments with a cut, in a time that hardly grows with the cut."""
+
+    def __init__(self, placed: PlacedCut) -> None:
+        self._placed = placed
+        self._ids = RangeIndex(
+            (segment.key_start, segment.key_end, identifier) for identifier, segment in placed.segments.items()
+        )
+
+    def overlapping(self, segment: SegmentRecord) -> Iterator[int]:
+        """The ids of the cut's segments that share keys with a segment; one may come several times."""
+        return self._ids.overlapping(segment.key_start, segment.key_end)
+
+    def is_after(self, segment: SegmentRecord) -> bool:
+        """Whether the cut lies wholly after a segment.
+
+        Two segments that overlap were never open together, so the one with the smaller id came first.
+        """
+        identifier = segment.segment_id
+        return identifier not in self._placed.cut and identifier < min(self.overlapping(segment), default=-1)
+
+    def is_at_or_before(self, segment: SegmentRecord) -> bool:
+        return segment.segment_id >= max(self.overlapping(segment), default=-1)
+
+    def is_at_or_after(self, segment: SegmentRecord) -> bool:
+        identifier = segment.segment_id
+        return identifier <= min(self.overlapping(segment), default=identifier)
 
 
 def is_valid(placed: PlacedCut) -> bool:
@@ -80,59 +143,62 @@ def is_valid(placed: PlacedCut) -> bool:
 
 def is_at_or_after(new: PlacedCut, old: PlacedCut) -> bool:
     """Whether no part of ``new`` lies before ``old``."""
+    index = CutIndex(old)
     for identifier, offset in new.cut.items():
         if old.cut.get(identifier, offset) > offset:
             return False
-        segment = new.segments[identifier]
-        for other_id, other in old.segments.items():
-            if other_id != identifier and segment.overlaps(other) and old.span[other_id] > new.span[identifier]:
+        last_epoch = new.span[identifier]
+        for other_id in index.overlapping(new.segments[identifier]):
+            if other_id != identifier and old.span[other_id] > last_epoch:
                 return False
     return True
 
 
-def segments_before(
-    placed: PlacedCut, epochs: Sequence[EpochRecord], since: PlacedCut | None
-) -> dict[int, SegmentRecord]:
-    """All segments of ``epochs`` that lie wholly before a cut, and not before ``since``.
+class SegmentsBefore:
+    """Finds all segments that lie wholly before a cut, and not before ``since``, in a walk over successive epochs."""
 
-    Two segments that overlap were never open together, so the one with the smaller id came first.
+    def __init__(self, cut: PlacedCut, since: PlacedCut | None) -> None:
+        self._cut = CutIndex(cut)
+        self._since = None if since is None else CutIndex(since)
+        self._seen: frozenset[int] = frozenset()
+        """The segments of the epoch before: a segment is in one run of epochs."""
+
+    def new_in(self, epoch: EpochRecord) -> list[SegmentRecord]:
+        """Those that were in none of the epochs before."""
+        fresh = [segment for segment in epoch.segments if segment.segment_id not in self._seen]
+        self._seen = frozenset(epoch.segment_ids)
+        since = self._since
+        return [
+            segment
+            for segment in fresh
+            if self._cut.is_after(segment) and (since is None or not since.is_after(segment))
+        ]
+
+
+class SegmentsBetween:
+    """Finds the segments from one cut to another, those of both cuts included, in a walk over successive epochs.
+
+    The walk goes from the first epoch of ``first`` to the last of ``last``.
     """
-    found: dict[int, SegmentRecord] = {}
-    for epoch in epochs:
+
+    def __init__(self, first: PlacedCut, last: PlacedCut) -> None:
+        self._inner = range(first.last_epoch, last.first_epoch + 1)
+        self._first = CutIndex(first)
+        self._last = CutIndex(last)
+        self._found: set[int] = set()
+        """Those of the epoch before that were found: a segment is in one run of epochs."""
+
+    def new_in(self, epoch: EpochRecord) -> list[SegmentRecord]:
+        """Those that were not found before."""
+        is_inner = epoch.epoch in self._inner
+        before, self._found = self._found, set()
+        new: list[SegmentRecord] = []
         for segment in epoch.segments:
             identifier = segment.segment_id
-            if identifier in placed.cut or identifier in found or not _is_before(segment, placed):
-                continue
-            if since is None or not _is_before(segment, since):
-                found[identifier] = segment
-    return found
-
-
-def _is_before(segment: SegmentRecord, placed: PlacedCut) -> bool:
-    identifier = segment.segment_id
-    if identifier in placed.cut:
-        return False
-    overlapping = [other for other in placed.segments.values() if segment.overlaps(other)]
-    return bool(overlapping) and all(identifier < other.segment_id for other in overlapping)
-
-
-def segments_between(first: PlacedCut, last: PlacedCut, epochs: Sequence[EpochRecord]) -> list[SegmentRecord]:
-    """The segments from one cut to another, those of both cuts included, in no order.
-
-    ``epochs``: from the first epoch of ``first`` to the last of ``last``.
-    """
-    found: dict[int, SegmentRecord] = {}
-    for epoch in epochs:
-        inner = first.last_epoch <= epoch.epoch <= last.first_epoch
-        for segment in epoch.segments:
-            if inner or (_at_or_after(segment, first) and _at_or_before(segment, last)):
-                found[segment.segment_id] = segment
-    return list(found.values())
-
-
-def _at_or_after(segment: SegmentRecord, placed: PlacedCut) -> bool:
-    return all(segment.segment_id >= other for other, record in placed.segments.items() if record.overlaps(segment))
-
-
-def _at_or_before(segment: SegmentRecord, placed: PlacedCut) -> bool:
-    return all(segment.segment_id <= other for other, record in placed.segments.items() if record.overlaps(segment))
+            if identifier not in before:
+                is_between = self._first.is_at_or_before(segment) and self._last.is_at_or_after(segment)
+                if not (is_inner or is_between):
+                    continue
+                new.append(segment)
+            self._found.add(identifier)
+        return new

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from controller_service.store.byte_bounded_cache import ByteBoundedCache
 from controller_service.store.records import (
     CONFIGURATION,
     CURRENT_EPOCH,
@@ -38,7 +39,10 @@ from pravega_common.names import scoped_name
 from pravega_common.runtime.clock import Clock
 
 entries_cached_max: Final = 10_000
-epochs_cached_max: Final = 10_000
+epochs_cached_bytes_max: Final = 64 * 1024 * 1024
+"""Memory for the epoch records of all streams, as estimated by ``memory_per_stored_byte``."""
+memory_per_stored_byte: Final = 2
+"""A record in memory takes 1.7 times its bytes in the table."""
 READING: Final[tuple[Key[Any], ...]] = (STATE, CONFIGURATION, CURRENT_EPOCH)
 """What nearly every operation needs: read together in one round trip."""
 
@@ -49,7 +53,7 @@ class StreamStore(ScopeStore):
     def __init__(self, tables: VersionedStore, clock: Clock, new_id: Callable[[], str]) -> None:
         super().__init__(tables, clock, new_id)
         self._stream_ids: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._epochs: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()
+        self._epochs: ByteBoundedCache[tuple[str, str], tuple[Any, int]] = ByteBoundedCache(epochs_cached_bytes_max)
 
     async def list_streams(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, StreamEntry]], bytes]:
         page = await self.tables.scan(await self.list_table(scope, STREAMS_LIST), token, page_size)
@@ -194,8 +198,8 @@ class StreamStore(ScopeStore):
     def cached_epoch(self, stream_id: str, key: str) -> tuple[Any, int] | None:
         return self._epochs.get((stream_id, key))
 
-    def cache_epoch(self, stream_id: str, key: str, found: tuple[Any, int]) -> None:
-        self._keep(self._epochs, (stream_id, key), found, epochs_cached_max)
+    def cache_epoch(self, stream_id: str, key: str, found: tuple[Any, int], stored_bytes: int) -> None:
+        self._epochs.put((stream_id, key), found, stored_bytes * memory_per_stored_byte)
 
     @staticmethod
     def _keep(cache: OrderedDict[tuple[str, str], Any], key: tuple[str, str], value: Any, count_max: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import last_number
-from controller_service.store.records import CURRENT_EPOCH, STATE, TRANSITION, TRUNCATION, StreamState
+from controller_service.store.records import CURRENT_EPOCH, STATE, TRANSITION, TRUNCATION, SegmentRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from pravega_common.errors import StreamNotFound, StreamNotSealed
@@ -15,7 +16,6 @@ from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name, segment_
 from pravega_common.runtime.failpoints import failpoint, register
 
 KIND: Final = "delete_stream"
-epochs_per_read_max: Final = 500
 segments_per_delete_max: Final = 1_000
 
 SEGMENTS_DELETED = register("controller.delete_segments_deleted")
@@ -70,18 +70,21 @@ class DeleteStream:
         if await context.read(STATE) is None or await context.read(CURRENT_EPOCH) is None:
             return
         current = await context.current_epoch()
-        head = (await context.truncation()).cut
+        truncation = await context.truncation()
+        head = truncation.since if truncation.updating else truncation.cut
         first = min((segment_epoch(identifier) for identifier in head), default=0)
-        found: set[str] = set()
-        for low in range(first, current.epoch + 1, epochs_per_read_max):
-            for epoch in await context.epochs(low, min(low + epochs_per_read_max - 1, current.epoch)):
-                found.update(epoch.names(context.scope, context.stream))
+        seen: frozenset[int] = frozenset()
+        async for epoch in context.walk_epochs(range(first, current.epoch + 1)):
+            await self._delete_all(context, [item for item in epoch.segments if item.segment_id not in seen])
+            seen = frozenset(epoch.segment_ids)
         # A scale that was planned may have created its segments already.
         transition = await context.transition()
-        found.update(segment.name(context.scope, context.stream) for segment in transition.new_segments)
-        names = sorted(found)
-        for start in range(0, len(names), segments_per_delete_max):
-            await self._access.delete_segments(names[start : start + segments_per_delete_max])
+        await self._delete_all(context, transition.new_segments)
         failpoint(SEGMENTS_DELETED)
         last = max([last_number(current), *(segment.number for segment in transition.new_segments)])
         await self._store.record_deleted(context.scope, context.stream, last + 1)
+
+    async def _delete_all(self, context: StreamContext, segments: Sequence[SegmentRecord]) -> None:
+        names = [segment.name(context.scope, context.stream) for segment in segments]
+        for start in range(0, len(names), segments_per_delete_max):
+            await self._access.delete_segments(names[start : start + segments_per_delete_max])

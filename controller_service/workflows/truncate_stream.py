@@ -7,16 +7,10 @@ from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.history import bytes_between, place_in, walk_before
 from controller_service.store.records import TRUNCATION, StreamState, TruncationRecord
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import (
-    PlacedCut,
-    epoch_bounds,
-    is_at_or_after,
-    is_valid,
-    place,
-    segments_before,
-)
+from controller_service.store.stream_cuts import is_at_or_after, is_valid
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import enter, leave, require_hold
 from pravega_common.errors import InvalidArgument, SegmentNotFound
@@ -80,7 +74,9 @@ class TruncateStream:
             )
         )
         failpoint(SEGMENTS_TRUNCATED)
-        await self._access.delete_segments([segment_name(scope, stream, identifier) for identifier in record.to_delete])
+        since = await place_in(context, record.since) if record.since else None
+        async for page in walk_before(context, await place_in(context, cut), since):
+            await self._access.delete_segments([segment.name(scope, stream) for segment in page])
         failpoint(SEGMENTS_DELETED)
         await self._store.update(scope, stream, lambda fresh: _complete(fresh, cut), TRUNCATION)
 
@@ -102,35 +98,13 @@ class TruncateStream:
         old = await place_in(context, old_record.cut) if old_record.cut else None
         if old is not None and not is_at_or_after(placed, old):
             raise InvalidArgument(f"{cut} lies before the head {old_record.cut} of stream {context.name}")
-        epochs = await context.epochs(old.first_epoch if old else 0, placed.last_epoch)
-        before = segments_before(placed, epochs, old)
-        to_delete = set(before)
-        if old_record.updating:
-            to_delete |= set(old_record.to_delete)
-        size = old_record.size_till + await bytes_between(context, old, placed, tuple(before))
-        context.stage(TRUNCATION, TruncationRecord(dict(cut), tuple(sorted(to_delete)), size, True))
-
-
-async def place_in(context: StreamContext, cut: SegmentOffsets) -> PlacedCut:
-    """The cut with its segments; ``InvalidArgument`` if it names one that the stream never had."""
-    low, high = epoch_bounds(cut)
-    current = await context.current_epoch()
-    if low < 0 or high > current.epoch:
-        raise InvalidArgument(f"{dict(cut)} names epochs that stream {context.name} does not have")
-    return place(cut, await context.epochs(low, high))
-
-
-async def bytes_between(context: StreamContext, old: PlacedCut | None, new: PlacedCut, before: tuple[int, ...]) -> int:
-    """Bytes from one cut to a later one: the rest of the segments in between, and the new offsets."""
-    passed = dict(old.cut) if old is not None else {}
-    sizes = await context.sealed(before)
-    total = sum(
-        sizes[identifier].size - max(0, passed.get(identifier, 0)) for identifier in before if identifier in sizes
-    )
-    return total + sum(max(0, offset) - max(0, passed.get(identifier, 0)) for identifier, offset in new.cut.items())
+        size = old_record.size_till + await bytes_between(context, old, placed)
+        # A truncation that was cut off left segments before its cut, which this one deletes as well.
+        since = old_record.since if old_record.updating else old_record.cut
+        context.stage(TRUNCATION, TruncationRecord(dict(cut), size, True, since))
 
 
 async def _complete(context: StreamContext, cut: SegmentOffsets) -> None:
     record = await context.truncation()
     if record.cut == cut and record.updating:
-        context.stage(TRUNCATION, TruncationRecord(dict(cut), (), record.size_till, False))
+        context.stage(TRUNCATION, TruncationRecord(dict(cut), record.size_till))

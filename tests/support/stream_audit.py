@@ -51,7 +51,7 @@ async def _audit_stream(context: StreamContext) -> dict[str, bool]:
     configuration = await context.read(CONFIGURATION)
     assert configuration is not None
     current = await context.current_epoch()
-    epochs = await context.epochs(0, current.epoch)
+    epochs = [epoch async for epoch in context.walk_epochs(range(current.epoch + 1))]
     assert epochs[-1] == current
     for epoch in epochs:
         _check_cover(epoch)

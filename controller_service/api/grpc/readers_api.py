@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from controller_service.api.grpc.messages import checked_stream
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.store.history import place_in
 from controller_service.store.members import (
     ReaderGroupConfig,
     ReaderGroupRecord,
@@ -19,7 +20,6 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_cuts import is_at_or_after, is_valid
 from controller_service.store.writer_marks import NoteOutcome
 from controller_service.workflows.reader_groups import ConfigMismatch
-from controller_service.workflows.truncate_stream import place_in
 from pravega_common.errors import InvalidArgument, ScopeNotFound, StreamNotFound
 from pravega_common.names import scoped_name, split_scoped_name, validate_user_name
 from pravega_common.proto import controller_pb2 as pb

@@ -12,10 +12,10 @@ from controller_service.api.grpc.messages import (
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.errors import IllegalState
 from controller_service.store.epochs import successors
+from controller_service.store.history import place_in, segments_between
 from controller_service.store.records import TRUNCATION, StreamState, epoch_key, sealed_segment_key
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid, segments_between
-from controller_service.workflows.truncate_stream import place_in
+from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import segment_epoch, segment_name
 from pravega_common.proto import controller_pb2 as pb
@@ -70,7 +70,8 @@ class SegmentsApi:
         record = await opened.read(key)
         if record is None:
             return pb.SuccessorResponse()
-        before, replaced_in = await opened.epochs(record.replaced_in_epoch - 1, record.replaced_in_epoch)
+        numbers = (record.replaced_in_epoch - 1, record.replaced_in_epoch)
+        before, replaced_in = [epoch async for epoch in opened.walk_epochs(numbers)]
         segment = before.find(identifier)
         if segment is None:
             return pb.SuccessorResponse()
@@ -95,11 +96,8 @@ class SegmentsApi:
         last = await self._placed_or(opened, end, (await opened.current_epoch()).epoch, _END_OFFSET)
         if not is_at_or_after(last, first):
             raise InvalidArgument(f"cut {end} lies before {start} in stream {opened.name}")
-        epochs = await opened.epochs(first.first_epoch, last.last_epoch)
-        between = segments_between(first, last, epochs)
-        return pb.StreamCutRangeResponse(
-            segments=[segment_id_to(scope, stream, segment.segment_id) for segment in between]
-        )
+        between = await segments_between(opened, first, last)
+        return pb.StreamCutRangeResponse(segments=[segment_id_to(scope, stream, identifier) for identifier in between])
 
     @staticmethod
     async def _placed_or(opened: StreamContext, cut: dict[int, int], epoch: int, offset: int) -> PlacedCut:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -12,6 +12,7 @@ from aiohttp import web
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.rest.policies import configuration_of, stream_property
 from controller_service.store.records import EpochRecord, StreamEntry, StreamState
+from controller_service.store.stream_context import StreamContext
 from pravega_common.errors import (
     InvalidArgument,
     NotFound,
@@ -24,8 +25,6 @@ from pravega_common.errors import (
 from pravega_common.names import READER_GROUP_PREFIX, SYSTEM_SCOPE, validate_user_name, validate_user_scope_name
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-epochs_per_read_max: Final = 500
 
 log = structlog.get_logger(service="rest-api")
 
@@ -163,22 +162,31 @@ class AdminRoutes:
         await self._parts.workflows.seal.seal(self._parts.new_id(), *_stream_of(request))
         return web.json_response({"streamState": "SEALED"})
 
-    async def _scaling_events(self, request: web.Request) -> web.Response:
-        """The epochs made within a span of time, after the last one made before it."""
+    async def _scaling_events(self, request: web.Request) -> web.StreamResponse:
+        """The epochs made within a span of time, after the last one made before it.
+
+        Sent while they are read: an error in the middle ends the answer early, without its last bracket.
+        """
         since, until = _time(request, "from"), _time(request, "to")
         if since > until:
             raise InvalidArgument(f"from {since} is later than to {until}")
         context = await self._store.open(*_stream_of(request))
         last = (await context.current_epoch()).epoch
-        before: list[EpochRecord] = []
-        within: list[EpochRecord] = []
-        for low in range(0, last + 1, epochs_per_read_max):
-            for epoch in await context.epochs(low, min(low + epochs_per_read_max - 1, last)):
-                if epoch.created_ms < since:
-                    before = [epoch]
-                elif epoch.created_ms <= until:
-                    within.append(epoch)
-        return web.json_response([_scaling_event(epoch) for epoch in (*before, *within)])
+        first = max(0, await _first_epoch_since(context, since) - 1)
+        response = web.StreamResponse(headers={"Content-Type": "application/json; charset=utf-8"})
+        separator = b"["
+        async for epoch in context.walk_epochs(range(first, last + 1)):
+            if epoch.created_ms > until:
+                break
+            if not response.prepared:
+                await response.prepare(request)
+            await response.write(separator + json.dumps(_scaling_event(epoch)).encode())
+            separator = b","
+        if not response.prepared:
+            return web.json_response([])
+        await response.write(b"]")
+        await response.write_eof()
+        return response
 
     # ---- reader groups -----------------------------------------------------------------------------------------------
 
@@ -226,6 +234,18 @@ def _stream_filter(request: web.Request) -> Callable[[str, StreamEntry], bool]:
     if kind == "tag":
         return lambda name, entry: value in entry.tags
     return lambda name, entry: not name.startswith("_")
+
+
+async def _first_epoch_since(context: StreamContext, time_ms: int) -> int:
+    """The first epoch made at a time or after, by bisection: each is made after the one before."""
+    low, high = 0, (await context.current_epoch()).epoch + 1
+    while low < high:
+        middle = (low + high) // 2
+        if (await context.epoch(middle)).created_ms < time_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _scaling_event(epoch: EpochRecord) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from controller_service.policies.retention import (
 )
 from controller_service.store.epochs import initial_epoch, next_epoch, plan_scale
 from controller_service.store.records import EpochRecord, RetentionReference
-from controller_service.store.stream_cuts import PlacedCut, epoch_bounds, is_valid, place
+from controller_service.store.stream_cuts import CutPlacement, PlacedCut, epoch_bounds, is_valid
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 
 TIME, SIZE = RetentionType.TIME, RetentionType.SIZE
@@ -40,7 +40,10 @@ def history() -> list[EpochRecord]:
 
 def placed(cut: Mapping[int, int]) -> PlacedCut:
     low, high = epoch_bounds(cut)
-    return place(cut, history()[low : high + 1])
+    placement = CutPlacement(cut)
+    for epoch in reversed(history()[low : high + 1]):
+        placement.look_at(epoch)
+    return placement.placed()
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ CONFIGURATION = StreamConfiguration(
         ConfigurationRecord(CONFIGURATION, 3, 2),
         ConfigurationRecord(StreamConfiguration(ScalingPolicy.fixed(1))),
         StateRecord(StreamState.SEALING),
-        TruncationRecord({1 << 40: -1, 2: 3}, (4, 5), 6, True),
+        TruncationRecord({1 << 40: -1, 2: 3}, 6, True, {4: 5}),
         SubscribersRecord({"s/g": SubscriberRecord("s/g", "id", 1, {5: 6})}),
     ],
     ids=lambda record: type(record).__name__,
@@ -95,6 +95,16 @@ def test_the_stored_transaction_and_sink_stay_as_they_are() -> None:
     for record, stored in ((transaction, STORED_TRANSACTION), (sink, STORED_SINK)):
         assert encode(record).decode() == stored
         assert decode(type(record), stored.encode()) == record
+
+
+STORED_TRUNCATION = '{"_v":1,"cut":{"5":3},"size_till":6,"updating":true,"since":{"2":1}}'
+STORED_TRUNCATION_WITH_LIST = '{"_v":1,"cut":{"5":3},"to_delete":[1,2],"size_till":6,"updating":true}'
+
+
+def test_a_truncation_with_a_list_of_segments_is_carried_out_from_the_start_of_the_stream() -> None:
+    assert encode(TruncationRecord({5: 3}, 6, True, {2: 1})).decode() == STORED_TRUNCATION
+    assert decode(TruncationRecord, STORED_TRUNCATION.encode()) == TruncationRecord({5: 3}, 6, True, {2: 1})
+    assert decode(TruncationRecord, STORED_TRUNCATION_WITH_LIST.encode()) == TruncationRecord({5: 3}, 6, True, {})
 
 
 def test_fields_of_a_later_version_are_ignored_and_missing_ones_defaulted() -> None:

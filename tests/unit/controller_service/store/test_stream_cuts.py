@@ -7,13 +7,13 @@ import pytest
 from controller_service.store.epochs import initial_epoch, next_epoch, plan_scale
 from controller_service.store.records import EpochRecord
 from controller_service.store.stream_cuts import (
+    CutPlacement,
     PlacedCut,
+    SegmentsBefore,
+    SegmentsBetween,
     epoch_bounds,
     is_at_or_after,
     is_valid,
-    place,
-    segments_before,
-    segments_between,
 )
 from pravega_common.errors import InvalidArgument
 
@@ -33,7 +33,10 @@ S4 = 2 << 32 | 4
 
 def placed(cut: Mapping[int, int]) -> PlacedCut:
     low, high = epoch_bounds(cut)
-    return place(cut, history()[low : high + 1])
+    placement = CutPlacement(cut)
+    for epoch in reversed(history()[low : high + 1]):
+        placement.look_at(epoch)
+    return placement.placed()
 
 
 @pytest.mark.parametrize(
@@ -88,8 +91,9 @@ def test_order(new: dict[int, int], old: dict[int, int], after: bool) -> None:
     ],
 )
 def test_what_lies_before_a_cut(new: dict[int, int], old: dict[int, int] | None, expected: set[int]) -> None:
-    before = segments_before(placed(new), history(), placed(old) if old else None)
-    assert set(before) == expected
+    walk = SegmentsBefore(placed(new), placed(old) if old else None)
+    before = [segment.segment_id for epoch in history() for segment in walk.new_in(epoch)]
+    assert sorted(before) == sorted(expected)
 
 
 @pytest.mark.parametrize(
@@ -102,5 +106,6 @@ def test_what_lies_before_a_cut(new: dict[int, int], old: dict[int, int] | None,
     ],
 )
 def test_what_lies_between_two_cuts(first: dict[int, int], last: dict[int, int], expected: Sequence[int]) -> None:
-    between = segments_between(placed(first), placed(last), history())
-    assert sorted(segment.segment_id for segment in between) == sorted(expected)
+    walk = SegmentsBetween(placed(first), placed(last))
+    between = [segment.segment_id for epoch in history() for segment in walk.new_in(epoch)]
+    assert sorted(between) == sorted(expected)
