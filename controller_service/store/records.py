@@ -229,10 +229,14 @@ class WriterMark:
     timestamp: int
     position: dict[int, int]
     is_alive: bool = True
+    noted_ms: int = 0
+    """The last report, by the clock of the controller that took it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterMarksRecord:
+    """The marks of all writers in one record, as they were kept before each had a key of its own."""
+
     marks: dict[str, WriterMark] = field(default_factory=dict)
 
 

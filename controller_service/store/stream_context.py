@@ -50,6 +50,8 @@ class RecordSource(Protocol):
 
     def transactions_table(self, scope: str, stream: str, stream_id: str) -> str: ...
 
+    def marks_table(self, scope: str, stream: str, stream_id: str) -> str: ...
+
     def cached_epoch(self, stream_id: str, key: str) -> tuple[Any, int] | None: ...
 
     def cache_epoch(self, stream_id: str, key: str, found: tuple[Any, int], stored_bytes: int) -> None: ...
@@ -85,6 +87,11 @@ class StreamContext:
     def transactions_table(self) -> str:
         """A table beside the metadata, made and deleted with the stream, for the records of its transactions."""
         return self._store.transactions_table(self.scope, self.stream, self.stream_id)
+
+    @property
+    def marks_table(self) -> str:
+        """The marks of writers by their names; created with the first mark, deleted with the stream."""
+        return self._store.marks_table(self.scope, self.stream, self.stream_id)
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ Tables (names as the store sees them; the table-segment adapter puts them under 
 * ``scopes``: scope name to ``ScopeRecord``; ``deletedStreams``: ``scope/stream`` to ``DeletedStream``;
 * per scope ``<scope>/streamsInScope.#.<scope id>``: stream name to ``StreamEntry`` (further lists beside it);
 * per stream ``<scope>/<stream>/metadata.#.<stream id>`` (keys in ``records.py``) and
-  ``<scope>/<stream>/transactions.#.<stream id>`` (written by the transaction store).
+  ``<scope>/<stream>/transactions.#.<stream id>`` (written by the transaction store), and from the first report of a
+  writer ``<scope>/<stream>/writerMarks.#.<stream id>``.
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ class StreamStore(ScopeStore):
     @staticmethod
     def transactions_table(scope: str, stream: str, stream_id: str) -> str:
         return f"{scope}/{stream}/transactions.#.{stream_id}"
+
+    @staticmethod
+    def marks_table(scope: str, stream: str, stream_id: str) -> str:
+        return f"{scope}/{stream}/writerMarks.#.{stream_id}"
 
     async def open(self, scope: str, stream: str, *keys: Key[Any]) -> StreamContext:
         """A context with ``READING`` and ``keys`` read in one round trip; ``StreamNotFound``.
@@ -154,6 +159,8 @@ class StreamStore(ScopeStore):
     async def remove_stream(self, scope: str, stream: str, stream_id: str) -> None:
         """Delete a stream's tables and then its entry. Idempotent."""
         await asyncio.gather(*(self.tables.delete_table(table) for table in self._tables_of(scope, stream, stream_id)))
+        # Last: whoever creates it looks at the metadata afterwards.
+        await self.tables.delete_table(self.marks_table(scope, stream, stream_id))
         self.forget(scope, stream)
         table = await self.list_table(scope, STREAMS_LIST)
         await self.remove_if(table, stream, lambda value: decode(StreamEntry, value).stream_id == stream_id)

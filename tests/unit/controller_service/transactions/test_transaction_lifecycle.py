@@ -7,7 +7,8 @@ import uuid
 import pytest
 
 from controller_service.errors import IllegalState
-from controller_service.store.records import WRITER_MARKS, StreamState, WriterMark, sealed_segment_key
+from controller_service.store.records import StreamState, sealed_segment_key
+from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.lifecycle import lease_grace_s
 from controller_service.transactions.records import transaction_segments
 from pravega_common import names
@@ -245,8 +246,10 @@ async def test_the_latest_noted_commit_of_a_writer_becomes_its_mark(world: World
         assert await world.run(one.transactions.commit(S, T, created.id, writer, time_ms))
     await world.move_state(S, T, StreamState.ACTIVE)
     await settled(world, one, opened[-1].id, TransactionState.COMMITTED)
-    record = await (await world.streams.open(S, T)).read(WRITER_MARKS)
-    assert record is not None and record.marks == {"w": WriterMark(30, {0: 20, 1: 20})}
+    marks = WriterMarks(world.streams)
+    mark = await marks.get(S, T, "w")
+    assert mark is not None and (mark.timestamp, mark.position) == (30, {0: 20, 1: 20})
+    assert await marks.get(S, T, "v") is None
 
 
 async def test_a_round_whose_segments_were_sealed_under_it_goes_on_as_a_rolling_one(
