@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -44,6 +45,9 @@ DELETION_MARKED = register("controller.group_deletion_marked")
 UNSUBSCRIBED = register("controller.group_unsubscribed")
 STREAM_SEALED = register("controller.group_stream_sealed")
 STREAM_DELETED = register("controller.group_stream_deleted")
+
+digest_chars: Final = 32
+"""Of the hash of a configuration in the id of a request."""
 
 _GROUP_STREAM: Final = StreamConfiguration(ScalingPolicy.fixed(1), rollover_size_bytes=group_stream_rollover_bytes)
 
@@ -96,8 +100,10 @@ class ReaderGroups:
             return None
         if record.group_id != group_id or record.generation != generation:
             raise ConfigMismatch(f"reader group {scope}/{group} has generation {record.generation}, not {generation}")
-        details = {"generation": generation, "config": encode(config).decode()}
-        await self._run(UPDATE_KIND, f"{group_id}-{generation}", scope, group, group_id, details)
+        details: dict[str, Any] = {"generation": generation, "config": encode(config).decode()}
+        # Two callers may ask for different configurations at one generation: each is a request of its own.
+        digest = hashlib.sha256(details["config"].encode()).hexdigest()[:digest_chars]
+        await self._run(UPDATE_KIND, f"{group_id}-{generation}-{digest}", scope, group, group_id, details)
         return generation + 1
 
     async def delete(self, scope: str, group: str, group_id: str) -> bool:

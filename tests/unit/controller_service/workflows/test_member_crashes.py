@@ -3,6 +3,7 @@ another one finishes what was promised."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -27,6 +28,7 @@ from controller_service.workflows import (
     reader_groups,
     seal_stream,
 )
+from controller_service.workflows.reader_groups import ConfigMismatch
 from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, VersionConflict
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -279,3 +281,22 @@ async def test_who_closed_a_scope_alone_opens_it(controller: Controller) -> None
 def _is_active(record: KeyValueTableRecord | ReaderGroupRecord | None) -> bool:
     assert record is None or record.state is ScopeMemberState.ACTIVE
     return record is not None
+
+
+async def test_of_two_configurations_at_one_generation_one_is_refused(controller: Controller) -> None:
+    await controller.store.create_scope("scope")
+    for name in ("one", "both", "two"):
+        assert await controller.parts.workflows.create.create("scope", name, STREAM)
+    await create_group(controller)
+    groups = controller.parts.groups
+    configs = [group_config("scope/one"), group_config("scope/two"), group_config("scope/one")]
+    outcomes = await asyncio.gather(
+        *(groups.update("scope", "group", GROUP_ID, 0, config) for config in configs), return_exceptions=True
+    )
+    record = await groups.records.get("scope", "group")
+    assert record is not None and record.generation == 1
+    for config, outcome in zip(configs, outcomes, strict=True):
+        if config == record.config:
+            assert outcome == 1
+        else:
+            assert isinstance(outcome, ConfigMismatch)
