@@ -159,7 +159,7 @@ class StreamStore(ScopeStore):
     async def remove_stream(self, scope: str, stream: str, stream_id: str) -> None:
         """Delete a stream's tables and then its entry. Idempotent."""
         await asyncio.gather(*(self.tables.delete_table(table) for table in self._tables_of(scope, stream, stream_id)))
-        # Last: whoever creates it looks at the metadata afterwards.
+        # Last: its creator looks at the metadata afterwards.
         await self.tables.delete_table(self.marks_table(scope, stream, stream_id))
         self.forget(scope, stream)
         table = await self.list_table(scope, STREAMS_LIST)

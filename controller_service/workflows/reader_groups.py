@@ -47,7 +47,7 @@ STREAM_SEALED = register("controller.group_stream_sealed")
 STREAM_DELETED = register("controller.group_stream_deleted")
 
 digest_chars: Final = 32
-"""Of the hash of a configuration in the id of a request."""
+"""The length of a configuration's hash in the id of a request, in hexadecimal digits."""
 
 _GROUP_STREAM: Final = StreamConfiguration(ScalingPolicy.fixed(1), rollover_size_bytes=group_stream_rollover_bytes)
 
