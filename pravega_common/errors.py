@@ -61,6 +61,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     ├── UnknownOutcome                done or not, nobody can tell here: resolve it, never guess
     │   └── ConnectionLost            segment_service
     └── DataCorruption                bytes that fail their checksum or their own rules; never retried, never replayed
+        ├── SegmentDamaged
         └── PlogMissing               segment_service
 
 A name says what is wrong with which thing, in one form: ``<Thing>NotFound``, ``<Thing>Exists``, ``<Thing>Sealed``,
@@ -126,6 +127,15 @@ class DataCorruption(PravegaError):
     """Bytes that fail their checksum or their own rules."""
 
     outcome = Outcome.REJECTED
+
+
+class SegmentDamaged(DataCorruption):
+    """Bytes of one segment in Tier 2 that are damaged, missing or fewer than they must be. Only that segment is
+    concerned: it is quarantined, and the others of its container go on."""
+
+    def __init__(self, segment_id: int, message: str) -> None:
+        self.segment_id = segment_id
+        super().__init__(message)
 
 
 class InvalidArgument(RejectedError):

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from crc32c import crc32c
+
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.base import Service
 from segment_service.contracts.second_level_cache import SegmentKey
@@ -33,6 +35,8 @@ class _Block:
     offset: int
     length: int
     number: int
+    checksum: int
+    """CRC32C of the bytes: the disk is not trusted, what fails is fetched from Tier 2."""
 
     @property
     def database_key(self) -> bytes:
@@ -103,7 +107,9 @@ class RocksDBSecondLevel(Service):
         if block is None or offset + length > block.offset + block.length or not self.is_running:
             return None
         data: bytes | None = await self._on_thread(partial(self._get, block.database_key))
-        if data is None or len(data) != block.length:
+        if data is None or len(data) != block.length or crc32c(data) != block.checksum:
+            if data is not None:
+                self.log.warning("a block of the cache on disk is damaged", segment=key.segment_id, offset=block.offset)
             self._drop(block)
             return None
         return data[offset - block.offset :][:length]
@@ -121,7 +127,7 @@ class RocksDBSecondLevel(Service):
             while self._queue:
                 key, offset, data = self._queue.popleft()
                 self._numbers += 1
-                block = _Block(key, offset, len(data), self._numbers)
+                block = _Block(key, offset, len(data), self._numbers, crc32c(data))
                 is_kept = await self._on_thread(partial(self._put, block.database_key, bytes(data)))
                 self._queued_bytes -= len(data)
                 if is_kept and not self._holds(key, offset, len(data)):

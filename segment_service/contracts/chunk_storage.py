@@ -47,10 +47,6 @@ class ChunkStorage(Protocol):
         """All objects whose name starts with ``prefix``, in the order of their names."""
         ...
 
-    async def compose(self, name: str, sources: Sequence[str]) -> None:
-        """Make one object of several, in order, on the server's side where it can. Sources stay."""
-        ...
-
     async def delete(self, name: str) -> None:
         """Idempotent."""
         ...

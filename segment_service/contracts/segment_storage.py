@@ -104,7 +104,14 @@ class SegmentStorage(Protocol):
         ...
 
     async def read(self, segment_id: int, offset: int, length: int) -> bytes:
-        """Exactly ``length`` bytes; ``SegmentNotFound``/``BadOffset``/``SegmentTruncated`` if they are not there."""
+        """Exactly ``length`` bytes; ``SegmentNotFound``/``BadOffset``/``SegmentTruncated`` if they are not there.
+        ``SegmentDamaged`` if they fail their checksums or are lost: no byte is given out that was not checked, but for
+        chunks that were written without checksums."""
+        ...
+
+    def block_around(self, segment_id: int, offset: int) -> tuple[int, int] | None:
+        """Where the bytes begin and end that are read together with the one at ``offset``; ``None`` if that is not
+        known without asking Tier 2. Reads that begin and end there read nothing twice."""
         ...
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:

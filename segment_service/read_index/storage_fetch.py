@@ -25,7 +25,8 @@ from segment_service.read_index.segment_read_index import SegmentReadIndex
 fetch_bytes_max: Final = 1024 * 1024
 """One read of Tier 2; also the largest block that a fetch puts into the cache."""
 fetch_alignment: Final = 64 * 1024
-"""A fetch begins and ends on multiples of this where it can, so that close random reads share it."""
+"""A fetch begins and ends with a block of Tier 2, or on multiples of this where those are short or not known, so that
+close random reads share it."""
 read_ahead_bytes: Final = 4 * 1024 * 1024
 """How far ahead of a sequential reader fetches are started."""
 fetches_in_flight_max: Final = 16
@@ -98,14 +99,14 @@ class StorageFetcher:
                 floor = max(floor, other.end)
             else:
                 limit = min(limit, other.start)
-        start = max(offset - offset % fetch_alignment, floor)
+        start = max(self._floor(stored, offset), floor)
         before = index.stored_at(start)
         if before is None or before.places[0][0] != stored.places[0][0] or before.length < offset - start:
             start = offset
         kept = self._kept_length(index, offset, stored)
         if kept:
             start, limit = offset, min(limit, offset + kept)
-        wanted = offset + fetch_bytes_max if is_sequential else end + -end % fetch_alignment
+        wanted = self._end(stored, offset, offset + fetch_bytes_max if is_sequential else end)
         fetch = Fetch(start, max(offset + 1, min(limit, wanted)))
         index.fetches.append(fetch)
         self.fetch_count += 1
@@ -113,6 +114,39 @@ class StorageFetcher:
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(done, index, fetch))
         return fetch
+
+    def _floor(self, stored: StoredRange, offset: int) -> int:
+        """Where a fetch of the byte at ``offset`` begins: with its block, or with those before it that are short."""
+        start, end = self._block(stored, offset, offset)
+        if end - start < fetch_alignment:
+            start, _ = self._block(stored, offset, start - start % fetch_alignment)
+        return start
+
+    def _end(self, stored: StoredRange, offset: int, end: int) -> int:
+        """Where a fetch from ``offset`` on ends that is to bring the bytes up to ``end``. What is too much for one
+        fetch ends with a block, so that the next one reads nothing twice."""
+        last = offset + fetch_bytes_max
+        stored_end = offset + stored.length
+        if end < last:
+            block_start, block_end = self._block(stored, offset, end - 1)
+            if block_end - block_start >= fetch_alignment:
+                return block_end
+            return self._block(stored, offset, end + -end % fetch_alignment - 1)[1]
+        if stored_end <= last:
+            return stored_end
+        block_start, _ = self._block(stored, offset, last)
+        return block_start if block_start > offset else last
+
+    def _block(self, stored: StoredRange, offset: int, position: int) -> tuple[int, int]:
+        """Where the bytes begin and end that Tier 2 reads together with the one at ``position``, as far as is known;
+        ``stored`` says where the one at ``offset`` is."""
+        segment_id, place = stored.places[0]
+        shift = place - offset
+        block = self._storage.block_around(segment_id, position + shift) if position + shift >= 0 else None
+        if block is None:
+            start = position - position % fetch_alignment
+            return start, start + fetch_alignment
+        return block[0] - shift, block[1] - shift
 
     def _kept_length(self, index: SegmentReadIndex, offset: int, stored: StoredRange) -> int:
         """The number of bytes from ``offset`` on that the second level has in one piece."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pravega_common.errors import DataCorruption, Fenced, Outcome, PravegaError
+from pravega_common.errors import Fenced, Outcome, PravegaError
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
-from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.buffer import Buffer
 from segment_service.storage.chunk_names import Layout
+from segment_service.storage.chunk_reader import ChunkReader
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import ManifestStore
@@ -21,7 +22,7 @@ COMPACT_MANIFEST_STORED = register("storage.compact.manifest_stored")
 small_chunk_bytes = 1 << 20
 """Chunks from this size on are left as they are."""
 
-composed_bytes_max = 16 << 20
+joined_bytes_max = 16 << 20
 """Size of what a run becomes, at most."""
 
 run_chunks_min = 16
@@ -32,6 +33,9 @@ run_chunks_max = 128
 
 waiting_segments_max = 10_000
 """Segments that wait for compaction; more are considered again at their next flush."""
+
+reads_at_once_max = 8
+"""Chunks of a run that are read at the same time."""
 
 newer_chunks_max = 10_000
 """Chunks written while a run is being joined; with more of them the attempt is given up."""
@@ -46,7 +50,7 @@ def run_to_join(chunks: Sequence[ChunkRef]) -> int:
     count = 0
     total = 0
     for chunk in reversed(chunks[-run_chunks_max:]):
-        if chunk.length >= small_chunk_bytes or total + chunk.length > composed_bytes_max:
+        if chunk.length >= small_chunk_bytes or total + chunk.length > joined_bytes_max:
             break
         count += 1
         total += chunk.length
@@ -65,13 +69,13 @@ class Compactor(Service):
     def __init__(
         self,
         container_id: int,
-        chunks: ChunkStorage,
+        reader: ChunkReader,
         layout: Layout,
         manifests: ManifestStore,
         garbage: GarbageCollector,
     ) -> None:
         super().__init__(f"storage-compaction-{container_id}")
-        self._chunks = chunks
+        self._reader = reader
         self._layout = layout
         self._manifests = manifests
         self._garbage = garbage
@@ -110,28 +114,37 @@ class Compactor(Service):
         if view is None or not count:
             return False
         run = view.chunks[-count:]
-        composed = ChunkRef(*self._manifests.new_chunk_id(segment_id), sum(chunk.length for chunk in run))
-        name = self._layout.chunk(composed.id)
+        joined = await self._manifests.put_chunk(segment_id, await self._read(segment_id, run))
         replaced = False
         try:
-            await self._chunks.compose(name, [self._layout.chunk(chunk.id) for chunk in run])
-            found = await self._chunks.info(name)
-            if found.length != composed.length:
-                raise DataCorruption(f"chunk {name} was composed of {composed.length} bytes and has {found.length}")
             failpoint(COMPOSED)
             async with self._manifests.lock(segment_id):
                 current = await self._manifests.view(segment_id)
-                change = _replacement(current, run, composed)
+                change = _replacement(current, run, joined)
                 if change is not None and segment_id not in self._manifests.handed_over:
                     replaced = True  # from here on a manifest may name it
                     await self._manifests.commit(current, change)
         finally:
             if not replaced:
-                self._garbage.discard([name])
+                self._garbage.discard([self._layout.chunk(joined.id)])
         if replaced:
             failpoint(COMPACT_MANIFEST_STORED)
             self._garbage.discard([self._layout.chunk(chunk.id) for chunk in run])
         return replaced
+
+    async def _read(self, segment_id: int, run: Sequence[ChunkRef]) -> list[Buffer]:
+        """The bytes of all chunks of a run, checked: a wrong one must not get a new checksum."""
+        pieces: list[Buffer] = []
+        for first in range(0, len(run), reads_at_once_max):
+            batch = run[first : first + reads_at_once_max]
+            results = await asyncio.gather(
+                *(self._reader.read(segment_id, chunk, 0, chunk.length) for chunk in batch), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+                pieces.extend(result)
+        return pieces
 
     async def _run(self) -> None:
         while True:
@@ -144,7 +157,7 @@ class Compactor(Service):
                 return
 
 
-def _replacement(view: SegmentView, run: Sequence[ChunkRef], composed: ChunkRef) -> Change | None:
+def _replacement(view: SegmentView, run: Sequence[ChunkRef], joined: ChunkRef) -> Change | None:
     """The change that puts the joined chunk where the run is, with what was written since behind it; ``None`` if the
     run is not whole any more (truncated, deleted, merged away)."""
     if not view.exists:
@@ -155,4 +168,4 @@ def _replacement(view: SegmentView, run: Sequence[ChunkRef], composed: ChunkRef)
     end = len(view.chunks) - newer
     if end < len(run) or view.chunks[end - len(run) : end] != list(run):
         return None
-    return Change(drop_back=len(run) + newer, add=(composed, *view.chunks[end:]))
+    return Change(drop_back=len(run) + newer, add=(joined, *view.chunks[end:]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
@@ -69,9 +68,6 @@ class FilesystemChunkStorage:
             for info in await self._calls.run(lambda page=page: self._infos(page)):  # type: ignore[misc]
                 yield info
 
-    async def compose(self, name: str, sources: Sequence[str]) -> None:
-        await self._calls.run(lambda: self._compose(name, sources), overdue=UnknownOutcome)
-
     async def delete(self, name: str) -> None:
         await self._calls.run(lambda: self._delete(name), overdue=UnknownOutcome)
 
@@ -100,21 +96,6 @@ class FilesystemChunkStorage:
         temporary = self._temporary()
         with self._removed_on_error(temporary, name):
             self._files.write_new(temporary, data)
-            self._rename(temporary, target)
-        self._sync_folder_of(target)
-
-    def _compose(self, name: str, sources: Sequence[str]) -> None:
-        target = self._path(name)
-        check(not target.exists(), "a chunk name was used twice", name=name)
-        temporary = self._temporary()
-        with self._removed_on_error(temporary, name):
-            with open(temporary, "xb") as output:
-                for source in sources:
-                    with _missing_is(source), open(self._path(source), "rb") as piece:
-                        shutil.copyfileobj(piece, output, 1 << 20)
-                output.flush()
-                if self._sync:
-                    os.fsync(output.fileno())
             self._rename(temporary, target)
         self._sync_folder_of(target)
 

@@ -45,9 +45,6 @@ class InMemoryChunkStorage:
         for info in found:
             yield info
 
-    async def compose(self, name: str, sources: Sequence[str]) -> None:
-        await self.put(name, [self._find(source) for source in sources])
-
     async def delete(self, name: str) -> None:
         if self.objects.pop(name, None) is not None:
             self._names.pop(bisect.bisect_left(self._names, name))

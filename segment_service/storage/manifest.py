@@ -2,7 +2,7 @@
 
 Bytes (big-endian)::
 
-    4s  magic "PVTM"     H version (1)      B kind (1 base, 2 delta)     B flags (1 sealed, 2 deleted)
+    4s  magic "PVTM"     H version (2)      B kind (1 base, 2 delta)     B flags (1 sealed, 2 deleted)
     Q   segment id
     Q Q epoch, sequence (those of the name)
     Q Q epoch, sequence of the base (its own for a base)
@@ -11,8 +11,10 @@ Bytes (big-endian)::
     Q   merged into      segment id, 0 if not merged
     I I kept from, to    delta only: which of the base's chunks still count
     I   count            chunks that follow
-    count x (Q segment id, Q epoch, Q counter, Q length)
+    count x (Q segment id, Q epoch, Q counter, Q length of the data, I form, I checksum of the whole)
     I   CRC32C of everything before
+
+Version 1, which is read and not written, has no form and no checksum: its chunks are raw, and nothing can be checked.
 """
 
 from __future__ import annotations
@@ -25,18 +27,22 @@ from crc32c import crc32c
 
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
+from segment_service.storage.chunk_format import ChunkForm, block_bytes
 from segment_service.storage.chunk_names import ChunkId, ManifestId, ManifestKind, ManifestName
 
 MAGIC = b"PVTM"
-VERSION = 1
+VERSION = 2
 _HEADER = struct.Struct(">4sHBBQQQQQQQQIII")
-_CHUNK = struct.Struct(">QQQQ")
+_CHUNK = struct.Struct(">QQQQII")
+_CHUNK_V1 = struct.Struct(">QQQQ")
+_CHUNK_FORMS = {1: _CHUNK_V1, 2: _CHUNK}
+_CHUNK_FIELDS = 6
 _CRC = struct.Struct(">I")
 _BASE, _DELTA = 1, 2
 _SEALED, _DELETED = 1, 2
 
 chunks_max = 4_000_000
-"""Chunks of one segment: a manifest base of 128 MB; compaction keeps real ones far below."""
+"""Chunks of one segment: a manifest base of 160 MB; compaction keeps real ones far below."""
 
 
 class ChunkRef(NamedTuple):
@@ -46,6 +52,14 @@ class ChunkRef(NamedTuple):
     epoch: int
     counter: int
     length: int
+    """Bytes of data; the object is longer by its checksums."""
+    form: ChunkForm
+    checksum: int
+    """The checksum of the whole chunk (``chunk_format.py``); 0 for a raw one."""
+
+    @property
+    def block_count(self) -> int:
+        return -(-self.length // block_bytes)
 
     @property
     def id(self) -> ChunkId:
@@ -113,10 +127,14 @@ def decode(data: bytes, name: str) -> Manifest:
         raise DataCorruption(f"manifest {name} fails its checksum")
     magic, version, kind, flags, segment_id, *numbers = _HEADER.unpack_from(body)
     epoch, sequence, base_epoch, base_sequence, start, first, merged_into, kept_from, kept_to, count = numbers
-    if magic != MAGIC or version != VERSION:
-        raise DataCorruption(f"manifest {name} has version {version}, this software reads {VERSION}")
+    if magic != MAGIC or version not in _CHUNK_FORMS:
+        known = " and ".join(map(str, _CHUNK_FORMS))
+        raise DataCorruption(
+            f"manifest {name} has version {version}, this software reads {known}: use the version that wrote it"
+        )
     rest = body[_HEADER.size :]
-    if len(rest) != count * _CHUNK.size:
+    chunk_form = _CHUNK_FORMS[version]
+    if len(rest) != count * chunk_form.size:
         raise DataCorruption(f"manifest {name} announces {count} chunks and has {len(rest)} bytes of them")
     manifest = Manifest(
         segment_id=segment_id,
@@ -129,8 +147,19 @@ def decode(data: bytes, name: str) -> Manifest:
         merged_into=merged_into,
         kept_from=kept_from,
         kept_to=kept_to,
-        chunks=tuple(ChunkRef(*fields) for fields in _CHUNK.iter_unpack(rest)),
+        chunks=tuple(_chunk_of(fields, name) for fields in chunk_form.iter_unpack(rest)),
     )
     if (kind == _BASE) != manifest.is_base or kept_from > kept_to:
         raise DataCorruption(f"manifest {name} contradicts itself")
     return manifest
+
+
+def _chunk_of(fields: tuple[int, ...], name: str) -> ChunkRef:
+    segment_id, epoch, counter, length, form, checksum = fields if len(fields) == _CHUNK_FIELDS else (*fields, 0, 0)
+    try:
+        return ChunkRef(segment_id, epoch, counter, length, ChunkForm(form), checksum)
+    except ValueError:
+        raise DataCorruption(
+            f"manifest {name} lists a chunk of form {form}, this software reads up to {max(ChunkForm)}: "
+            "use the version that wrote it"
+        ) from None

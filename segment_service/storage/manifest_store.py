@@ -13,9 +13,11 @@ from pravega_common.errors import DataCorruption, Fenced, SegmentNotFound, Unava
 from pravega_common.invariants import unreachable
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.storage.chunk_format import ChunkForm, cut
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestId, ManifestName
+from segment_service.storage.chunk_reader import damage_to
 from segment_service.storage.garbage import GarbageCollector
-from segment_service.storage.manifest import Manifest, decode, encode
+from segment_service.storage.manifest import ChunkRef, Manifest, decode, encode
 from segment_service.storage.segment_view import Change, SegmentView
 
 T = TypeVar("T")
@@ -72,12 +74,15 @@ class ManifestStore:
         """Drop the view: after a failed change only Tier 2 knows the state."""
         self._views.pop(segment_id, None)
 
-    async def put_chunk(self, segment_id: int, data: Sequence[Buffer]) -> ChunkId:
-        """Store bytes under a fresh name; names without an answer become garbage."""
+    async def put_chunk(self, segment_id: int, data: Sequence[Buffer]) -> ChunkRef:
+        """Store bytes, with their checksums, under a fresh name; names without an answer become garbage."""
+        blocks = await cut(data)
+        length, checksum = sum(map(len, data)), blocks.checksum
 
-        def fresh() -> tuple[ChunkId, str, Sequence[Buffer]]:
-            chunk = self.new_chunk_id(segment_id)
-            return chunk, self._layout.chunk(chunk), data
+        def fresh() -> tuple[ChunkRef, str, Sequence[Buffer]]:
+            chunk = ChunkRef(*self.new_chunk_id(segment_id), length, ChunkForm.BLOCKS, checksum)
+            name = self._layout.chunk(chunk.id)
+            return chunk, name, blocks.named(name)
 
         unanswered: list[str] = []
         try:
@@ -138,7 +143,12 @@ class ManifestStore:
         raise UnknownOutcome(f"no answer for {put_attempts_max} puts in a row, the last one {unanswered[-1]}")
 
     async def load(self, segment_id: int) -> SegmentView:
-        """Read the manifests from Tier 2. ``Fenced`` if one carries a higher epoch."""
+        """Read the manifests from Tier 2. ``Fenced`` if one carries a higher epoch, ``SegmentDamaged`` if one is
+        wrong."""
+        with damage_to(segment_id):
+            return await self._load(segment_id)
+
+    async def _load(self, segment_id: int) -> SegmentView:
         for attempt in range(load_attempts_max):
             lengths: dict[ManifestName, int] = {}
             async for info in self._chunks.list(self._layout.manifests_of(segment_id)):

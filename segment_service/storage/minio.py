@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import certifi
 import urllib3
 from minio import Minio
-from minio.commonconfig import ComposeSource
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
@@ -35,9 +34,6 @@ T = TypeVar("T")
 
 part_bytes_min = 5 << 20
 """S3's own limit: every part of a multipart object but the last has at least this size."""
-
-part_bytes_max = 5 << 30
-"""S3's own limit of one put or one copied part."""
 
 page_names_max = 1000
 """Names that ``list`` takes per visit of a thread; also S3's page."""
@@ -130,9 +126,6 @@ class MinioChunkStorage:
             for info in infos:
                 yield info
 
-    async def compose(self, name: str, sources: Sequence[str]) -> None:
-        await self._write(name, lambda: self._compose(name, sources))
-
     async def delete(self, name: str) -> None:
         await self._read(name, lambda: self._client.remove_object(self._bucket, name))
 
@@ -188,16 +181,6 @@ class MinioChunkStorage:
 
     def _length(self, name: str) -> int:
         return int(self._client.stat_object(self._bucket, name).size or 0)
-
-    def _compose(self, name: str, sources: Sequence[str]) -> None:
-        """On the server where S3 allows it; short pieces, which it refuses as parts, go through here."""
-        lengths = [self._length(source) for source in sources]
-        if len(sources) == 1 or all(length >= part_bytes_min for length in lengths[:-1]):
-            pieces = [ComposeSource(self._bucket, source) for source in sources]
-            self._client.compose_object(self._bucket, name, pieces)
-            return
-        body = b"".join(self._get(source, 0, length) for source, length in zip(sources, lengths, strict=True) if length)
-        self._put(name, body)
 
 
 def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -> T:

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pravega_common.errors import (
     BadOffset,
     ContainerOffline,
-    DataCorruption,
     InvalidArgument,
+    SegmentDamaged,
     SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
@@ -23,7 +23,8 @@ from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import Barrier, EpochMark, LogStateNow, StorageState, write_bytes_max
-from segment_service.storage.chunk_names import ChunkId, Layout, ManifestName
+from segment_service.storage.chunk_names import Layout, ManifestName
+from segment_service.storage.chunk_reader import REMEDY, ChunkReader
 from segment_service.storage.compaction import Compactor
 from segment_service.storage.epoch_marks import EpochMarks
 from segment_service.storage.garbage import GarbageCollector
@@ -58,7 +59,8 @@ class RollingStorage:
         self.layout = Layout(container_id)
         self.garbage = GarbageCollector(container_id, chunks, self.layout, clock)
         self._manifests = ManifestStore(chunks, self.layout, self.garbage)
-        self.compactor = Compactor(container_id, chunks, self.layout, self._manifests, self.garbage)
+        self._reader = ChunkReader(chunks, self.layout)
+        self.compactor = Compactor(container_id, self._reader, self.layout, self._manifests, self.garbage)
         self.sweeper = OrphanSweeper(container_id, chunks, self.layout, self._manifests, self.garbage, clock)
         self._marks = EpochMarks(
             container_id,
@@ -125,9 +127,8 @@ class RollingStorage:
                 raise BadOffset(_label(segment_id), view.length, offset)
             added: tuple[ChunkRef, ...] = ()
             if length:
-                chunk = await self._manifests.put_chunk(segment_id, data)
+                added = (await self._manifests.put_chunk(segment_id, data),)
                 failpoint(WRITE_CHUNK_STORED)
-                added = (ChunkRef(*chunk, length),)
             elif view.exists:
                 return
             await self._manifests.commit(view, Change(add=added))
@@ -211,17 +212,27 @@ class RollingStorage:
                     view = await self._manifests.load(segment_id)
             pieces = self._pieces(view, offset, length)
             try:
-                return await self._fetch(pieces)
+                return await self._fetch(segment_id, pieces)
             except SegmentNotFound as error:
                 if view.name == seen:
-                    raise DataCorruption(f"segment {segment_id} has lost a chunk in Tier 2: {error}") from error
+                    raise SegmentDamaged(
+                        segment_id, f"{_label(segment_id)}, offset {offset}: chunk {error.segment} is missing; {REMEDY}"
+                    ) from error
                 seen = view.name
-        raise DataCorruption(f"segment {segment_id}: its chunks keep vanishing while they are read")
+        raise SegmentDamaged(segment_id, f"{_label(segment_id)}: its chunks keep vanishing while they are read")
 
-    def _pieces(self, view: SegmentView, offset: int, length: int) -> list[tuple[ChunkId, int, int]]:
+    def block_around(self, segment_id: int, offset: int) -> tuple[int, int] | None:
+        view = self._manifests.cached(segment_id)
+        if view is None or not view.exists or not view.start_offset <= offset < view.length:
+            return None
+        return view.block_around(offset)
+
+    def _pieces(self, view: SegmentView, offset: int, length: int) -> list[tuple[ChunkRef, int, int]]:
         label = _label(view.segment_id)
         if view.is_dangling:
-            raise DataCorruption(f"{label}: manifest {view.name} needs another one that is missing")
+            raise SegmentDamaged(
+                view.segment_id, f"{label}: manifest {view.name} needs another one that is missing; {REMEDY}"
+            )
         if not view.exists:
             raise SegmentNotFound(label)
         if offset < view.start_offset:
@@ -230,21 +241,17 @@ class RollingStorage:
             raise BadOffset(label, view.length, offset + length)
         return list(view.locate(offset, length))
 
-    async def _fetch(self, pieces: Sequence[tuple[ChunkId, int, int]]) -> bytes:
-        if len(pieces) == 1:
-            chunk, offset, length = pieces[0]
-            return await self._chunks.get(self.layout.chunk(chunk), offset, length)
-        parts: list[bytes] = []
+    async def _fetch(self, segment_id: int, pieces: Sequence[tuple[ChunkRef, int, int]]) -> bytes:
+        parts: list[Buffer] = []
         for first in range(0, len(pieces), read_pieces_at_once_max):
             batch = pieces[first : first + read_pieces_at_once_max]
             results = await asyncio.gather(
-                *(self._chunks.get(self.layout.chunk(chunk), offset, length) for chunk, offset, length in batch),
-                return_exceptions=True,
+                *(self._reader.read(segment_id, *piece) for piece in batch), return_exceptions=True
             )
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
-                parts.append(result)
+                parts.extend(result)
         return b"".join(parts)
 
     async def _live_or_new(self, segment_id: int) -> SegmentView:

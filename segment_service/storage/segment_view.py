@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
-from segment_service.storage.chunk_names import ChunkId, ManifestId, ManifestName
+from segment_service.storage.chunk_format import ChunkForm, block_bytes
+from segment_service.storage.chunk_names import ManifestId, ManifestName
 from segment_service.storage.manifest import ChunkRef, Manifest
 
 delta_chunks_max = 128
@@ -79,7 +80,7 @@ class SegmentView:
         """Whether Tier 2 holds the segment (a tombstone holds nothing)."""
         return self.name is not None and not self.is_deleted and not self.is_dangling
 
-    def locate(self, offset: int, length: int) -> Iterator[tuple[ChunkId, int, int]]:
+    def locate(self, offset: int, length: int) -> Iterator[tuple[ChunkRef, int, int]]:
         """The pieces (chunk, offset in it, length) that make up a range, which must lie inside the chunks."""
         check(offset >= self.first_offset and offset + length <= self.length, "range outside", offset=offset)
         index = max(0, bisect_right(self.starts, offset) - 1)
@@ -88,10 +89,19 @@ class SegmentView:
             within = offset - self.starts[index]
             taken = min(length, chunk.length - within)
             if taken > 0:
-                yield chunk.id, within, taken
+                yield chunk, within, taken
             offset += taken
             length -= taken
             index += 1
+
+    def block_around(self, offset: int) -> tuple[int, int] | None:
+        """The start and the end of the block that holds ``offset``; ``None`` for a chunk without blocks."""
+        index = max(0, bisect_right(self.starts, offset) - 1)
+        chunk, chunk_start = self.chunks[index], self.starts[index]
+        if chunk.form != ChunkForm.BLOCKS:
+            return None
+        start = offset - (offset - chunk_start) % block_bytes
+        return start, min(start + block_bytes, chunk_start + chunk.length)
 
     @property
     def first_offset(self) -> int:

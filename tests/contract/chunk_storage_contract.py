@@ -9,7 +9,6 @@ import pytest
 
 from pravega_common.errors import DataCorruption, SegmentNotFound
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.storage.minio import part_bytes_min
 
 
 async def names(storage: ChunkStorage, prefix: str) -> list[str]:
@@ -75,27 +74,6 @@ class ChunkStorageContract:
         with pytest.raises(SegmentNotFound):
             await storage.get("c1/d/1", 0, 1)
         assert await names(storage, "c1/") == ["c1/d/2"]
-
-    async def test_compose_joins_in_order_and_keeps_its_sources(self, storage: ChunkStorage) -> None:
-        for name in "abc":
-            await storage.put(name, [name.encode() * 10])
-        await storage.compose("joined", ["c", "a", "b"])
-        assert await storage.get("joined", 0, 30) == b"c" * 10 + b"a" * 10 + b"b" * 10
-        assert (await storage.info("joined")).length == 30
-        assert await storage.get("a", 0, 10) == b"a" * 10
-        await storage.compose("copied", ["joined"])
-        assert await storage.get("copied", 9, 2) == b"ca"
-        with pytest.raises(SegmentNotFound):
-            await storage.compose("broken", ["a", "missing"])
-        assert await names(storage, "broken") == []
-
-    async def test_compose_of_large_pieces(self, storage: ChunkStorage) -> None:
-        large = random.Random(3).randbytes(part_bytes_min)
-        await storage.put("large", [large])
-        await storage.put("small", [b"end"])
-        await storage.compose("both", ["large", "small"])
-        assert await storage.get("both", part_bytes_min - 2, 5) == large[-2:] + b"end"
-        assert (await storage.info("both")).length == part_bytes_min + 3
 
     async def test_many_at_once(self, storage: ChunkStorage) -> None:
         bodies = {f"p/{number % 5}/{number}": random.Random(number).randbytes(5_000) for number in range(100)}

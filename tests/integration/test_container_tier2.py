@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,6 +14,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate, AttributeUpdateType
 from segment_service.durable_log import durable_log
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.storage.chunk_format import block_bytes
 from tests.support.containers import ContainerKit, IdleWriter, read_all
 from tests.support.eventually import eventually
 
@@ -210,3 +212,25 @@ async def test_a_truncation_that_fails_is_made_up_for(kit: ContainerKit) -> None
     await eventually(lambda: log_bytes(kit) < 2_000_000, "Tier 1 truncated")
     assert kit.logs.faults.truncate_error is None
     await container.stop()
+
+
+async def test_a_cold_scan_reads_each_block_of_tier2_once(kit: ContainerKit) -> None:
+    container = await kit.open()
+    await container.create_segment("s")
+    data = random.Random(3).randbytes(6_000_000)
+    for first in range(0, len(data), 300_007):
+        await append_waiting(kit, container, "s", data[first : first + 300_007])
+    await eventually(lambda: kit.back_pressure.bytes == 0, "everything flushed")
+    await container.stop()
+    again = await kit.open()
+    get, taken = kit.chunks.get, 0
+
+    async def counted(name: str, offset: int, length: int) -> bytes:
+        nonlocal taken
+        taken += length if "/d/" in name else 0
+        return await get(name, offset, length)
+
+    kit.chunks.get = counted  # type: ignore[method-assign]
+    assert await read_all(again, "s") == data
+    assert taken < 1.02 * len(data) + block_bytes, "the first fetch does not know the blocks yet"
+    await again.stop()

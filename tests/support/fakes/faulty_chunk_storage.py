@@ -19,7 +19,7 @@ late_puts_max = 1000
 class FaultRates:
     """Probabilities per call (0 to 1), and delays in seconds.
 
-    ``unavailable``: nothing was done. ``unknown_done`` and ``unknown_lost``: a put (compose, delete) without an
+    ``unavailable``: nothing was done. ``unknown_done`` and ``unknown_lost``: a put or delete without an
     answer, done or not. ``unknown_late``: a put without an answer that is done only when ``land_late_puts`` is
     called, as a request that was stuck in a network is.
     """
@@ -82,13 +82,6 @@ class FaultyChunkStorage:
         await self._before()
         async for info in self._inner.list(prefix):
             yield info
-
-    async def compose(self, name: str, sources: Sequence[str]) -> None:
-        await self._before()
-        outcome = self._unknown()
-        if outcome in ("", "done"):
-            await self._inner.compose(name, sources)
-        self._after(outcome, name)
 
     async def delete(self, name: str) -> None:
         await self._before()

@@ -73,6 +73,10 @@ class FakeSegmentStorage:
             raise BadOffset(f"#{segment_id}", len(data), offset + length)
         return bytes(data[offset : offset + length])
 
+    def block_around(self, segment_id: int, offset: int) -> tuple[int, int] | None:
+        """Nothing is read together here."""
+        return None
+
     async def wait_reads(self, count: int) -> None:
         """Wait until ``count`` reads have begun."""
         async with self.reading:

@@ -45,6 +45,18 @@ async def test_what_was_offered_is_found(level: RocksDBSecondLevel) -> None:
     assert level.bytes_used == 0
 
 
+async def test_a_damaged_block_is_not_given_out(level: RocksDBSecondLevel) -> None:
+    data = bytearray(random.Random(2).randbytes(50_000))
+    level.offer(KEY, 0, memoryview(data))
+    await level.drained()
+    assert await level.read(KEY, 0, 50_000) == data
+    data[49_000] ^= 4
+    level._put((1).to_bytes(8, "big"), bytes(data))  # private: a bit flips on the disk
+    assert await level.read(KEY, 0, 10) is None
+    assert level.covered_to(KEY, 0) is None
+    assert level.bytes_used == 0
+
+
 async def test_the_oldest_leave_when_the_budget_is_used(level: RocksDBSecondLevel) -> None:
     for number in range(30):
         level.offer(KEY, number * 100_000, memoryview(bytes([number]) * 100_000))

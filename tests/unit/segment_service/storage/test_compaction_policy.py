@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from segment_service.storage.compaction import composed_bytes_max, run_to_join, small_chunk_bytes
+from segment_service.storage.chunk_format import ChunkForm
+from segment_service.storage.compaction import joined_bytes_max, run_to_join, small_chunk_bytes
 from segment_service.storage.manifest import ChunkRef
 
 
 def chunks(*lengths: int) -> list[ChunkRef]:
-    return [ChunkRef(1, 1, number, length) for number, length in enumerate(lengths)]
+    return [ChunkRef(1, 1, number, length, ChunkForm.BLOCKS, 0) for number, length in enumerate(lengths)]
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def chunks(*lengths: int) -> list[ChunkRef]:
         ([1_000, *[10] * 20], 20),
         ([200, *[10] * 20], 21),
         ([10] * 1_000, 128),
-        ([small_chunk_bytes - 1] * 40, composed_bytes_max // (small_chunk_bytes - 1)),
+        ([small_chunk_bytes - 1] * 40, joined_bytes_max // (small_chunk_bytes - 1)),
     ],
 )
 def test_runs(lengths: list[int], wanted: int) -> None:

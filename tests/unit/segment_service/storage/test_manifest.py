@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from pravega_common.errors import DataCorruption
+from segment_service.storage.chunk_format import ChunkForm
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestId, ManifestKind, ManifestName
 from segment_service.storage.manifest import ChunkRef, Manifest, decode, encode
 
@@ -26,7 +28,10 @@ BASE = Manifest(
     merged_into=0,
     kept_from=0,
     kept_to=0,
-    chunks=(ChunkRef(42, 1, 5, 4 << 20), ChunkRef(7, 2, 1, 1 << 40)),
+    chunks=(
+        ChunkRef(42, 1, 5, 4 << 20, ChunkForm.BLOCKS, 0xDEADBEEF),
+        ChunkRef(7, 2, 1, 1 << 40, ChunkForm.RAW, 0),
+    ),
 )
 DELTA = replace(
     BASE,
@@ -35,22 +40,32 @@ DELTA = replace(
     kept_from=1,
     kept_to=2,
     first_offset=900,
-    chunks=(ChunkRef(42, 3, 9, 1),),
+    chunks=(ChunkRef(42, 3, 9, 1, ChunkForm.BLOCKS, 1),),
 )
 TOMBSTONE = replace(BASE, is_deleted=True, merged_into=99, chunks=(), start_offset=0, first_offset=0)
 ALL = {"base": BASE, "delta": DELTA, "tombstone": TOMBSTONE}
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_bytes_are_those_of_version_1(name: str) -> None:
-    golden = bytes.fromhex((GOLDEN / f"manifest_{name}_v1.hex").read_text())
-    assert encode(ALL[name]) == golden
-    assert decode(golden, name) == ALL[name]
+def golden(name: str, version: int) -> bytes:
+    return bytes.fromhex((GOLDEN / f"manifest_{name}_v{version}.hex").read_text())
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_wrong_bit_goes_unseen(name: str) -> None:
-    data = encode(ALL[name])
+def test_bytes_are_those_of_version_2(name: str) -> None:
+    assert encode(ALL[name]) == golden(name, 2)
+    assert decode(golden(name, 2), name) == ALL[name]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_version_1_is_read_and_its_chunks_are_raw(name: str) -> None:
+    chunks = tuple(chunk._replace(form=ChunkForm.RAW, checksum=0) for chunk in ALL[name].chunks)
+    assert decode(golden(name, 1), name) == replace(ALL[name], chunks=chunks)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("name", ALL)
+def test_no_wrong_bit_goes_unseen(name: str, version: int) -> None:
+    data = golden(name, version)
     for bit in range(len(data) * 8):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -66,16 +81,29 @@ def test_no_cut_goes_unseen(length: int) -> None:
 
 def test_a_later_version_is_named() -> None:
     data = bytearray(encode(BASE))
-    data[5] = 2
+    data[5] = 3
     data[-4:] = crc32c(bytes(data[:-4])).to_bytes(4, "big")
-    with pytest.raises(DataCorruption, match="version 2, this software reads 1"):
+    with pytest.raises(DataCorruption, match="version 3, this software reads 1 and 2"):
+        decode(bytes(data), "later")
+
+
+def test_a_later_form_of_chunks_is_named() -> None:
+    data = bytearray(encode(BASE))
+    form_at = 84 + 32
+    assert data[form_at - 32 : form_at + 4] == struct.pack(">QQQQI", 42, 1, 5, 4 << 20, 1)
+    data[form_at + 3] = 2
+    data[-4:] = crc32c(bytes(data[:-4])).to_bytes(4, "big")
+    with pytest.raises(DataCorruption, match="a chunk of form 2, this software reads up to 1"):
         decode(bytes(data), "later")
 
 
 def test_random_manifests_come_back() -> None:
     rng = random.Random(1)
     for _ in range(200):
-        chunks = tuple(ChunkRef(*(rng.getrandbits(63) for _ in range(4))) for _ in range(rng.randrange(20)))
+        chunks = tuple(
+            ChunkRef(*(rng.getrandbits(63) for _ in range(4)), ChunkForm(rng.randrange(2)), rng.getrandbits(32))
+            for _ in range(rng.randrange(20))
+        )
         manifest = replace(BASE, id=ManifestId(rng.getrandbits(63), rng.getrandbits(63)), kept_to=9, chunks=chunks)
         assert decode(encode(manifest), "random") == manifest
 

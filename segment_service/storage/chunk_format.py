@@ -1,0 +1,168 @@
+"""Encodes the bytes of a chunk: blocks of data, each followed by its checksum.
+
+Bytes::
+
+    64 KiB of data, 4s checksum      for every whole block
+    the rest of the data, 4s checksum     the last block, unless it is whole or the chunk is empty
+
+So the data's offset ``n`` lies at ``n + 4 * (n // 65536)``, a ranged read takes whole blocks in one request, and
+nothing but the blocks that are read need be known. A block's checksum (big-endian) is the CRC32C of its data,
+exclusive-or the CRC32C of the object's name and the block's number: a block at another place, and an object under
+another name, fail. The checksum of the whole, kept in the manifest, is the CRC32C of the plain checksums of all blocks:
+every byte of data is looked at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from segment_service.contracts.buffer import Buffer
+
+block_bytes: Final = 64 << 10
+"""Bytes of data in one block; stored in chunks and never changed. Also the most that a small read reads in vain."""
+
+checksum_bytes: Final = 4
+"""Bytes of a checksum behind each block."""
+
+stored_block_bytes: Final = block_bytes + checksum_bytes
+"""Bytes of a whole block in the object."""
+
+checksums_per_turn: Final = 16
+"""Blocks that are checksummed before others get their turn of the event loop (1 MiB)."""
+
+_CRC = struct.Struct(">I")
+_NUMBER = struct.Struct(">Q")
+
+
+class ChunkForm(enum.IntEnum):
+    """The way in which a chunk's bytes are stored; its manifest names it."""
+
+    RAW = 0
+    """Data only, nothing can be checked: what manifests of version 1 list."""
+    BLOCKS = 1
+    """As this module says."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutData:
+    """Data cut into blocks, without a copy."""
+
+    blocks: list[list[memoryview]]
+    checksums: list[int]
+    """The plain CRC32C of each block."""
+
+    @property
+    def checksum(self) -> int:
+        """The checksum of the whole."""
+        return whole_checksum(self.checksums)
+
+    def named(self, name: str) -> list[Buffer]:
+        """The bytes of the object with this name."""
+        seed = crc32c(name.encode())
+        buffers: list[Buffer] = []
+        for number, (block, checksum) in enumerate(zip(self.blocks, self.checksums, strict=True)):
+            buffers.extend(block)
+            buffers.append(_CRC.pack(checksum ^ _place(seed, number)))
+        return buffers
+
+
+async def cut(data: Sequence[Buffer]) -> CutData:
+    """Cut data into blocks and checksum each, with others getting their turn in between."""
+    blocks = _blocks(data)
+    checksums = []
+    for number, block in enumerate(blocks):
+        checksums.append(_checksum(block))
+        if number % checksums_per_turn == checksums_per_turn - 1:
+            await asyncio.sleep(0)
+    return CutData(blocks, checksums)
+
+
+def _blocks(data: Sequence[Buffer]) -> list[list[memoryview]]:
+    blocks: list[list[memoryview]] = []
+    room = 0
+    for buffer in data:
+        view = memoryview(buffer).cast("B")
+        while len(view):
+            if not room:
+                blocks.append([])
+                room = block_bytes
+            piece = view[:room]
+            blocks[-1].append(piece)
+            room -= len(piece)
+            view = view[len(piece) :]
+    return blocks
+
+
+def _checksum(pieces: Iterable[memoryview]) -> int:
+    checksum = 0
+    for piece in pieces:
+        checksum = crc32c(piece, checksum)
+    return checksum
+
+
+def whole_checksum(checksums: Sequence[int]) -> int:
+    """The checksum of a whole chunk, made of those of its blocks."""
+    return crc32c(struct.pack(f">{len(checksums)}I", *checksums))
+
+
+def stored_length(length: int) -> int:
+    """The length of the object that holds ``length`` bytes of data."""
+    return length + checksum_bytes * -(-length // block_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRange:
+    """The blocks of a chunk that hold a stretch of its data, and where they lie in the object."""
+
+    first: int
+    end: int
+    """The number of the first block behind them."""
+    stored_offset: int
+    stored_length: int
+
+    @classmethod
+    def around(cls, offset: int, length: int, chunk_length: int) -> BlockRange:
+        """The blocks around [offset, offset + length) of a chunk with ``chunk_length`` bytes of data."""
+        first, end = offset // block_bytes, -(-(offset + length) // block_bytes)
+        begin = first * stored_block_bytes
+        return cls(first, end, begin, min(end * stored_block_bytes, stored_length(chunk_length)) - begin)
+
+
+@dataclass(frozen=True, slots=True)
+class WrongBlock:
+    """A block that is not what was stored."""
+
+    number: int
+    expected: int
+    found: int
+
+
+def check_blocks(name: str, first: int, stored: bytes) -> tuple[list[memoryview], list[int]] | WrongBlock:
+    """The data of blocks as they came from the object, with their plain checksums; or the first that is wrong.
+    ``first``: the number of the first one."""
+    seed = crc32c(name.encode())
+    view = memoryview(stored)
+    data: list[memoryview] = []
+    checksums: list[int] = []
+    for number, begin in enumerate(range(0, len(view), stored_block_bytes), first):
+        block = view[begin : begin + stored_block_bytes]
+        piece = block[:-checksum_bytes]
+        checksum = crc32c(piece)
+        expected = _CRC.unpack(block[-checksum_bytes:])[0] ^ _place(seed, number)
+        if checksum != expected:
+            return WrongBlock(number, expected, checksum)
+        data.append(piece)
+        checksums.append(checksum)
+    return data, checksums
+
+
+def _place(seed: int, number: int) -> int:
+    """The value that makes a checksum valid in one place only."""
+    return crc32c(_NUMBER.pack(number), seed)

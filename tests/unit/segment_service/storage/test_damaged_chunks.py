@@ -1,0 +1,187 @@
+"""Segments whose objects in Tier 2 are damaged: no wrong byte is served, and the error says where it is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pravega_common.errors import SegmentDamaged
+from segment_service.storage import compaction
+from segment_service.storage.chunk_format import ChunkForm, block_bytes, stored_length
+from segment_service.storage.chunk_names import ManifestId
+from segment_service.storage.in_memory import InMemoryChunkStorage
+from segment_service.storage.manifest import Manifest, decode, encode
+from segment_service.storage.rolling_storage import RollingStorage
+from tests.contract.segment_storage_contract import opened
+
+DATA = random.Random(1).randbytes(3 * block_bytes + 1_000)
+
+
+@pytest.fixture
+def chunks() -> InMemoryChunkStorage:
+    return InMemoryChunkStorage()
+
+
+def names(chunks: InMemoryChunkStorage, prefix: str) -> list[str]:
+    return sorted(name for name in chunks.objects if name.startswith(prefix))
+
+
+def flip(chunks: InMemoryChunkStorage, name: str, position: int, bit: int = 0) -> None:
+    damaged = bytearray(chunks.objects[name])
+    damaged[position] ^= 1 << bit
+    chunks.objects[name] = bytes(damaged)
+
+
+async def written(chunks: InMemoryChunkStorage) -> tuple[RollingStorage, str]:
+    """A segment 7 of one chunk, and the chunk's name."""
+    storage = await opened(chunks, 1)
+    await storage.write(7, 0, [DATA])
+    (name,) = names(chunks, storage.layout.chunks)
+    return storage, name
+
+
+async def test_a_flipped_bit_is_never_served_and_what_is_around_it_is(chunks: InMemoryChunkStorage) -> None:
+    storage, name = await written(chunks)
+    flip(chunks, name, block_bytes + 4 + 100)
+    with pytest.raises(SegmentDamaged, match=f"segment 7 in Tier 2: chunk {name}, offset 65536: block 1 .*restore"):
+        await storage.read(7, block_bytes + 50_000, 10)
+    with pytest.raises(SegmentDamaged):
+        await storage.read(7, 0, len(DATA))
+    assert await storage.read(7, 0, block_bytes) == DATA[:block_bytes]
+    assert await storage.read(7, 2 * block_bytes, 1_000) == DATA[2 * block_bytes : 2 * block_bytes + 1_000]
+    flip(chunks, name, block_bytes + 4 + 100)
+    assert await storage.read(7, 0, len(DATA)) == DATA
+
+
+async def test_any_flipped_bit_of_a_chunk_or_its_manifest_is_noticed(chunks: InMemoryChunkStorage) -> None:
+    storage, name = await written(chunks)
+    (manifest,) = names(chunks, storage.layout.manifests)
+    rng = random.Random(2)
+    for number in range(400):
+        damaged = name if number % 2 else manifest
+        position, bit = rng.randrange(len(chunks.objects[damaged])), rng.randrange(8)
+        flip(chunks, damaged, position, bit)
+        later = await opened(chunks, number + 2)
+        with pytest.raises(SegmentDamaged, match=damaged):
+            await later.read(7, 0, len(DATA))
+        flip(chunks, damaged, position, bit)
+    last = await opened(chunks, 1_000)
+    assert await last.read(7, 0, len(DATA)) == DATA
+
+
+async def test_chunks_that_were_exchanged_cut_or_removed_are_noticed(chunks: InMemoryChunkStorage) -> None:
+    storage, first = await written(chunks)
+    await storage.write(7, len(DATA), [DATA[::-1]])
+    second = names(chunks, storage.layout.chunks)[1]
+    one, other = chunks.objects[first], chunks.objects[second]
+    chunks.objects[first], chunks.objects[second] = other, one
+    for offset in (0, len(DATA)):
+        with pytest.raises(SegmentDamaged, match="has the checksum"):
+            await storage.read(7, offset, 10)
+    chunks.objects[first] = one[: len(one) - 1]
+    with pytest.raises(SegmentDamaged, match=r"chunk .* wanted"):
+        await storage.read(7, len(DATA) - 1, 1)
+    chunks.objects[second] = other
+    await chunks.delete(first)
+    with pytest.raises(SegmentDamaged, match=f"offset 5: chunk {first} is missing"):
+        await storage.read(7, 5, 10)
+    assert await storage.read(7, len(DATA), 10) == DATA[::-1][:10]
+
+
+async def test_blocks_of_another_content_fail_the_manifests_checksum(chunks: InMemoryChunkStorage) -> None:
+    """An object whose blocks are right in themselves, under the right name."""
+    storage, name = await written(chunks)
+    other = InMemoryChunkStorage()
+    twin = await opened(other, 1)
+    await twin.write(7, 0, [DATA[::-1]])
+    chunks.objects[name] = other.objects[name]
+    with pytest.raises(SegmentDamaged, match="it holds other bytes"):
+        await storage.read(7, 0, len(DATA))
+
+
+async def test_a_bit_that_flips_on_its_way_is_read_again(chunks: InMemoryChunkStorage) -> None:
+    storage, name = await written(chunks)
+    get, calls = chunks.get, 0
+
+    async def flipped_once(wanted: str, offset: int, length: int) -> bytes:
+        nonlocal calls
+        data = await get(wanted, offset, length)
+        calls += wanted == name
+        return data if calls != 1 else b"\xff" + data[1:]
+
+    chunks.get = flipped_once  # type: ignore[method-assign]
+    assert await storage.read(7, 0, 100) == DATA[:100]
+    assert calls == 2
+
+
+async def test_compaction_gives_no_damaged_byte_a_new_checksum(
+    chunks: InMemoryChunkStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "run_chunks_min", 3)
+    storage = await opened(chunks, 1)
+    for number in range(5):
+        await storage.write(7, number * 10, [b"0123456789"])
+    before = names(chunks, storage.layout.chunks)
+    flip(chunks, before[2], 3)
+    with pytest.raises(SegmentDamaged, match=before[2]):
+        await storage.compactor.compact(7)
+    assert names(chunks, storage.layout.chunks) == before
+    assert await storage.read(7, 0, 20) == b"0123456789" * 2
+
+
+async def test_a_segment_of_raw_chunks_is_read_and_compaction_gives_it_checksums(
+    chunks: InMemoryChunkStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "run_chunks_min", 3)
+    storage = await opened(chunks, 1)
+    for number in range(3):
+        await storage.write(7, number * 10, [b"0123456789"])
+    make_raw(chunks, storage)
+    storage = await opened(chunks, 2)
+    assert await storage.read(7, 5, 20) == (b"0123456789" * 3)[5:25]
+    assert storage.block_around(7, 5) is None
+    assert await storage.compactor.compact(7)
+    assert await storage.read(7, 0, 30) == b"0123456789" * 3
+    while await storage.garbage.collect():
+        pass
+    (name,) = names(chunks, storage.layout.chunks)
+    assert len(chunks.objects[name]) == stored_length(30)
+
+
+def make_raw(chunks: InMemoryChunkStorage, storage: RollingStorage) -> None:
+    """As commit 40bcc49 wrote it: chunks without checksums."""
+    for name in names(chunks, storage.layout.chunks):
+        chunks.objects[name] = chunks.objects[name][:-4]
+    for name in names(chunks, storage.layout.manifests):
+        manifest = decode(chunks.objects[name], name)
+        raw = tuple(chunk._replace(form=ChunkForm.RAW, checksum=0) for chunk in manifest.chunks)
+        values = {key: getattr(manifest, key) for key in Manifest.__slots__} | {"chunks": raw}
+        chunks.objects[name] = encode(Manifest(**values))
+        assert isinstance(manifest.id, ManifestId)
+
+
+async def test_a_scan_reads_no_block_twice(chunks: InMemoryChunkStorage) -> None:
+    """Reads that begin and end as ``block_around`` says."""
+    storage = await opened(chunks, 1)
+    length = 0
+    for size in (70_000, 200_000, 10, 131_072, 500_000):
+        await storage.write(7, length, [bytes(size)])
+        length += size
+    stored = sum(len(chunks.objects[name]) for name in names(chunks, storage.layout.chunks))
+    get, taken = chunks.get, 0
+
+    async def counted(name: str, offset: int, count: int) -> bytes:
+        nonlocal taken
+        taken += count
+        return await get(name, offset, count)
+
+    chunks.get = counted  # type: ignore[method-assign]
+    offset = 0
+    while offset < length:
+        block = storage.block_around(7, offset)
+        assert block is not None
+        assert block[0] == offset
+        await storage.read(7, offset, block[1] - offset)
+        offset = block[1]
+    assert taken == stored
