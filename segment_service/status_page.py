@@ -1,6 +1,7 @@
 """Serves health and metrics of a store over HTTP; numbers are read on request and counted nowhere else.
 
-``GET /health``: JSON, status 200 while the store has its place in the cluster, 503 when not.
+``GET /health``: JSON, status 200 while the store has its place in the cluster, 503 when not. A store with damaged
+segments is "degraded" and says which and why; its status stays 200, since to restart it would mend nothing.
 ``GET /metrics``: Prometheus text.
 """
 
@@ -24,10 +25,13 @@ from segment_service.metadata.back_pressure import StoreBackPressure
 
 request_bytes_max: Final = 64 * 1024
 stop_grace_s: Final = 2.0
+damaged_segments_max: Final = 1_000
+"""Damaged segments that ``/health`` lists; ``/metrics`` counts all."""
 
 _CONTAINER_GAUGES: Final[dict[str, tuple[str, Callable[[SegmentContainer], float]]]] = {
     "epoch": ("Epoch of the owner of the log", lambda one: one.epoch),
     "segments": ("Segments alive", lambda one: len(one.metadata.ids)),
+    "quarantined_segments": ("Segments damaged in Tier 2", lambda one: len(one.metadata.quarantine)),
     "queued_operations": ("Operations waiting to be packed", lambda one: len(one.durable_log.queue)),
     "queued_bytes": ("Bytes of appends waiting to be packed", lambda one: one.durable_log.queue.bytes),
     "unflushed_bytes": ("Durable bytes that Tier 2 does not have", lambda one: one.pending.unflushed),
@@ -114,12 +118,19 @@ class StatusPage(Service):
 
     async def _get_health(self, _request: web.Request) -> web.Response:
         is_stale = self._is_stale()
+        damaged = [
+            {"container": one.container_id, "segment": name, "reason": reason}
+            for one in self._containers
+            for name, reason in one.metadata.quarantine
+        ]
         body: dict[str, Any] = {
-            "status": "stale" if is_stale else "up",
+            "status": "stale" if is_stale else "degraded" if damaged else "up",
             "containers": {
                 str(one.container_id): {"state": one.state.value, "epoch": one.epoch} for one in self._containers
             },
         }
+        if damaged:
+            body["damaged_segments"] = damaged[:damaged_segments_max]
         return web.json_response(body, status=503 if is_stale else 200)
 
     async def _get_metrics(self, _request: web.Request) -> web.Response:

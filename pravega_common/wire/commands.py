@@ -454,9 +454,14 @@ class AuthTokenCheckFailed(Command):
     error_code: TrailingI32 = -1
 
 
+ILLEGAL_ARGUMENT = 0
+DATA_CORRUPTION = 1000
+
+
 @_command(61)
 class ErrorMessage(Command):
-    """``error_code``: -1 unspecified, 0 illegal argument."""
+    """``error_code``: -1 unspecified, 0 illegal argument, 1000 data corruption, which is ours: clients that do not know
+    it take it as unspecified."""
 
     request_id: I64
     segment: Str

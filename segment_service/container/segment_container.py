@@ -15,6 +15,7 @@ from pravega_common.errors import (
     Fenced,
     InvalidArgument,
     PravegaError,
+    SegmentDamaged,
     SegmentNotFound,
     Throttled,
 )
@@ -62,6 +63,7 @@ from segment_service.event_index.locator import BoundaryLocator
 from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
+from segment_service.metadata.quarantine import DamagedRange, recheck_s_default
 
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn], ReadIndex]
 WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
@@ -80,6 +82,8 @@ class ContainerConfig:
     """Pause between attempts to reach Tier 2 while a container starts."""
     new_identity: Callable[[], bytes] = new_identity
     """Makes the identity of a log that has none."""
+    damage_recheck_s: float = recheck_s_default
+    """After this time bytes of Tier 2 that could not be read are read again."""
 
 
 class SegmentContainer(Service):
@@ -108,6 +112,7 @@ class SegmentContainer(Service):
         self._clock = clock
         self._storage = storage
         self.own(self._storage)
+        self._storage.on_damage(self._quarantine)
         self._writer_factory = writer_factory
         self._writer: Service | None = None
         self._back_pressure = back_pressure
@@ -145,6 +150,7 @@ class SegmentContainer(Service):
         else:
             await self._from_tier2(self._mark_first_checkpoint)
         self._takes_requests = True
+        self.spawn(self._recheck_damage(), "recheck-damage")
         self.spawn(self.event_index.run(), "event-index")
         self.spawn(self.event_index.run_truncations(), "event-index-truncations")
         recovered = self.durable_log.recovered
@@ -222,6 +228,41 @@ class SegmentContainer(Service):
         self._writer = writer
         self.own(writer)
         await writer.start()
+
+    def _quarantine(self, segment_id: int, offset: int, length: int, error: SegmentDamaged) -> None:
+        """Something that works in Tier 2 found damage."""
+        segment = self.metadata.segments.get(segment_id)
+        if segment is not None:
+            damaged = DamagedRange(segment_id, offset, length)
+            self.metadata.quarantine.add_unreadable(segment_id, segment.name, damaged, str(error))
+
+    async def _recheck_damage(self) -> None:
+        """Lift the quarantine of segments whose bytes can be read again."""
+        quarantine = self.metadata.quarantine
+        while True:
+            await self._clock.sleep(self._config.damage_recheck_s)
+            for segment_id, damaged in quarantine.unreadable():
+                if await self._is_whole(segment_id, damaged):
+                    quarantine.remove_unreadable(segment_id, damaged)
+
+    async def _is_whole(self, segment_id: int, damaged: DamagedRange) -> bool:
+        """Whether the bytes can be read, or are not this segment's any more."""
+        segment = self.metadata.segments.get(segment_id)
+        if segment is None:
+            return True
+        end = damaged.offset + damaged.length
+        start = damaged.offset
+        if damaged.segment_id == segment_id:
+            start = min(max(start, segment.start_offset), end)
+        try:
+            await self._storage.state(damaged.segment_id)  # past what is remembered of it
+            for first in range(start, end, read_bytes_max):
+                await self._storage.read(damaged.segment_id, first, min(read_bytes_max, end - first))
+        except SegmentNotFound:
+            return damaged.segment_id != segment_id
+        except PravegaError:
+            return False
+        return True
 
     async def create_segment(self, segment: str, attributes: Sequence[AttributeUpdate] = ()) -> None:
         initial = initial_attributes(segment, attributes)

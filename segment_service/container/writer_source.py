@@ -61,12 +61,24 @@ class ContainerDataSource:
     def merged_in_storage(self, target_id: int, source_id: int, target_length: int) -> None:
         source = self._metadata.segments.pop(source_id, None)
         check(source is None or source.is_merged, "Tier 2 merged a segment that the log did not merge", source=source)
+        self._metadata.quarantine.forget(source_id)
         self._read_index.merge_completed(target_id, source_id)
         self.storage_length_changed(target_id, target_length)
 
     def deleted_in_storage(self, segment_id: int) -> None:
         segment = self._metadata.segments.pop(segment_id, None)
         check(segment is None or segment.is_deleted, "Tier 2 deleted a segment that is alive", segment=segment)
+        self._metadata.quarantine.forget(segment_id)
+
+    def hold(self, segment_id: int, reason: str) -> None:
+        segment = self._metadata.segments.get(segment_id)
+        self._metadata.quarantine.hold(segment_id, f"#{segment_id}" if segment is None else segment.name, reason)
+
+    def free(self, segment_id: int) -> None:
+        self._metadata.quarantine.free(segment_id)
+
+    def unreadable_reason(self, segment_id: int) -> str | None:
+        return self._metadata.quarantine.unreadable_reason(segment_id)
 
     async def acknowledge(self, sequence_number: int) -> None:
         await self._durable_log.acknowledge(sequence_number)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pravega_common.errors import SegmentDamaged
 from segment_service.contracts.buffer import Buffer
 
 write_bytes_max = 16 << 20
@@ -13,6 +14,10 @@ write_bytes_max = 16 << 20
 
 Barrier = Callable[[], Awaitable[None]]
 """Adds an operation to the container's log and returns once it is durable: proof that this owner is not fenced."""
+
+
+OnDamage = Callable[[int, int, int, SegmentDamaged], None]
+"""Takes the segment's id, and the offset and length of a range in which some byte is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +115,13 @@ class SegmentStorage(Protocol):
         ...
 
     def block_around(self, segment_id: int, offset: int) -> tuple[int, int] | None:
-        """Where the bytes begin and end that are read together with the one at ``offset``; ``None`` if that is not
-        known without asking Tier 2. Reads that begin and end there read nothing twice."""
+        """The start and the end of the bytes that are read together with the one at ``offset``; ``None`` if they are
+        not known without asking Tier 2. Reads that begin and end there read nothing twice."""
+        ...
+
+    def on_damage(self, callback: OnDamage) -> None:
+        """Call this when something that works in the background here finds damage. Readers and the storage writer get
+        ``SegmentDamaged`` themselves."""
         ...
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:

@@ -66,7 +66,8 @@ class SegmentStore(Protocol):
 
     Errors of every call (all from ``pravega_common.errors``): ``ContainerNotHosted`` (ask the controller again),
     ``ContainerOffline`` and ``Throttled`` (nothing was done), ``SegmentNotFound``, ``UnknownOutcome`` (the container
-    went offline while the operation was on its way to Tier 1: it may or may not survive).
+    went offline while the operation was on its way to Tier 1: it may or may not survive), ``DataCorruption`` (the
+    segment is damaged in Tier 2: changes are refused, and reads of the damaged part).
     """
 
     async def create_segment(self, segment: str, attributes: Sequence[AttributeUpdate] = ()) -> None:

@@ -55,6 +55,18 @@ class WriterDataSource(Protocol):
 
     def deleted_in_storage(self, segment_id: int) -> None: ...
 
+    def hold(self, segment_id: int, reason: str) -> None:
+        """Quarantine a segment that is damaged in Tier 2: its operations stay in Tier 1, further ones are refused."""
+        ...
+
+    def free(self, segment_id: int) -> None:
+        """The writer goes on with a segment that was held."""
+        ...
+
+    def unreadable_reason(self, segment_id: int) -> str | None:
+        """Why bytes of the segment in Tier 2 cannot be read; ``None`` if none are known that cannot."""
+        ...
+
     async def acknowledge(self, sequence_number: int) -> None:
         """Say that Tier 2 has all up to this number; Tier 1 may be truncated up to a checkpoint at or below it."""
         ...

@@ -117,7 +117,8 @@ class OperationMetadataUpdater:
         """Names that staged operations map (id) or unmap (minus the id that is going)."""
 
     def stage(self, request: AnyRequest, time_ms: int) -> Operation:
-        """Resolve a request into its operation; raises a ``RejectedError`` and changes nothing if it is refused.
+        """Resolve a request into its operation; raises a ``RejectedError``, or ``SegmentDamaged``, and changes
+        nothing if it is refused.
 
         A merge needs its source sealed: the caller stages a ``SealRequest`` first when ``needs_seal`` says so.
         """
@@ -191,6 +192,13 @@ class OperationMetadataUpdater:
             raise SegmentNotFound(name)
         return entry
 
+    def _whole(self, name: str) -> _Staged:
+        """A live segment whose bytes in Tier 2 are not known to be damaged; else ``SegmentDamaged``."""
+        entry = self._live(name)
+        if self.metadata.quarantine:
+            self.metadata.quarantine.check(entry.segment_id)
+        return entry
+
     def _hold(self, entry: _Staged) -> None:
         entry.pending += 1
         self._staged[entry.segment_id] = entry
@@ -209,7 +217,7 @@ class OperationMetadataUpdater:
             del self._staged_ids[name]
 
     def _stage_append(self, request: AppendRequest, number: int, time_ms: int) -> Append:
-        entry = self._live(request.segment)
+        entry = self._whole(request.segment)
         offset = entry.length
         if entry.is_sealed:
             raise SegmentSealed(request.segment, offset=offset)
@@ -256,7 +264,7 @@ class OperationMetadataUpdater:
         """Target, source, and what the updates make of the target's attributes."""
         if request.target == request.source:
             raise InvalidArgument(f"{request.target} cannot be merged into itself")
-        target, source = self._live(request.target), self._live(request.source)
+        target, source = self._whole(request.target), self._whole(request.source)
         if target.is_sealed:
             raise SegmentSealed(request.target, offset=target.length)
         if source.start_offset > 0:
@@ -294,11 +302,11 @@ class OperationMetadataUpdater:
 
     def _stage_other(self, request: AnyRequest, number: int) -> SegmentOperation:
         if type(request) is SealRequest:
-            entry = self._open(request.segment)
+            entry = self._open(self._whole(request.segment).name)
             entry.is_sealed = True
             operation: SegmentOperation = Seal(sequence_number=number, segment_id=entry.segment_id, offset=entry.length)
         elif type(request) is TruncateRequest:
-            entry = self._live(request.segment)
+            entry = self._whole(request.segment)
             if not entry.start_offset <= request.offset <= entry.length:
                 raise SegmentTruncated(request.segment, entry.start_offset, request.offset)
             entry.start_offset = request.offset

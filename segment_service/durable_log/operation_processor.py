@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
-from pravega_common.errors import ContainerOffline, PravegaError, RejectedError, UnknownOutcome
+from pravega_common.errors import ContainerOffline, PravegaError, RejectedError, SegmentDamaged, UnknownOutcome
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.data_log import (
@@ -134,7 +134,7 @@ class OperationProcessor:
             if type(request) is MergeRequest:
                 self._seal_source(request, time_ms)
             operation = request.operation = self._updater.stage(request, time_ms)
-        except RejectedError as error:
+        except (RejectedError, SegmentDamaged) as error:
             self._reject(request, error)
             return
         except BaseException:

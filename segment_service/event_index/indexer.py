@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pravega_common.errors import FailedError, Fenced, RejectedError, SegmentExists, UnknownOutcome
+from pravega_common.errors import FailedError, Fenced, RejectedError, SegmentDamaged, SegmentExists, UnknownOutcome
 from pravega_common.event_index import IndexRecord, encode_records, index_record_bytes
 from pravega_common.names import index_segment_name
 from pravega_common.runtime.clock import Clock
@@ -96,7 +96,7 @@ class EventIndexer:
     async def _delete(self, index: str) -> None:
         try:
             await self._store.delete(index)
-        except (FailedError, Fenced, UnknownOutcome, RejectedError) as error:
+        except (FailedError, Fenced, UnknownOutcome, RejectedError, SegmentDamaged) as error:
             self._log.warning("an event index without a segment stays", index=index, error=repr(error))
 
     async def _write(self, segment_id: int) -> None:
@@ -108,7 +108,7 @@ class EventIndexer:
             await self._append(segment)
         except (FailedError, Fenced, UnknownOutcome, SegmentExists):
             return  # it still lacks its records: the next round tries again, or the next owner of the container
-        except RejectedError as error:
+        except (RejectedError, SegmentDamaged) as error:
             self._log.warning("the event index does not follow its segment", segment=segment.name, error=repr(error))
             self._tracker.given_up(segment)
 
@@ -162,7 +162,7 @@ class EventIndexer:
             if offset > index.start_offset:
                 failpoint(BEFORE_TRUNCATE)
                 await self._store.truncate(index.name, offset)
-        except (FailedError, Fenced, UnknownOutcome, RejectedError) as error:
+        except (FailedError, Fenced, UnknownOutcome, RejectedError, SegmentDamaged) as error:
             self._log.info("an event index keeps truncated records for now", segment=segment.name, error=repr(error))
 
 

@@ -11,6 +11,7 @@ from pravega_common.errors import (
     BadKeyVersion,
     BadOffset,
     ContainerNotHosted,
+    DataCorruption,
     Fenced,
     InvalidArgument,
     KeyNotFound,
@@ -23,6 +24,8 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.wire.commands import (
+    DATA_CORRUPTION,
+    ILLEGAL_ARGUMENT,
     AuthTokenCheckFailed,
     Command,
     ErrorMessage,
@@ -39,7 +42,6 @@ from pravega_common.wire.commands import (
     NoSuchSegment as NoSuchSegmentReply,
 )
 
-ILLEGAL_ARGUMENT = 0
 TOKEN_CHECK_FAILED = 0
 
 
@@ -75,6 +77,8 @@ def error_reply(
             return OperationUnsupported(request_id, operation)
         case InvalidArgument():
             return ErrorMessage(request_id, segment, str(error), ILLEGAL_ARGUMENT)
+        case DataCorruption():
+            return ErrorMessage(request_id, segment, str(error), DATA_CORRUPTION)
         case _:
             return None
 

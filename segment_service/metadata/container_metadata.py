@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from segment_service.contracts.log_identity import unknown_identity
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.boundary_tracker import BoundaryTracker
+from segment_service.metadata.quarantine import Quarantine
 
 
 @dataclass(slots=True)
@@ -28,6 +29,12 @@ class ContainerMetadata:
     """Identity of the log."""
     next_segment_id_durable: int = field(default=1, compare=False)
     """As ``next_segment_id``, which counts segments that are on their way to the log, too."""
+
+    quarantine: Quarantine = field(init=False, compare=False)
+    """Segments whose bytes in Tier 2 are damaged."""
+
+    def __post_init__(self) -> None:
+        self.quarantine = Quarantine(self.container_id)
 
     def by_name(self, name: str) -> SegmentMetadata | None:
         segment_id = self.ids.get(name)

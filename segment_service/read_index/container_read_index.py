@@ -41,7 +41,7 @@ class ContainerReadIndex:
     def __init__(self, metadata: ContainerMetadata, storage: SegmentStorage, cache: CacheManager, spawn: Spawn) -> None:
         self._metadata = metadata
         self._cache = cache
-        self._fetcher = StorageFetcher(storage, spawn, cache.second_level)
+        self._fetcher = StorageFetcher(storage, spawn, metadata.quarantine, cache.second_level)
         self._indices: dict[int, SegmentReadIndex] = {}
         self._to_wake: dict[SegmentReadIndex, None] = {}
         """In the order in which they grew, which a set would not keep."""

@@ -9,6 +9,7 @@ from pravega_common.errors import (
     BadOffset,
     ContainerOffline,
     PravegaError,
+    SegmentDamaged,
     SegmentNotFound,
     SegmentTruncated,
     Unavailable,
@@ -17,6 +18,7 @@ from pravega_common.invariants import check, unreachable
 from segment_service.contracts.second_level_cache import SecondLevelCache, SegmentKey
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.spawn import Spawn
+from segment_service.metadata.quarantine import DamagedRange, Quarantine
 from segment_service.read_index.fetch import Fetch, StoredRange
 from segment_service.read_index.segment_read_index import SegmentReadIndex
 
@@ -40,7 +42,14 @@ _moved = (SegmentNotFound, BadOffset, SegmentTruncated)
 class StorageFetcher:
     """The fetches of one container."""
 
-    def __init__(self, storage: SegmentStorage, spawn: Spawn, second_level: SecondLevelCache | None = None) -> None:
+    def __init__(
+        self,
+        storage: SegmentStorage,
+        spawn: Spawn,
+        quarantine: Quarantine,
+        second_level: SecondLevelCache | None = None,
+    ) -> None:
+        self._quarantine = quarantine
         self._storage = storage
         self._second_level = second_level
         self._spawn = spawn
@@ -52,15 +61,23 @@ class StorageFetcher:
         """Bytes from ``offset`` on, at least one, as many as one fetch brings; ``end`` says what the caller wants.
 
         Raises ``SegmentNotFound``/``BadOffset``/``SegmentTruncated`` of Tier 2 if they are not where they should be
-        (the caller looks at the metadata again), ``Unavailable`` and ``UnknownOutcome`` as they come.
+        (the caller looks at the metadata again), ``Unavailable`` and ``UnknownOutcome`` as they come, and
+        ``SegmentDamaged`` if the very block of ``offset`` is damaged: what is whole is served.
         """
+        if self._is_damaged(index):
+            return memoryview(await self._load_block(index, offset))
         fetch = self._covering(index, offset) or self._start(index, offset, end, is_sequential)
         self.start_missing(index, fetch.end, end, is_sequential)
-        data = await asyncio.shield(fetch.data)
+        try:
+            data = await asyncio.shield(fetch.data)
+        except SegmentDamaged:
+            return memoryview(await self._load_block(index, offset))
         return memoryview(data)[offset - fetch.start :]
 
     def start_missing(self, index: SegmentReadIndex, offset: int, end: int, is_sequential: bool) -> None:
         """Start fetches for what is neither cached nor on its way in [offset, end), as far as slots are free."""
+        if self._is_damaged(index):
+            return
         while offset < end and len(self._tasks) < fetches_in_flight_max:
             entry = index.entries.covering(offset)
             if entry is not None:
@@ -116,15 +133,15 @@ class StorageFetcher:
         return fetch
 
     def _floor(self, stored: StoredRange, offset: int) -> int:
-        """Where a fetch of the byte at ``offset`` begins: with its block, or with those before it that are short."""
+        """The start of a fetch of the byte at ``offset``: that of its block, or of short ones before it."""
         start, end = self._block(stored, offset, offset)
         if end - start < fetch_alignment:
             start, _ = self._block(stored, offset, start - start % fetch_alignment)
         return start
 
     def _end(self, stored: StoredRange, offset: int, end: int) -> int:
-        """Where a fetch from ``offset`` on ends that is to bring the bytes up to ``end``. What is too much for one
-        fetch ends with a block, so that the next one reads nothing twice."""
+        """The end of a fetch from ``offset`` on that is to bring the bytes up to ``end``. If that is too much for one
+        fetch, it ends with a block, so that the next one reads nothing twice."""
         last = offset + fetch_bytes_max
         stored_end = offset + stored.length
         if end < last:
@@ -138,8 +155,8 @@ class StorageFetcher:
         return block_start if block_start > offset else last
 
     def _block(self, stored: StoredRange, offset: int, position: int) -> tuple[int, int]:
-        """Where the bytes begin and end that Tier 2 reads together with the one at ``position``, as far as is known;
-        ``stored`` says where the one at ``offset`` is."""
+        """The start and the end of the bytes that Tier 2 reads together with the one at ``position``, as far as is
+        known; ``stored`` says where the one at ``offset`` is."""
         segment_id, place = stored.places[0]
         shift = place - offset
         block = self._storage.block_around(segment_id, position + shift) if position + shift >= 0 else None
@@ -184,9 +201,22 @@ class StorageFetcher:
         if not fetch.data.done():
             fetch.data.set_exception(ContainerOffline("the container stopped while bytes came from Tier 2"))
 
+    def _is_damaged(self, index: SegmentReadIndex) -> bool:
+        return bool(self._quarantine) and self._quarantine.reason(index.root()[0].metadata.segment_id) is not None
+
+    async def _load_block(self, index: SegmentReadIndex, offset: int) -> bytes:
+        """The rest of the block that holds ``offset``, and nothing that may be damaged beside it."""
+        stored = index.stored_at(offset)
+        if stored is None:
+            raise Unavailable(f"{index.metadata.name}: the bytes at {offset} moved while they were read")
+        _, end = self._block(stored, offset, offset)
+        async with self._slots:
+            return await self._load(index, offset, min(end, offset + stored.length))
+
     async def _load(self, index: SegmentReadIndex, start: int, end: int) -> bytes:
         """Read [start, end) wherever Tier 2 has it, following merges that happen meanwhile."""
         failure: PravegaError | None = None
+        stored: StoredRange | None = None
         for _ in range(locate_attempts_max):
             stored = index.stored_at(start)
             if stored is None:
@@ -200,6 +230,27 @@ class StorageFetcher:
                 except _moved as error:
                     failure = error
                     continue
+                except SegmentDamaged as error:
+                    self._note_damage(index, DamagedRange(segment_id, offset, end - start), error)
+                    raise
                 check(len(data) == end - start, "Tier 2 gave another length", wanted=end - start, got=len(data))
                 return data
+        if failure is not None and stored is not None and self._must_be_there(index, start, stored):
+            lost = SegmentDamaged(
+                index.metadata.segment_id,
+                f"segment {index.metadata.name}: Tier 2 does not have bytes {start}..{end}, it must have those up to "
+                f"{index.metadata.storage_length} ({failure}): restore its objects from a copy",
+            )
+            self._note_damage(index, DamagedRange(index.metadata.segment_id, start, end - start), lost)
+            raise lost
         raise failure or Unavailable(f"{index.metadata.name}: bytes {start}..{end} are not in Tier 2")
+
+    @staticmethod
+    def _must_be_there(index: SegmentReadIndex, start: int, stored: StoredRange) -> bool:
+        """Whether nothing explains that Tier 2 does not have the byte at ``start``: no merge, no truncation."""
+        is_settled = not index.is_dropped and index.target is None and len(stored.places) == 1
+        return is_settled and start >= index.metadata.start_offset and index.stored_at(start) == stored
+
+    def _note_damage(self, index: SegmentReadIndex, damaged: DamagedRange, error: SegmentDamaged) -> None:
+        metadata = index.root()[0].metadata
+        self._quarantine.add_unreadable(metadata.segment_id, metadata.name, damaged, str(error))

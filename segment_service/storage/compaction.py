@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pravega_common.errors import Fenced, Outcome, PravegaError
+from pravega_common.errors import Fenced, Outcome, PravegaError, SegmentDamaged
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.segment_storage import OnDamage
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.chunk_reader import ChunkReader
 from segment_service.storage.garbage import GarbageCollector
@@ -80,6 +81,9 @@ class Compactor(Service):
         self._manifests = manifests
         self._garbage = garbage
         self._waiting: dict[int, None] = {}
+        self._damaged: set[int] = set()
+        """Segments with a damaged run; left to the next owner."""
+        self.on_damage: OnDamage = lambda segment_id, offset, length, error: None
         self._wake = asyncio.Event()
 
     async def on_start(self) -> None:
@@ -87,6 +91,8 @@ class Compactor(Service):
 
     def consider(self, view: SegmentView) -> None:
         """Note the segment if it has a run to join."""
+        if view.segment_id in self._damaged:
+            return
         if len(self._waiting) < waiting_segments_max and run_to_join(view.chunks):
             self._waiting[view.segment_id] = None
             self._wake.set()
@@ -114,7 +120,14 @@ class Compactor(Service):
         if view is None or not count:
             return False
         run = view.chunks[-count:]
-        joined = await self._manifests.put_chunk(segment_id, await self._read(segment_id, run))
+        start, length = view.starts[-count], sum(chunk.length for chunk in run)
+        try:
+            pieces = await self._read(segment_id, run)
+        except SegmentDamaged as error:
+            self._damaged.add(segment_id)
+            self.on_damage(segment_id, start, length, error)
+            raise
+        joined = await self._manifests.put_chunk(segment_id, pieces)
         replaced = False
         try:
             failpoint(COMPOSED)

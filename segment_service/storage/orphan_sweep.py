@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
 
-from pravega_common.errors import Fenced, PravegaError
+from pravega_common.errors import Fenced, PravegaError, SegmentDamaged
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
@@ -114,7 +114,11 @@ class OrphanSweeper(Service):
         return found
 
     async def _discard_orphans(self, segment_id: int, chunks: list[ChunkId], foreign: set[ChunkId]) -> int:
-        view = await self._manifests.view(segment_id)
+        try:
+            view = await self._manifests.view(segment_id)
+        except SegmentDamaged as error:
+            self.log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
+            return 0
         if view.is_deleted and view.chunks:
             return 0  # its deletion is under way
         own = {chunk.id for chunk in view.chunks}

@@ -22,7 +22,14 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.contracts.segment_storage import Barrier, EpochMark, LogStateNow, StorageState, write_bytes_max
+from segment_service.contracts.segment_storage import (
+    Barrier,
+    EpochMark,
+    LogStateNow,
+    OnDamage,
+    StorageState,
+    write_bytes_max,
+)
 from segment_service.storage.chunk_names import Layout, ManifestName
 from segment_service.storage.chunk_reader import REMEDY, ChunkReader
 from segment_service.storage.compaction import Compactor
@@ -103,6 +110,9 @@ class RollingStorage:
         self._closed = True
         for service in reversed(self._services):
             await service.stop()
+
+    def on_damage(self, callback: OnDamage) -> None:
+        self.compactor.on_damage = callback
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         for service in self._services:
@@ -207,7 +217,7 @@ class RollingStorage:
         seen: ManifestName | None = None
         for _ in range(read_attempts_max):
             view = self._manifests.cached(segment_id)
-            if view is None or view.name == seen:
+            if view is None or view.is_dangling or view.name == seen:
                 async with self._changing(segment_id):
                     view = await self._manifests.load(segment_id)
             pieces = self._pieces(view, offset, length)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from segment_service.metadata.quarantine import recheck_s_default
+
 
 @dataclass(frozen=True, slots=True)
 class WriterConfig:
@@ -30,6 +32,9 @@ class WriterConfig:
     retry_delay_min_s: float = 0.1
     retry_delay_max_s: float = 10.0
     """Longest pause while Tier 2 fails; it is tried until it answers."""
+
+    damage_recheck_s: float = recheck_s_default
+    """After this time a segment that is damaged in Tier 2 is tried again."""
 
     tick_s: float = 0.1
     """How often the ages are looked at."""

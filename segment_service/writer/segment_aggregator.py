@@ -8,11 +8,12 @@ Tier 2 is *unknown* at first and after every failure; then the next step is to a
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from pravega_common.errors import DataCorruption
+from pravega_common.errors import SegmentDamaged
 from pravega_common.invariants import check
 from segment_service.contracts.segment_storage import StorageState, write_bytes_max
 
@@ -119,6 +120,10 @@ class SegmentAggregator:
         self.pending_bytes = 0
         self.merging_count = 0
         self.is_deleting = False
+        self.held_until_s = -math.inf
+        """Damage in Tier 2 keeps its operations from being done; they are tried again at this time."""
+        self.held_segments: set[int] = set()
+        """Segments that are quarantined until that went well: this one, and a source whose merge waits here."""
         self.ended: deque[tuple[int, Source]] = deque()
         """Merged segments whose bytes Tier 2 has as part of this one, with the sequence number that waits until the
         container is notified; the flusher then takes them off."""
@@ -185,6 +190,7 @@ class SegmentAggregator:
         lowest = sequence if first is None else min(first, sequence)
         self._items.append(Deletion(lowest, now_s, log_position, tuple(sources)))
         self.is_deleting = True
+        self.held_until_s = -math.inf
 
     def merged_sources(self) -> list[Source]:
         """The segments merged into this one that Tier 2 may still have under their own ids."""
@@ -221,9 +227,10 @@ class SegmentAggregator:
             item = self._items[0]
             if isinstance(item, Data):
                 if item.start > self.stored_length:
-                    raise DataCorruption(
+                    raise SegmentDamaged(
+                        self.segment_id,
                         f"segment {self.segment_id}: Tier 2 ends at {self.stored_length}, "
-                        f"the log begins at {item.start}"
+                        f"the log begins at {item.start}",
                     )
                 if item.end > self.stored_length:
                     return

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, MutableMapping
 
 import structlog
 
-from pravega_common.errors import DataCorruption, Fenced, PravegaError, UnknownOutcome
+from pravega_common.errors import DataCorruption, Fenced, PravegaError, SegmentDamaged, UnknownOutcome
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -67,14 +68,26 @@ class SegmentFlusher:
         self._log = structlog.get_logger(service=f"storage-writer-{source.container_id}")
 
     async def run(self, aggregator: SegmentAggregator, goes_on: Callable[[], bool]) -> None:
-        """Do steps as long as there are any and ``goes_on`` says so. A step is repeated until Tier 2 does it."""
+        """Do steps as long as there are any and ``goes_on`` says so. A step is repeated until Tier 2 does it.
+
+        Damage in Tier 2 holds the segment: its operations stay in Tier 1, and are tried again after a while.
+        """
+        aggregator.held_until_s = -math.inf
+        try:
+            await self._run(aggregator, goes_on)
+        except SegmentDamaged as error:
+            self._hold(aggregator, error)
+        else:
+            self._free(aggregator)
+
+    async def _run(self, aggregator: SegmentAggregator, goes_on: Callable[[], bool]) -> None:
         failures = 0
         while goes_on():
             try:
                 if not await self._advance(aggregator):
                     return
                 failures = 0
-            except (Fenced, DataCorruption):
+            except (Fenced, DataCorruption):  # also ``SegmentDamaged``
                 raise
             except PravegaError as error:
                 aggregator.uncertain()
@@ -83,6 +96,17 @@ class SegmentFlusher:
                     "flush failed, trying again", segment=aggregator.segment_id, failures=failures, error=repr(error)
                 )
                 await self._clock.sleep(self._delay_s(failures))
+
+    def _hold(self, aggregator: SegmentAggregator, error: SegmentDamaged) -> None:
+        aggregator.uncertain()
+        aggregator.held_until_s = self._clock.monotonic_s() + self._config.damage_recheck_s
+        for segment_id in (aggregator.segment_id, error.segment_id):
+            aggregator.held_segments.add(segment_id)
+            self._source.hold(segment_id, str(error))
+
+    def _free(self, aggregator: SegmentAggregator) -> None:
+        while aggregator.held_segments:
+            self._source.free(aggregator.held_segments.pop())
 
     def is_held_back(self, aggregator: SegmentAggregator) -> bool:
         """Whether the aggregator must not be flushed by itself: what becomes of its bytes is decided in the log
@@ -137,8 +161,9 @@ class SegmentFlusher:
             unreachable("unknown step", step=step)
 
     async def _reconcile(self, aggregator: SegmentAggregator, *, notify: bool = True) -> None:
-        """Learn what Tier 2 really has. ``DataCorruption`` if it is less than it had, or more than was committed; at
-        first sight in an epoch more than the log had at its recovery, however much came since.
+        """Learn what Tier 2 really has. ``SegmentDamaged`` if it is less than it had. ``DataCorruption`` if it is more
+        than was committed, and at first sight in an epoch more than the log had at its recovery, however much came
+        since: then it is the log that is wrong, and the container stops.
 
         Without ``notify`` the container keeps the bytes in the cache.
         """
@@ -149,8 +174,14 @@ class SegmentFlusher:
             lost = not metadata.is_merged and found < metadata.storage_length
             is_first = metadata.recovered_length is not None
             most = metadata.length if metadata.recovered_length is None else metadata.recovered_length
-            if lost or found > most:
-                reason = ": the log is an older copy, or another segment used this id" if is_first and not lost else ""
+            if lost:
+                raise SegmentDamaged(
+                    aggregator.segment_id,
+                    f"segment {metadata.name} (id {aggregator.segment_id}): Tier 2 has {found} bytes, it must have at "
+                    f"least {metadata.storage_length}: restore its objects from a copy",
+                )
+            if found > most:
+                reason = ": the log is an older copy, or another segment used this id" if is_first else ""
                 raise DataCorruption(
                     f"segment {metadata.name} (id {aggregator.segment_id}): Tier 2 has {found} bytes, it must have at "
                     f"least {metadata.storage_length} and at most {most}{reason}"
@@ -202,6 +233,7 @@ class SegmentFlusher:
 
     async def _merge(self, target: SegmentAggregator, merging: Merging) -> None:
         """A merge of a source that is, or may be, in Tier 2 under its own id."""
+        self._check_readable(target.segment_id, merging.source_id)
         source = self._source_of(merging)
         async with source.lock:
             try:
@@ -216,6 +248,13 @@ class SegmentFlusher:
             target.finished(merging)
             self._notify_merged(Source(target.segment_id, merging.source_id, in_storage=False), target.stored_length)
             self._notify_length(target)
+
+    def _check_readable(self, target_id: int, source_id: int) -> None:
+        """``SegmentDamaged`` while bytes of one of the two cannot be read: what is left of them stays where it is."""
+        for segment_id in (target_id, source_id):
+            reason = self._source.unreadable_reason(segment_id)
+            if reason is not None:
+                raise SegmentDamaged(segment_id, f"the merge of segment {source_id} into {target_id} waits: {reason}")
 
     async def _let_go(self, target_id: int, offset: int, source: SegmentAggregator) -> None:
         """The target has all bytes of a merged segment, and so those of the segments merged into that one."""
@@ -276,9 +315,10 @@ class SegmentFlusher:
                 return False
             step = source.next_step(0)
             if step is None or isinstance(step, Sealing | Truncation | Deletion):
-                raise DataCorruption(
+                raise SegmentDamaged(
+                    source.segment_id,
                     f"merged segment {source.segment_id}: {source.stored_length} of {length} bytes are in Tier 2, and "
-                    "the others are not in the log"
+                    "the others are not in the log",
                 )
             await self._do(source, step)
 

@@ -38,7 +38,8 @@ class StorageWriter(Service):
     """Reads committed operations in order, gathers them by segment, flushes segments, acknowledges.
 
     A failing Tier 2 is never an error here: it is tried until it answers, and back-pressure stops the appends.
-    ``Fenced`` and ``DataCorruption`` end the service, and with it the container.
+    A segment that is damaged there is held, and the others go on. ``Fenced`` and any other ``DataCorruption`` end the
+    service, and with it the container.
     """
 
     def __init__(
@@ -194,6 +195,8 @@ class StorageWriter(Service):
         config = self.config
         if self.flusher.is_held_back(aggregator):
             return math.inf
+        if aggregator.held_until_s != -math.inf:
+            return aggregator.held_until_s
         oldest = aggregator.oldest
         if oldest is None or aggregator.is_deleting or aggregator.merging_count:
             return -math.inf

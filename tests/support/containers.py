@@ -47,7 +47,8 @@ class ContainerKit:
     ) -> None:
         self.logs = InMemoryLogStore(plog_bytes)
         self.clock = clock or SystemClock()
-        self.chunks = FaultyChunkStorage(InMemoryChunkStorage(), random.Random(7), self.clock)
+        self.stored = InMemoryChunkStorage()
+        self.chunks = FaultyChunkStorage(self.stored, random.Random(7), self.clock)
         self.cache_bytes = cache_bytes
         self.back_pressure = StoreBackPressure(unflushed_bytes_max)
         self.config = ContainerConfig(checkpoints=checkpoints or CheckpointPolicy(), storage_retry_s=0.01)

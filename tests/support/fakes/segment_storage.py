@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pravega_common.errors import BadOffset, SegmentNotFound, SegmentTruncated
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.segment_storage import Barrier, EpochMark, LogStateNow, StorageState
+from segment_service.contracts.segment_storage import Barrier, EpochMark, LogStateNow, OnDamage, StorageState
 
 
 class FakeSegmentStorage:
@@ -81,6 +81,9 @@ class FakeSegmentStorage:
         """Wait until ``count`` reads have begun."""
         async with self.reading:
             await self.reading.wait_for(lambda: len(self.reads) >= count)
+
+    def on_damage(self, callback: OnDamage) -> None:
+        """Do nothing: nothing works in the background."""
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Do nothing: nothing works in the background."""

@@ -175,6 +175,8 @@ class FakeWriterDataSource:
         self._visible = log.truncated
         self._first = log.truncated
         self.state = _recovered_state(log.before_truncated)
+        self.held: dict[int, str] = {}
+        self.unreadable: dict[int, str] = {}
         self._grown = asyncio.Event()
         self.show_all()
         for metadata in self.state.segments.values():
@@ -244,6 +246,15 @@ class FakeWriterDataSource:
     def deleted_in_storage(self, segment_id: int) -> None:
         metadata = self.state.segments.pop(segment_id, None)
         assert metadata is None or metadata.is_deleted
+
+    def hold(self, segment_id: int, reason: str) -> None:
+        self.held.setdefault(segment_id, reason)
+
+    def free(self, segment_id: int) -> None:
+        self.held.pop(segment_id, None)
+
+    def unreadable_reason(self, segment_id: int) -> str | None:
+        return self.unreadable.get(segment_id)
 
     async def acknowledge(self, sequence_number: int) -> None:
         assert sequence_number > self.acknowledged

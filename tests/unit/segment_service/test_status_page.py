@@ -48,6 +48,20 @@ async def test_health_names_the_containers(page: Page) -> None:
     assert (status, json.loads(text)["status"]) == (503, "stale")
 
 
+async def test_health_names_damaged_segments_with_the_reason(page: Page) -> None:
+    container = await page.kit.open(3)
+    page.registry.add(container)
+    container.metadata.quarantine.hold(7, "scope/stream/0", "a chunk is missing")
+    status, text = await page.get("/health")
+    health = json.loads(text)
+    assert (status, health["status"]) == (200, "degraded")
+    assert health["damaged_segments"] == [{"container": 3, "segment": "scope/stream/0", "reason": "a chunk is missing"}]
+    _, text = await page.get("/metrics")
+    assert 'pravega_container_quarantined_segments{container="3"} 1.0' in text.splitlines()
+    container.metadata.quarantine.free(7)
+    assert json.loads((await page.get("/health"))[1])["status"] == "up"
+
+
 async def test_metrics_show_what_happens(page: Page) -> None:
     container = await page.kit.open(3)
     page.registry.add(container)
