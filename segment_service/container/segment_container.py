@@ -112,7 +112,7 @@ class SegmentContainer(Service):
         self._clock = clock
         self._storage = storage
         self.own(self._storage)
-        self._storage.on_damage(self._quarantine)
+        self._storage.watch_damage(self._needed_lengths, self._quarantine)
         self._writer_factory = writer_factory
         self._writer: Service | None = None
         self._back_pressure = back_pressure
@@ -229,10 +229,18 @@ class SegmentContainer(Service):
         self.own(writer)
         await writer.start()
 
+    def _needed_lengths(self) -> dict[int, int]:
+        """The lengths that Tier 2 must have; also of merged segments whose bytes it has not moved."""
+        return {
+            segment.segment_id: segment.storage_length
+            for segment in self.metadata.segments.values()
+            if segment.storage_length and not segment.is_deleted
+        }
+
     def _quarantine(self, segment_id: int, offset: int, length: int, error: SegmentDamaged) -> None:
-        """Something that works in Tier 2 found damage."""
+        """Something that works in Tier 2 found damage. What a merged segment lacks, its target may have."""
         segment = self.metadata.segments.get(segment_id)
-        if segment is not None:
+        if segment is not None and not segment.is_merged:
             damaged = DamagedRange(segment_id, offset, length)
             self.metadata.quarantine.add_unreadable(segment_id, segment.name, damaged, str(error))
 

@@ -19,6 +19,9 @@ Barrier = Callable[[], Awaitable[None]]
 OnDamage = Callable[[int, int, int, SegmentDamaged], None]
 """Takes the segment's id, and the offset and length of a range in which some byte is damaged."""
 
+NeededLengths = Callable[[], dict[int, int]]
+"""Gives the lengths in Tier 2, by segment id, of all segments that have bytes there."""
+
 
 @dataclass(frozen=True, slots=True)
 class StorageState:
@@ -119,9 +122,9 @@ class SegmentStorage(Protocol):
         not known without asking Tier 2. Reads that begin and end there read nothing twice."""
         ...
 
-    def on_damage(self, callback: OnDamage) -> None:
-        """Call this when something that works in the background here finds damage. Readers and the storage writer get
-        ``SegmentDamaged`` themselves."""
+    def watch_damage(self, needed_lengths: NeededLengths, callback: OnDamage) -> None:
+        """Call this when something that works in the background here finds damage, and delete nothing of a segment that
+        has fewer bytes than it needs. Readers and the storage writer get ``SegmentDamaged`` themselves."""
         ...
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:

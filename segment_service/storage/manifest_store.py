@@ -161,7 +161,8 @@ class ManifestStore:
                 view = SegmentView.dangling(segment_id, max(lengths, key=lambda one: one.id))
             self._keep(view)
             live = {view.name, view.base_name}
-            self._garbage.discard([self._layout.manifest(name) for name in lengths if name not in live])
+            if not view.is_dangling:
+                self._garbage.discard([self._layout.manifest(name) for name in lengths if name not in live])
             return view
         unreachable("the last attempt returns", segment=segment_id)
 

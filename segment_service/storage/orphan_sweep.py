@@ -4,6 +4,9 @@ Two passes. The first reads the manifests of segments that have chunks written f
 notes those chunks. The second looks at each segment's chunks of earlier epochs: those that neither the segment's own
 manifest nor the notes name are orphans. Before they are discarded the segment gets a manifest of this epoch: a fenced
 owner that still writes a manifest naming one of them comes too late, its manifest does not count.
+
+A segment that has fewer bytes than its container knows of has lost manifests. Its chunks are kept, for an operator may
+restore them; if it may have had chunks written for others, nothing is swept at all.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.segment_storage import NeededLengths, OnDamage
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestKind
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest_store import ManifestStore
@@ -62,6 +66,9 @@ class OrphanSweeper(Service):
         self._garbage = garbage
         self._clock = clock
         self._foreign: set[ChunkId] | None = None
+        self._needed: dict[int, int] = {}
+        self.needed_lengths: NeededLengths = dict
+        self.on_damage: OnDamage = lambda segment_id, offset, length, error: None
 
     async def on_start(self) -> None:
         self.spawn(self._run(), "sweep")
@@ -74,6 +81,7 @@ class OrphanSweeper(Service):
     async def sweep(self) -> Swept:
         """Both passes; what was found is given to the garbage collector."""
         self._foreign = set()
+        self._needed = self.needed_lengths()
         try:
             tombstones = await self._read_manifests(self._foreign)
             orphans = await self._find_orphans(self._foreign)
@@ -83,17 +91,35 @@ class OrphanSweeper(Service):
 
     async def _read_manifests(self, foreign: set[ChunkId]) -> int:
         tombstones = 0
+        seen: set[int] = set()
         async for segment_id, names in self._grouped(self._layout.manifests):
+            seen.add(segment_id)
             top = max((self._layout.parse_manifest(name) for name in names), key=lambda one: one.id)
             if top.kind in (ManifestKind.BASE_FOREIGN, ManifestKind.DELTA_FOREIGN):
                 async with self._manifests.lock(segment_id):
                     view = await self._manifests.view(segment_id)
+                    self._check_length(view)
                     foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != segment_id)
             elif top.kind is ManifestKind.TOMBSTONE and top.id.epoch < self._manifests.epoch:
                 async with self._manifests.lock(segment_id):
                     tombstones += self._finish_deletion(await self._manifests.load(segment_id))
             await self._clock.sleep(pace_s)
+        for segment_id in self._needed.keys() - seen:
+            if segment_id in self.needed_lengths():
+                self._check_length(SegmentView(segment_id))
         return tombstones
+
+    def _check_length(self, view: SegmentView) -> None:
+        """``SegmentDamaged`` if the manifests of a segment were lost: the chunks that they listed look like orphans."""
+        needed = self._needed.get(view.segment_id, 0)
+        if needed > view.length and not view.is_deleted:
+            error = SegmentDamaged(
+                view.segment_id,
+                f"segment {view.segment_id} in Tier 2: the manifests that are there list {view.length} bytes, it must "
+                f"have at least {needed}: restore its manifests from a copy",
+            )
+            self.on_damage(view.segment_id, needed - 1, 1, error)
+            raise error
 
     def _finish_deletion(self, view: SegmentView) -> int:
         if not view.is_deleted or view.name is None:
@@ -116,6 +142,7 @@ class OrphanSweeper(Service):
     async def _discard_orphans(self, segment_id: int, chunks: list[ChunkId], foreign: set[ChunkId]) -> int:
         try:
             view = await self._manifests.view(segment_id)
+            self._check_length(view)
         except SegmentDamaged as error:
             self.log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
             return 0

@@ -26,6 +26,7 @@ from segment_service.contracts.segment_storage import (
     Barrier,
     EpochMark,
     LogStateNow,
+    NeededLengths,
     OnDamage,
     StorageState,
     write_bytes_max,
@@ -111,8 +112,9 @@ class RollingStorage:
         for service in reversed(self._services):
             await service.stop()
 
-    def on_damage(self, callback: OnDamage) -> None:
-        self.compactor.on_damage = callback
+    def watch_damage(self, needed_lengths: NeededLengths, callback: OnDamage) -> None:
+        self.sweeper.needed_lengths = needed_lengths
+        self.compactor.on_damage = self.sweeper.on_damage = callback
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         for service in self._services:

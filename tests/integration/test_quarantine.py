@@ -16,7 +16,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.table_store import TableEntry
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.host.listener import WireServer
-from segment_service.storage import compaction
+from segment_service.storage import compaction, garbage, orphan_sweep
 from segment_service.storage.chunk_format import block_bytes
 from segment_service.storage.chunk_names import Layout
 from segment_service.tables.table_extension import TableExtension
@@ -94,7 +94,7 @@ async def is_quarantined(container: SegmentContainer, segment: str) -> None:
 
 
 async def goes_on(kit: ContainerKit, container: SegmentContainer) -> None:
-    """Everything works for the segment ``healthy``."""
+    """Append to the segment ``healthy``, merge into it, read it and write a checkpoint."""
     before = (await container.get_info("healthy")).length
     await container.append("healthy", [b"more"])
     await eventually(lambda: storage_length(container, "healthy") == before + 4, "the healthy segment is flushed")
@@ -394,6 +394,36 @@ async def test_compaction_that_finds_damage_quarantines(kit: ContainerKit, monke
     await is_quarantined(container, "hurt")
     await refuses_changes(container)
     await goes_on(kit, container)
+    await container.stop()
+
+
+async def test_a_sweep_keeps_the_chunks_of_a_segment_that_lost_its_manifests(
+    kit: ContainerKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orphan_sweep, "start_delay_s", 0.0)
+    monkeypatch.setattr(garbage, "gathering_time_s", 0.0)
+    container = await opened(kit)
+    await container.create_segment("part")
+    await container.append("part", [b"merged"])
+    await flushed(kit)
+    await container.merge("hurt", "part")
+    await let_tier1_go(kit, container)
+    lost = {name: kit.stored.objects[name] for name in objects(kit, container, "hurt", "m")}
+    chunks = {name for name in kit.stored.objects if "/d/" in name}
+    await container.stop()
+    for name in lost:
+        await kit.stored.delete(name)
+    kit.background = True
+    container = await kit.open()
+    await is_quarantined(container, "hurt")
+    assert "must have at least 10: restore its manifests" in quarantined(container)["hurt"]
+    await goes_on(kit, container)
+    assert chunks <= kit.stored.objects.keys()
+    await container.stop()
+    for name, data in lost.items():
+        await kit.stored.put(name, [data])
+    container = await kit.open()
+    assert await read_all(container, "hurt") == b"hurtmerged"
     await container.stop()
 
 

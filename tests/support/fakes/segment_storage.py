@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 
 from pravega_common.errors import BadOffset, SegmentNotFound, SegmentTruncated
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.segment_storage import Barrier, EpochMark, LogStateNow, OnDamage, StorageState
+from segment_service.contracts.segment_storage import (
+    Barrier,
+    EpochMark,
+    LogStateNow,
+    NeededLengths,
+    OnDamage,
+    StorageState,
+)
 
 
 class FakeSegmentStorage:
@@ -82,7 +89,7 @@ class FakeSegmentStorage:
         async with self.reading:
             await self.reading.wait_for(lambda: len(self.reads) >= count)
 
-    def on_damage(self, callback: OnDamage) -> None:
+    def watch_damage(self, needed_lengths: NeededLengths, callback: OnDamage) -> None:
         """Do nothing: nothing works in the background."""
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
