@@ -103,7 +103,7 @@ class Controller(Service):
         lease_ms = config.cluster.lease_ms
         self.membership = Membership(backends.cpo, self.member_id, Member(host, port, self.member_id), lease_ms, clock)
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
-        self.store = StreamStore(backends.tables, clock, self._new_id)
+        self.store = StreamStore(backends.tables, clock, self._new_id, self.member_id)
         self.marks = WriterMarks(self.store)
         self.queue = TableRequestQueue(backends.tables, self.member_id, clock, self.membership.live_ids)
         self.transactions = TransactionService(

@@ -93,7 +93,9 @@ class ConfigurationRecord:
 class StateRecord:
     state: StreamState
     holder: str = ""
-    """The request that keeps others away by a working state."""
+    """The request that keeps others away by a working state; empty for commits, which all share theirs."""
+    round: str = ""
+    """The run that wrote this, ``<instance>/<number>``, never used twice: only this run may end the state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,10 @@ class StreamContext:
                     records[identifier] = decode(SealedSegmentRecord, value.value)
         return records
 
+    def version(self, key: Key[Any]) -> int:
+        """The version of a record that was read or written here; ``ABSENT`` if there is none."""
+        return self._found[key.name][1]
+
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def stage(self, key: Key[R], record: R) -> None:

@@ -12,6 +12,7 @@ Tables (names as the store sees them; the table-segment adapter puts them under 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -51,8 +52,11 @@ READING: Final[tuple[Key[Any], ...]] = (STATE, CONFIGURATION, CURRENT_EPOCH)
 class StreamStore(ScopeStore):
     """Stateless but for caches of what never changes: ids of streams, and epoch records."""
 
-    def __init__(self, tables: VersionedStore, clock: Clock, new_id: Callable[[], str]) -> None:
+    def __init__(self, tables: VersionedStore, clock: Clock, new_id: Callable[[], str], instance: str = "") -> None:
+        """``instance`` names this run of a controller; a new id without it."""
         super().__init__(tables, clock, new_id)
+        self._instance = instance or new_id()
+        self._rounds = itertools.count(1)
         self._stream_ids: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._epochs: ByteBoundedCache[tuple[str, str], tuple[Any, int]] = ByteBoundedCache(epochs_cached_bytes_max)
 
@@ -196,6 +200,10 @@ class StreamStore(ScopeStore):
         if next_segment_number > known:
             record = encode(DeletedStream(next_segment_number))
             await self.tables.put(DELETED_STREAMS_TABLE, scoped_name(scope, stream), record, ANY_VERSION)
+
+    def new_round(self) -> str:
+        """A mark that no run of any controller used before, for ``StateRecord.round``."""
+        return f"{self._instance}/{next(self._rounds)}"
 
     # ---- caches ------------------------------------------------------------------------------------------------------
 

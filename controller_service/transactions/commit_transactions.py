@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
@@ -20,12 +21,12 @@ from controller_service.errors import OperationNotAllowed
 from controller_service.queue.request_queue import Postpone, Request
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import duplicate_epoch
+from controller_service.store.holds import Hold, free, stage_epoch, take
 from controller_service.store.records import (
     CURRENT_EPOCH,
     EpochRecord,
     SealedSegmentRecord,
     StreamState,
-    epoch_key,
     sealed_segment_key,
 )
 from controller_service.store.stream_context import StreamContext
@@ -99,9 +100,19 @@ class CommitListener(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class CommitRun:
+    """One run of a commit request, with the state that it took; None too while the stream is being sealed."""
+
+    scope: str
+    stream: str
+    hold: Hold | None = None
+
+
 class CommitWorkflow:
-    """Every step may run again, on any instance. The caller sees to it that one stream has one run at a time; should
-    there be two, compare-and-set on the round's record and idempotent merges keep the outcome right."""
+    """Every step may run again, on any instance, and beside others on the same stream: each run marks the stream's
+    state as its own before it works on a round, and the last one that did frees it, once no transaction waits. Steps
+    are idempotent, and a round begins and ends by compare-and-set on its record."""
 
     def __init__(
         self,
@@ -125,9 +136,10 @@ class CommitWorkflow:
 
     async def handle(self, request: Request) -> None:
         scope, stream = self._scheduler.commit_started(request)
+        run = CommitRun(scope, stream)
         try:
             for _ in range(rounds_per_request_max):
-                found_work = await self.run_round(scope, stream)
+                found_work = await self.run_round(run)
                 self._note_blocked(request.key, None)
                 if not found_work:
                     return
@@ -155,8 +167,9 @@ class CommitWorkflow:
             self.blocked[stream] = str(error) or repr(error)
         BLOCKED_STREAMS.set(len(self.blocked))
 
-    async def run_round(self, scope: str, stream: str) -> bool:
+    async def run_round(self, run: CommitRun) -> bool:
         """One round; False if there was nothing to commit."""
+        scope, stream = run.scope, run.stream
         context, state = await asyncio.gather(
             self._streams.open(scope, stream), self._transactions.commit_state(scope, stream)
         )
@@ -165,11 +178,10 @@ class CommitWorkflow:
             count_max = max(1, min(commit_batch_max, lengths_per_round_max // segments))
             batch = await self._next_batch(scope, stream, state, count_max)
             if batch is None:
-                await self._leave(context)
-                return False
-            state = await self._begin(context, state, batch)
+                return await self._leave(run, context)
+            context, state = await self._begin(run, context, state, batch)
         else:
-            await self._enter(context)
+            context = await self._enter(run, context)
         failpoint(ROUND_RECORDED)
         try:
             positions = await self._merge(context, state.committing)
@@ -177,8 +189,7 @@ class CommitWorkflow:
             if state.committing.rolling:
                 raise
             self._log.warning("the stream moved on under a commit", stream=context.name)
-            context = await self._streams.open(scope, stream)
-            state = await self._made_rolling(context, state)
+            context, state = await self._made_rolling(run, state)
             failpoint(MADE_ROLLING)
             positions = await self._merge(context, state.committing)
         await self._finish(context, state, positions)
@@ -216,44 +227,63 @@ class CommitWorkflow:
         return None
 
     async def _begin(
-        self, context: StreamContext, state: CommitState, batch: Sequence[tuple[uuid.UUID, CommittingTransaction]]
-    ) -> CommitState:
+        self,
+        run: CommitRun,
+        context: StreamContext,
+        state: CommitState,
+        batch: Sequence[tuple[uuid.UUID, CommittingTransaction]],
+    ) -> tuple[StreamContext, CommitState]:
         active = await context.current_epoch()
         epoch = names.transaction_epoch(batch[0][0])
         original = active if active.epoch == epoch else await context.epoch(epoch)
         rolling = active.reference_epoch != original.reference_epoch
         ids = [identifier for identifier, _ in batch]
-        _, targets = await asyncio.gather(
-            self._enter(context), self._measure(context, ids, original, None if rolling else active)
+        context, targets = await asyncio.gather(
+            self._enter(run, context), self._measure(context, ids, original, None if rolling else active)
         )
+        if (await context.current_epoch()).epoch != active.epoch:
+            raise VersionConflict(f"the epoch of stream {context.name} moved while a commit took the stream's state")
         failpoint(STATE_MOVED)
         record = CommittingRecord(
             tuple(item for _, item in batch), epoch, active.epoch, rolling, self._clock.wall_ms(), targets
         )
         version = await self._transactions.begin_round(context.scope, context.stream, state, record)
-        return CommitState(state.queue, state.queue_version, record, version)
+        return context, CommitState(state.queue, state.queue_version, record, version)
 
-    async def _enter(self, context: StreamContext) -> None:
-        """Keep other workflows off the stream's epochs; a stream that is being sealed lets its last commits through."""
-        if await context.state() is StreamState.SEALING:
-            return
-        await self._move(context, StreamState.COMMITTING_TRANSACTIONS)
+    async def _enter(self, run: CommitRun, context: StreamContext) -> StreamContext:
+        """Keep other workflows off the stream's epochs, also if another run of commits does; the stream as it is then.
 
-    async def _leave(self, context: StreamContext) -> None:
-        if await context.state() is StreamState.COMMITTING_TRANSACTIONS:
-            await self._move(context, StreamState.ACTIVE)
-
-    async def _move(self, context: StreamContext, state: StreamState) -> None:
-        async def change(fresh: StreamContext) -> None:
-            if await fresh.state() is not StreamState.SEALING:
-                await fresh.move_state(state)
-
+        A stream that is being sealed lets its last commits through.
+        """
         try:
-            # What was read a moment ago saves a round trip on the way to every commit.
-            await change(context)
-            await context.flush()
-        except (VersionConflict, UnknownOutcome):
-            await self._streams.update(context.scope, context.stream, change)
+            context, run.hold = await take(
+                self._streams, run.scope, run.stream, StreamState.COMMITTING_TRANSACTIONS, "", found=context
+            )
+            return context
+        except SegmentSealed:
+            context = await self._streams.open(run.scope, run.stream)
+            if await context.state() is StreamState.SEALING:
+                run.hold = None
+                return context
+            raise
+
+    async def _leave(self, run: CommitRun, context: StreamContext) -> bool:
+        """Free the state, unless another run took it since; True if something has come to do.
+
+        No round can begin behind this: the order was empty after this run took the state, so whoever read an order
+        that was not, before, finds the round's record changed.
+        """
+        if run.hold is None:
+            if await context.state() is not StreamState.COMMITTING_TRANSACTIONS:
+                return False
+            # Another run is at its end, or died there: its request came here, or stands where it will be carried out.
+            await self._enter(run, context)
+            state = await self._transactions.commit_state(run.scope, run.stream)
+            if state.queue.waiting or not state.committing.is_idle:
+                return True
+        if run.hold is not None:
+            await free(self._streams, run.hold)
+        return False
 
     async def _measure(
         self, context: StreamContext, ids: Sequence[uuid.UUID], original: EpochRecord, into: EpochRecord | None
@@ -297,13 +327,18 @@ class CommitWorkflow:
         failpoint(MERGED)
         return positions
 
-    async def _made_rolling(self, context: StreamContext, state: CommitState) -> CommitState:
+    async def _made_rolling(self, run: CommitRun, state: CommitState) -> tuple[StreamContext, CommitState]:
         """The round again, as a rolling one, after the stream moved on under a simple one.
 
-        That takes two workers on one stream, of which one gave the stream's state free too early. What is merged
-        already stays where it is; what is left goes into an epoch of its own.
+        That takes a worker that gave the stream's state free too early, as former versions did. The state is taken
+        again before anything is measured: a scale that has it ends first. What is merged already stays where it is;
+        what is left goes into an epoch of its own.
         """
+        context = await self._enter(run, await self._streams.open(run.scope, run.stream))
         record = state.committing
+        found = await self._transactions.commit_state(run.scope, run.stream)
+        if found.committing_version != state.committing_version:
+            raise VersionConflict(f"another run carried on with the commits of stream {context.name}")
         active = await context.current_epoch()
         ids = record.ids
 
@@ -321,7 +356,7 @@ class CommitWorkflow:
         ]
         rolling = dataclasses.replace(record, active_epoch=active.epoch, rolling=True, targets=tuple(targets))
         version = await self._transactions.begin_round(context.scope, context.stream, state, rolling)
-        return CommitState(state.queue, state.queue_version, rolling, version)
+        return context, CommitState(state.queue, state.queue_version, rolling, version)
 
     async def _merge_into(
         self, context: StreamContext, record: CommittingRecord, epoch: EpochRecord
@@ -412,8 +447,7 @@ class CommitWorkflow:
 
         async def change(fresh: StreamContext) -> None:
             for epoch in (holding, following):
-                if await fresh.read(epoch_key(epoch.epoch)) is None:
-                    fresh.stage(epoch_key(epoch.epoch), epoch)
+                await stage_epoch(fresh, epoch)
             sealed = await fresh.sealed([*active.segment_ids, *holding.segment_ids])
             for identifier in active.segment_ids:
                 if identifier not in sealed:
@@ -431,8 +465,14 @@ class CommitWorkflow:
         sizes = {segment.segment_id: info.length for segment, info in zip(active.segments, infos, strict=True)}
 
         async def change(fresh: StreamContext) -> None:
-            if (await fresh.current_epoch()).epoch >= following.epoch:
+            current = (await fresh.current_epoch()).epoch
+            if current >= following.epoch:
                 return
+            if current != active.epoch:
+                raise DataCorruption(
+                    f"stream {fresh.name} is at epoch {current}, a commit moves it from {active.epoch} to "
+                    f"{following.epoch}: another run changed the epochs at the same time"
+                )
             await fresh.sealed(list(sizes))
             for identifier, size in sizes.items():
                 fresh.stage(sealed_segment_key(identifier), SealedSegmentRecord(active.epoch + 1, size))

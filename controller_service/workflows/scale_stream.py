@@ -12,6 +12,7 @@ from controller_service.errors import PreconditionFailed
 from controller_service.queue.request_queue import Answer, Request, RequestQueue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import Range, next_epoch, plan_scale, rebase
+from controller_service.store.holds import Hold, stage_epoch
 from controller_service.store.records import (
     CURRENT_EPOCH,
     EMPTY_TRANSITION,
@@ -19,13 +20,12 @@ from controller_service.store.records import (
     EpochTransitionRecord,
     SealedSegmentRecord,
     StreamState,
-    epoch_key,
     sealed_segment_key,
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.states import Superseded, enter, leave
-from pravega_common.errors import RejectedError, SegmentSealed, StreamNotFound
+from controller_service.workflows.states import Superseded, enter, leave, leave_for
+from pravega_common.errors import DataCorruption, RejectedError, SegmentSealed, StreamNotFound
 from pravega_common.invariants import check
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -75,23 +75,24 @@ class ScaleStream:
     async def handle(self, request: Request, answer: Answer) -> None:
         """The first answer is the plan, as soon as it is stored."""
         scope, stream, holder = request.payload["scope"], request.payload["stream"], request.request_id
+        hold = None
         try:
             answer(await self._planned_transition(request))
             failpoint(PLANNED)
-            await enter(self._store, scope, stream, StreamState.SCALING, holder)
+            _, hold = await enter(self._store, scope, stream, StreamState.SCALING, holder)
             # Again, since a rolling commit may have come in between; from here on nothing moves the epoch.
             await self._planned_transition(request)
         except RejectedError:
-            await self._give_up(scope, stream, holder)
+            await self._give_up(scope, stream, holder, hold)
             raise
-        await carry_out(self._store, self._access, scope, stream, holder)
+        await carry_out(self._store, self._access, hold, holder)
 
     async def _planned_transition(self, request: Request) -> EpochTransitionRecord:
         scope, stream = request.payload["scope"], request.payload["stream"]
         context = await self._store.update(scope, stream, lambda fresh: self._plan(fresh, request), TRANSITION)
         return await context.transition()
 
-    async def _give_up(self, scope: str, stream: str, holder: str) -> None:
+    async def _give_up(self, scope: str, stream: str, holder: str, hold: Hold | None) -> None:
         """Remove what is left of a scale that is refused, or was finished by a run that died before its last step."""
 
         async def change(context: StreamContext) -> None:
@@ -100,7 +101,10 @@ class ScaleStream:
 
         try:
             await self._store.update(scope, stream, change, TRANSITION)
-            await leave(self._store, scope, stream, holder)
+            if hold is not None:
+                await leave(self._store, hold)
+            else:
+                await leave_for(self._store, scope, stream, holder)
         except StreamNotFound:
             return
 
@@ -126,12 +130,13 @@ class ScaleStream:
         context.stage(TRANSITION, plan)
 
 
-async def carry_out(store: StreamStore, access: SegmentAccess, scope: str, stream: str, holder: str) -> None:
+async def carry_out(store: StreamStore, access: SegmentAccess, hold: Hold, holder: str) -> None:
     """Do the stored transition, if it is this request's, and leave the stream active. Every step may have been done
     before.
 
     The stream must be held for the request by a state (scaling, updating) that keeps others away.
     """
+    scope, stream = hold.scope, hold.stream
     context = await store.open(scope, stream, TRANSITION)
     transition = await context.transition()
     if transition.request_id == holder:
@@ -144,7 +149,12 @@ async def carry_out(store: StreamStore, access: SegmentAccess, scope: str, strea
             rollover_size_bytes=policy.rollover_size_bytes,
         )
         failpoint(SEGMENTS_CREATED)
-        await store.update(scope, stream, lambda fresh: _write_epoch(fresh, transition), TRANSITION)
+        try:
+            await store.update(scope, stream, lambda fresh: _write_epoch(fresh, transition), TRANSITION)
+        except DataCorruption:
+            # Whoever wrote another epoch of this number needs the stream to finish its work; this one comes back then.
+            await leave(store, hold)
+            raise
         failpoint(EPOCH_WRITTEN)
         current = await context.current_epoch()
         sealed = [segment for segment in current.segments if segment.segment_id in transition.segments_to_seal]
@@ -155,26 +165,27 @@ async def carry_out(store: StreamStore, access: SegmentAccess, scope: str, strea
         sizes = {segment.segment_id: info.length for segment, info in zip(sealed, infos, strict=True)}
         await store.update(scope, stream, lambda fresh: _complete(fresh, transition, sizes), TRANSITION)
         failpoint(EPOCH_MOVED)
-    await leave(store, scope, stream, holder)
+    await leave(store, hold)
 
 
 async def _write_epoch(context: StreamContext, transition: EpochTransitionRecord) -> None:
     """The new epoch and the successors of what will be sealed, before anything is sealed."""
     if await context.transition() != transition:
         raise Superseded(f"scale of {context.name} to epoch {transition.new_epoch} was finished elsewhere")
-    if await context.read(epoch_key(transition.new_epoch)) is not None:
-        return
     current = await context.current_epoch()
     check(current.epoch == transition.active_epoch, "a scale of another epoch", stream=context.name)
-    context.stage(epoch_key(transition.new_epoch), next_epoch(current, transition))
+    await stage_epoch(context, next_epoch(current, transition))
+    await context.prefetch(*map(sealed_segment_key, transition.segments_to_seal))
     for identifier in transition.segments_to_seal:
-        await context.put(sealed_segment_key(identifier), SealedSegmentRecord(transition.new_epoch))
+        if await context.read(sealed_segment_key(identifier)) is None:
+            context.stage(sealed_segment_key(identifier), SealedSegmentRecord(transition.new_epoch))
 
 
 async def _complete(context: StreamContext, transition: EpochTransitionRecord, sizes: dict[int, int]) -> None:
     """Sizes of the sealed segments, the new current epoch and the end of the transition, in one step."""
     if await context.transition() != transition:
         return
+    await context.prefetch(*map(sealed_segment_key, sizes))
     for identifier, size in sizes.items():
         await context.put(sealed_segment_key(identifier), SealedSegmentRecord(transition.new_epoch, size))
     context.stage(CURRENT_EPOCH, await context.epoch(transition.new_epoch))

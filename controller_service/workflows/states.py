@@ -4,35 +4,27 @@ from __future__ import annotations
 
 from controller_service.errors import OperationNotAllowed
 from controller_service.queue.request_queue import Postpone
+from controller_service.store.holds import Hold, free, take
 from controller_service.store.records import STATE, StateRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from pravega_common.errors import RejectedError, SegmentSealed
+from pravega_common.errors import RejectedError
 
 
 class Superseded(RejectedError):
     """This run of a request is not the current one: the request was finished elsewhere in the meantime."""
 
 
-async def enter(store: StreamStore, scope: str, stream: str, state: StreamState, holder: str) -> StreamContext:
+async def enter(
+    store: StreamStore, scope: str, stream: str, state: StreamState, holder: str
+) -> tuple[StreamContext, Hold]:
     """Move the stream to a working state on behalf of a request.
 
     ``Postpone`` while another request or workflow has the stream; ``SegmentSealed`` once it is sealed or being sealed.
     The same request enters again after a crash, wherever it runs.
     """
-
-    async def change(context: StreamContext) -> None:
-        found = await context.state_record()
-        if found.state in (StreamState.SEALING, StreamState.SEALED):
-            raise SegmentSealed(context.name, f"stream {context.name} is sealed")
-        if found.state is state and found.holder == holder:
-            return
-        if found.state is not StreamState.ACTIVE:
-            raise OperationNotAllowed(f"Stream: {context.stream} State: {found.state.name}")
-        context.stage(STATE, StateRecord(state, holder))
-
     try:
-        return await store.update(scope, stream, change)
+        return await take(store, scope, stream, state, holder)
     except OperationNotAllowed as error:
         raise Postpone(str(error)) from error
 
@@ -46,8 +38,13 @@ async def require_hold(context: StreamContext, holder: str) -> None:
         raise Superseded(f"request {holder} was finished elsewhere")
 
 
-async def leave(store: StreamStore, scope: str, stream: str, holder: str) -> None:
-    """Back to active, if the stream is still held for this request."""
+async def leave(store: StreamStore, hold: Hold) -> None:
+    """Back to active, unless another run of the same request entered since: that one leaves."""
+    await free(store, hold)
+
+
+async def leave_for(store: StreamStore, scope: str, stream: str, holder: str) -> None:
+    """Leave what an earlier run of a request left behind, once the request is known to be over."""
 
     async def change(context: StreamContext) -> None:
         if (await context.state_record()).holder == holder:

@@ -52,13 +52,13 @@ class TruncateStream:
         scope, stream = request.payload["scope"], request.payload["stream"]
         cut = {int(identifier): offset for identifier, offset in request.payload["cut"].items()}
         holder = request.request_id
-        context = await enter(self._store, scope, stream, StreamState.TRUNCATING, holder)
+        context, hold = await enter(self._store, scope, stream, StreamState.TRUNCATING, holder)
         try:
             if context.stream_id == request.payload["stream_id"]:
                 await self._truncate(scope, stream, cut, holder)
         finally:
             # Also when the cut is refused; after a failure the state is taken again.
-            await leave(self._store, scope, stream, holder)
+            await leave(self._store, hold)
 
     async def _truncate(self, scope: str, stream: str, cut: SegmentOffsets, holder: str) -> None:
         context = await self._store.update(scope, stream, lambda fresh: self._accept(fresh, cut, holder), TRUNCATION)

@@ -51,9 +51,9 @@ class UpdateStream:
         scope, stream = request.payload["scope"], request.payload["stream"]
         configuration = decode(StreamConfiguration, request.payload["configuration"].encode())
         holder = request.request_id
-        context = await enter(self._store, scope, stream, StreamState.UPDATING, holder)
+        context, hold = await enter(self._store, scope, stream, StreamState.UPDATING, holder)
         if context.stream_id != request.payload["stream_id"]:
-            await leave(self._store, scope, stream, holder)
+            await leave(self._store, hold)
             return
         ticket = request.payload["ticket"]
         try:
@@ -61,7 +61,7 @@ class UpdateStream:
                 scope, stream, lambda fresh: _store_configuration(fresh, configuration, ticket, holder)
             )
         except Superseded:
-            await leave(self._store, scope, stream, holder)
+            await leave(self._store, hold)
             raise
         failpoint(CONFIGURATION_WRITTEN)
         await self._store.set_tags(scope, stream, context.stream_id, configuration.tags)
@@ -78,7 +78,7 @@ class UpdateStream:
         failpoint(POLICY_PUSHED)
         now_ms = self._store.clock.wall_ms()
         await self._store.update(scope, stream, lambda fresh: _fix_count(fresh, holder, now_ms), TRANSITION)
-        await carry_out(self._store, self._access, scope, stream, holder)
+        await carry_out(self._store, self._access, hold, holder)
 
 
 async def _take_ticket(context: StreamContext) -> None:

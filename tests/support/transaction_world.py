@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
+from controller_service.errors import PreconditionFailed
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.sets.transaction_set import MemberRecord
 from controller_service.sets.transaction_set_service import TransactionSetService
@@ -35,6 +36,7 @@ from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.commit_marks import CommitMarks
 from controller_service.transactions.lifecycle import CreatedTransaction, TransactionService
 from controller_service.transactions.records import transaction_segments
+from controller_service.workflows.scale_stream import ScaleStream
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import is_transaction_segment
@@ -203,7 +205,7 @@ class Instance:
         store: Any = CrashingProxy(world.store, switch)
         segments: Any = CrashingProxy(world.segments, switch)
         self.segments = segments
-        self.streams = StreamStore(store, world.clock, world.new_id)
+        self.streams = StreamStore(store, world.clock, world.new_id, name)
         self.queue = TableRequestQueue(store, name, world.clock, world.live_owners)
         self.transactions = TransactionService(
             store=store,
@@ -215,6 +217,7 @@ class Instance:
             listener=CommitMarks(WriterMarks(self.streams)),
         )
         self.sets = TransactionSetService(transactions=self.transactions, store=store, clock=world.clock)
+        self.scale = ScaleStream(self.streams, segments, self.queue)
 
     async def start(self) -> None:
         self.world.live.add(self.name)
@@ -316,10 +319,39 @@ class World:
     ) -> CreatedTransaction:
         """A transaction with one event ``<label>`` in each of its segments."""
         created = await self.run(instance.transactions.create(scope, stream, lease_ms))
+        self.write(scope, stream, created, label)
+        return created
+
+    def write(self, scope: str, stream: str, created: CreatedTransaction, label: str) -> None:
+        """One event in each segment of a transaction."""
         numbers = [segment.number for segment in created.segments]
         for name in transaction_segments(scope, stream, created.id, numbers):
             self.segments.write(name, label)
-        return created
+
+    async def put_epoch(self, scope: str, stream: str, number: int) -> None:
+        """Put an epoch of one segment on record that nobody planned."""
+        segment = SegmentRecord(99, number, 1, 0.0, 1.0)
+        record = EpochRecord(number, number, (segment,), 1)
+        await self.streams.update(scope, stream, lambda context: context.put(epoch_key(number), record))
+
+    async def split(self, instance: Instance, scope: str, stream: str) -> None:
+        """Begin to replace the first segment by two halves, as a client's call does; a refusal is an answer."""
+        current = await (await instance.streams.open(scope, stream)).current_epoch()
+        first = current.segments[0]
+        middle = (first.key_start + first.key_end) / 2
+        ranges = [(first.key_start, middle), (middle, first.key_end)]
+        try:
+            await instance.scale.start(scope, stream, [first.segment_id], ranges, self.clock.wall_ms())
+        except PreconditionFailed:
+            return
+
+    async def readable(self, scope: str, stream: str) -> list[str]:
+        """The events in the segments of all epochs on record: what a reader from the start comes to see."""
+        context = await self.streams.open(scope, stream)
+        names: dict[str, None] = {}
+        for number in range((await context.current_epoch()).epoch + 1):
+            names |= dict.fromkeys((await context.epoch(number)).names(scope, stream))
+        return [event for name in names for event in self.segments.events.get(name, [])]
 
     async def member(
         self, instance: Instance, scope: str, stream: str, label: str, partition: int, lease_ms: int = 30_000

@@ -49,6 +49,11 @@ def test_round_trip(record: Any) -> None:
     assert encode(again) == encode(record)
 
 
+def test_a_state_of_a_former_version_has_no_round() -> None:
+    stored = b'{"_v":1,"state":"committing_transactions","holder":""}'
+    assert decode(StateRecord, stored) == StateRecord(StreamState.COMMITTING_TRANSACTIONS)
+
+
 STORED_CONFIGURATION = (
     '{"_v":1,"configuration":{"scaling":{"scale_type":2,"target_rate":10,"scale_factor":2,"min_segments":3},'
     '"retention":{"retention_type":1,"minimum":5,"maximum":0},"tags":["b","ä"],'

@@ -250,14 +250,14 @@ async def test_concurrent_creations_make_one_stream(controller: Controller, part
 
 
 async def test_a_working_state_belongs_to_one_request(stream: Controller) -> None:
-    await enter(stream.store, S, T, StreamState.UPDATING, "one")
-    await enter(stream.store, S, T, StreamState.UPDATING, "one")
+    _, first = await enter(stream.store, S, T, StreamState.UPDATING, "one")
+    _, second = await enter(stream.store, S, T, StreamState.UPDATING, "one")
     with pytest.raises(Postpone):
         await enter(stream.store, S, T, StreamState.UPDATING, "two")
-    await leave(stream.store, S, T, "two")
+    await leave(stream.store, first)
     context = await stream.store.open(S, T)
     await require_hold(context, "one")
     with pytest.raises(Superseded):
         await require_hold(context, "two")
-    await leave(stream.store, S, T, "one")
+    await leave(stream.store, second)
     await enter(stream.store, S, T, StreamState.SCALING, "two")
