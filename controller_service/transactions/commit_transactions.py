@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from prometheus_client import Gauge
@@ -238,7 +238,7 @@ class CommitWorkflow:
         original = active if active.epoch == epoch else await context.epoch(epoch)
         rolling = active.reference_epoch != original.reference_epoch
         ids = [identifier for identifier, _ in batch]
-        context, targets = await asyncio.gather(
+        context, targets = await all_ended(
             self._enter(run, context), self._measure(context, ids, original, None if rolling else active)
         )
         if (await context.current_epoch()).epoch != active.epoch:
@@ -371,7 +371,7 @@ class CommitWorkflow:
             self._verify(record, target, name, lengths)
             return segment.segment_id, lengths
 
-        return dict(await asyncio.gather(*map(merge, record.targets)))
+        return dict(await all_ended(*map(merge, record.targets)))
 
     async def _roll(
         self, context: StreamContext, record: CommittingRecord, active: EpochRecord
@@ -385,7 +385,7 @@ class CommitWorkflow:
         configuration = (await context.configuration()).configuration
         rollover = configuration.rollover_size_bytes
         holding_names = holding.names(context.scope, context.stream)
-        await asyncio.gather(
+        await all_ended(
             self._segments.create_segments(holding_names, rollover_size_bytes=rollover),
             self._segments.create_segments(
                 following.names(context.scope, context.stream),
@@ -513,6 +513,18 @@ class CommitWorkflow:
     def _target(context: StreamContext, epoch: int, record: EpochRecord, number: int) -> str:
         segment = next(segment for segment in record.segments if segment.number == number)
         return segment.name(context.scope, context.stream)
+
+
+async def all_ended(*work: Coroutine[Any, Any, Any]) -> list[Any]:
+    """The results of all, once none of them is in flight any more; then the error of one if any failed.
+
+    That a segment is sealed counts only if nothing else went wrong: it makes the caller measure what the others did.
+    """
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, SegmentSealed)), errors[0])
+    return outcomes
 
 
 def _sources(context: StreamContext, ids: Sequence[uuid.UUID], number: int) -> list[str]:

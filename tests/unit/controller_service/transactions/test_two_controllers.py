@@ -112,6 +112,34 @@ async def test_the_state_is_not_freed_under_the_round_of_another_controller() ->
     await world.close()
 
 
+async def test_nothing_is_measured_while_a_merge_is_in_flight(world: World) -> None:
+    """One target refuses at once, since a scale got through; the merge into another one lands later."""
+    one = await world.instance()
+    created = await world.begin(one, S, T, "a")
+    one.die_at("transaction_commit.round_recorded")
+    await world.run(one.transactions.commit(S, T, created.id))
+    await world.clock.pass_time(5)
+    assert one.switch.crashed
+    await world.run(one.kill())
+    world.live.add(one.name)
+    # As an instance of a former version does, which did not mark its rounds.
+    await world.move_state(S, T, StreamState.ACTIVE)
+    other = world.add_instance()
+    await world.run(other.queue.start())
+    await world.run(world.split(other, S, T))
+    await world.clock.pass_time(5)
+    assert world.segments.segments[f"{S}/{T}/0.#epoch.0"].is_sealed
+    workflow = other.transactions._commits
+    slow = workflow._segments = Slowed(world, other.segments, "merge_batch")
+    slow.delays_s = {f"{S}/{T}/0.#epoch.0": 0, f"{S}/{T}/1.#epoch.0": 3}
+    await world.run(other.transactions.start())
+    await world.clock.pass_time(60)
+    assert other.transactions.blocked == {}
+    state = await world.run(other.transactions.transaction_state(S, T, created.id))
+    assert state is TransactionState.COMMITTED
+    assert await world.readable(S, T) == ["a", "a"]
+
+
 class Gate:
     """A place where work waits until the test lets it go on."""
 
@@ -129,24 +157,25 @@ class Gate:
 
 
 class Slowed:
-    """Segment access of which one call waits for a gate, or takes five seconds without one."""
+    """Segment access of which one call waits for a gate, or takes its time."""
 
     def __init__(self, world: World, inner: Any, name: str, gate: Gate | None = None) -> None:
         self._world, self._inner, self._name, self._gate = world, inner, name, gate
+        self.delays_s: dict[str, float] = {}
+        """By segment; five seconds for others."""
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._inner, name)
         if name != self._name:
             return call
-        return _after_five_seconds(self._world, call) if self._gate is None else self._gate.before(call)
+        return self._late(call) if self._gate is None else self._gate.before(call)
 
+    def _late(self, call: Any) -> Any:
+        async def late(segment: str, *args: Any) -> Any:
+            await self._world.clock.sleep(self.delays_s.get(segment, 5))
+            return await call(segment, *args)
 
-def _after_five_seconds(world: World, call: Any) -> Any:
-    async def late(*args: Any) -> Any:
-        await world.clock.sleep(5)
-        return await call(*args)
-
-    return late
+        return late
 
 
 async def test_a_run_frees_only_the_state_that_it_took_last(world: World) -> None:
