@@ -28,8 +28,10 @@ user_name_chars_max: Final = 250
 """Longest name of a stream, key-value table, reader group, reader or writer that a user may choose."""
 transaction_id_chars: Final = 32
 segment_number_max: Final = 2**31 - 1
-segments_per_stream_max: Final = 10_000
-"""Open at the same time, on our controller."""
+segments_per_stream_max: Final = 4_500
+"""Open at the same time, on our controller. The records of an epoch and of a scale take up to 168 bytes a segment and
+must fit one table value (1,040,384 bytes); the step of a rolling commit that writes two keys a segment must fit one
+update of a table (10,000 keys)."""
 epoch_max: Final = 2**31 - 1
 
 _USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")

@@ -66,7 +66,10 @@ def plan_scale(
     if count < min_segments:
         raise PreconditionFailed(f"{count} segments would be left, the policy's minimum is {min_segments}")
     first = last_number(current) + 1
-    if first + len(new) > segment_number_max or count > segments_per_stream_max:
+    if first + len(new) > segment_number_max:
+        raise PreconditionFailed(f"segment numbers {first} and on: the last one possible is {segment_number_max}")
+    # Former versions allowed more segments: a stream that has them may shrink.
+    if count > segments_per_stream_max and count >= len(current.segments):
         raise PreconditionFailed(f"{count} segments: at most {segments_per_stream_max} are possible")
     return _transition(current, tuple(to_seal), new, now_ms, request_id)
 

@@ -87,6 +87,8 @@ class ConfigurationRecord:
     """Tickets given to updates; each gets the next one."""
     updates_applied: int = 0
     """Ticket of the latest update that was carried out: an older one that turns up again changes nothing."""
+    previous: StreamConfiguration | None = None
+    """What the latest update replaced, for the case that it is refused after all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,9 +238,13 @@ class CommitWorkflow:
         original = active if active.epoch == epoch else await context.epoch(epoch)
         rolling = active.reference_epoch != original.reference_epoch
         ids = [identifier for identifier, _ in batch]
-        context, targets = await all_ended(
-            self._enter(run, context), self._measure(context, ids, original, None if rolling else active)
-        )
+        try:
+            context, targets = await all_ended(
+                self._enter(run, context), self._measure(context, ids, original, None if rolling else active)
+            )
+        except DataCorruption:
+            await self._withdraw(run, state)
+            raise
         if (await context.current_epoch()).epoch != active.epoch:
             raise VersionConflict(f"the epoch of stream {context.name} moved while a commit took the stream's state")
         failpoint(STATE_MOVED)
@@ -266,6 +270,15 @@ class CommitWorkflow:
                 run.hold = None
                 return context
             raise
+
+    async def _withdraw(self, run: CommitRun, state: CommitState) -> None:
+        """Leave before a round, since what is next in the order cannot be committed: others may use the stream.
+
+        The record of the idle round is written again first, so that no other run begins one on what it read before.
+        """
+        if run.hold is not None:
+            await self._transactions.begin_round(run.scope, run.stream, state, state.committing)
+            await free(self._streams, run.hold)
 
     async def _leave(self, run: CommitRun, context: StreamContext) -> bool:
         """Free the state, unless another run took it since; True if something has come to do.

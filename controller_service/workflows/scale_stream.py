@@ -20,12 +20,13 @@ from controller_service.store.records import (
     EpochTransitionRecord,
     SealedSegmentRecord,
     StreamState,
+    epoch_key,
     sealed_segment_key,
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import Superseded, enter, leave, leave_for
-from pravega_common.errors import DataCorruption, RejectedError, SegmentSealed, StreamNotFound
+from pravega_common.errors import DataCorruption, FailedError, RejectedError, SegmentSealed, StreamNotFound
 from pravega_common.invariants import check
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -37,6 +38,10 @@ SEGMENTS_CREATED = register("controller.scale_segments_created")
 EPOCH_WRITTEN = register("controller.scale_epoch_written")
 SEGMENTS_SEALED = register("controller.scale_segments_sealed")
 EPOCH_MOVED = register("controller.scale_epoch_moved")
+
+
+class ScaleFailed(FailedError):
+    """A scale cannot go on now, and cannot go back: it is tried again."""
 
 
 class ScaleStream:
@@ -82,10 +87,10 @@ class ScaleStream:
             _, hold = await enter(self._store, scope, stream, StreamState.SCALING, holder)
             # Again, since a rolling commit may have come in between; from here on nothing moves the epoch.
             await self._planned_transition(request)
+            await carry_out(self._store, self._access, hold, holder)
         except RejectedError:
             await self._give_up(scope, stream, holder, hold)
             raise
-        await carry_out(self._store, self._access, hold, holder)
 
     async def _planned_transition(self, request: Request) -> EpochTransitionRecord:
         scope, stream = request.payload["scope"], request.payload["stream"]
@@ -94,13 +99,8 @@ class ScaleStream:
 
     async def _give_up(self, scope: str, stream: str, holder: str, hold: Hold | None) -> None:
         """Remove what is left of a scale that is refused, or was finished by a run that died before its last step."""
-
-        async def change(context: StreamContext) -> None:
-            if (await context.transition()).request_id == holder:
-                context.stage(TRANSITION, EMPTY_TRANSITION)
-
         try:
-            await self._store.update(scope, stream, change, TRANSITION)
+            await undo(self._store, self._access, scope, stream, holder)
             if hold is not None:
                 await leave(self._store, hold)
             else:
@@ -156,16 +156,54 @@ async def carry_out(store: StreamStore, access: SegmentAccess, hold: Hold, holde
             await leave(store, hold)
             raise
         failpoint(EPOCH_WRITTEN)
-        current = await context.current_epoch()
-        sealed = [segment for segment in current.segments if segment.segment_id in transition.segments_to_seal]
-        sealed_names = [segment.name(scope, stream) for segment in sealed]
-        await access.seal_segments(sealed_names)
-        failpoint(SEGMENTS_SEALED)
-        infos = await asyncio.gather(*(access.info(name) for name in sealed_names))
-        sizes = {segment.segment_id: info.length for segment, info in zip(sealed, infos, strict=True)}
-        await store.update(scope, stream, lambda fresh: _complete(fresh, transition, sizes), TRANSITION)
+        try:
+            await _move_to_epoch(store, access, context, transition)
+        except StreamNotFound:
+            raise
+        except RejectedError as error:
+            # The queue drops what is rejected, but the epoch is on record: there is no way back.
+            raise ScaleFailed(f"scale of {context.name} to epoch {transition.new_epoch}: {error}") from error
         failpoint(EPOCH_MOVED)
     await leave(store, hold)
+
+
+async def _move_to_epoch(
+    store: StreamStore, access: SegmentAccess, context: StreamContext, transition: EpochTransitionRecord
+) -> None:
+    """Seal the replaced segments and make the new epoch the current one."""
+    scope, stream = context.scope, context.stream
+    current = await context.current_epoch()
+    sealed = [segment for segment in current.segments if segment.segment_id in transition.segments_to_seal]
+    sealed_names = [segment.name(scope, stream) for segment in sealed]
+    await access.seal_segments(sealed_names)
+    failpoint(SEGMENTS_SEALED)
+    infos = await asyncio.gather(*(access.info(name) for name in sealed_names))
+    sizes = {segment.segment_id: info.length for segment, info in zip(sealed, infos, strict=True)}
+    await store.update(scope, stream, lambda fresh: _complete(fresh, transition, sizes), TRANSITION)
+
+
+async def undo(store: StreamStore, access: SegmentAccess, scope: str, stream: str, holder: str) -> None:
+    """Remove the plan of a request that is refused, and the segments that were made for it.
+
+    Nothing happens if the plan is another request's, or its epoch is on record already.
+    """
+    planned: list[EpochTransitionRecord] = []
+
+    async def change(context: StreamContext) -> None:
+        transition = await context.transition()
+        planned.clear()
+        if transition.request_id != holder:
+            return
+        # If the current epoch is another one, the plan was never begun: the names may be those of other segments.
+        if (await context.current_epoch()).epoch == transition.active_epoch:
+            if await context.read(epoch_key(transition.new_epoch)) is not None:
+                return
+            planned.append(transition)
+        context.stage(TRANSITION, EMPTY_TRANSITION)
+
+    await store.update(scope, stream, change, TRANSITION)
+    for transition in planned:
+        await access.delete_segments([segment.name(scope, stream) for segment in transition.new_segments])
 
 
 async def _write_epoch(context: StreamContext, transition: EpochTransitionRecord) -> None:
@@ -175,6 +213,8 @@ async def _write_epoch(context: StreamContext, transition: EpochTransitionRecord
     current = await context.current_epoch()
     check(current.epoch == transition.active_epoch, "a scale of another epoch", stream=context.name)
     await stage_epoch(context, next_epoch(current, transition))
+    # Written as it is, so that another run cannot undo the plan at the same time.
+    context.stage(TRANSITION, transition)
     await context.prefetch(*map(sealed_segment_key, transition.segments_to_seal))
     for identifier in transition.segments_to_seal:
         if await context.read(sealed_segment_key(identifier)) is None:

@@ -9,13 +9,21 @@ from typing import Final
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import equal_ranges, initial_epoch, plan_scale
-from controller_service.store.records import CONFIGURATION, TRANSITION, StreamState
+from controller_service.store.holds import Hold
+from controller_service.store.records import (
+    CONFIGURATION,
+    TRANSITION,
+    EpochRecord,
+    EpochTransitionRecord,
+    StreamState,
+)
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.scale_stream import carry_out
+from controller_service.workflows.scale_stream import carry_out, undo
 from controller_service.workflows.states import Superseded, enter, leave, require_hold
-from pravega_common.model.scaling import ScaleType
+from pravega_common.errors import RejectedError, StreamNotFound
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -57,12 +65,18 @@ class UpdateStream:
             return
         ticket = request.payload["ticket"]
         try:
-            await self._store.update(
-                scope, stream, lambda fresh: _store_configuration(fresh, configuration, ticket, holder)
-            )
-        except Superseded:
-            await leave(self._store, hold)
+            await self._carry_out(context, hold, configuration, ticket, holder)
+        except RejectedError:
+            await self._give_up(context, hold, ticket, holder)
             raise
+
+    async def _carry_out(
+        self, context: StreamContext, hold: Hold, configuration: StreamConfiguration, ticket: int, holder: str
+    ) -> None:
+        scope, stream = context.scope, context.stream
+        await self._store.update(
+            scope, stream, lambda fresh: _store_configuration(fresh, configuration, ticket, holder), TRANSITION
+        )
         failpoint(CONFIGURATION_WRITTEN)
         await self._store.set_tags(scope, stream, context.stream_id, configuration.tags)
         old = (await context.configuration()).configuration
@@ -80,6 +94,18 @@ class UpdateStream:
         await self._store.update(scope, stream, lambda fresh: _fix_count(fresh, holder, now_ms), TRANSITION)
         await carry_out(self._store, self._access, hold, holder)
 
+    async def _give_up(self, context: StreamContext, hold: Hold, ticket: int, holder: str) -> None:
+        """Undo an update that is refused, as far as this run still has the stream, and leave."""
+        scope, stream = context.scope, context.stream
+        try:
+            await undo(self._store, self._access, scope, stream, holder)
+            restored = await self._store.update(scope, stream, lambda fresh: _restore(fresh, ticket, holder))
+            tags = (await restored.configuration()).configuration.tags
+            await self._store.set_tags(scope, stream, context.stream_id, tags)
+            await leave(self._store, hold)
+        except StreamNotFound:
+            return
+
 
 async def _take_ticket(context: StreamContext) -> None:
     record = await context.configuration()
@@ -94,8 +120,21 @@ async def _store_configuration(
     if record.updates_applied > ticket:
         raise Superseded(f"update {ticket} of {context.name} was followed by update {record.updates_applied}")
     if record.updates_applied < ticket:
-        applied = dataclasses.replace(record, configuration=configuration, updates_applied=ticket)
+        current = await context.current_epoch()
+        # What cannot be planned is refused while nothing is stored.
+        _replacement(current, configuration.scaling, 0, holder)
+        applied = dataclasses.replace(
+            record, configuration=configuration, updates_applied=ticket, previous=record.configuration
+        )
         context.stage(CONFIGURATION, applied)
+
+
+async def _restore(context: StreamContext, ticket: int, holder: str) -> None:
+    """The configuration before a refused update."""
+    record = await context.configuration()
+    is_held = (await context.state_record()).holder == holder
+    if is_held and record.updates_applied == ticket and record.previous is not None:
+        context.stage(CONFIGURATION, dataclasses.replace(record, configuration=record.previous, previous=None))
 
 
 async def _fix_count(context: StreamContext, holder: str, now_ms: int) -> None:
@@ -108,9 +147,15 @@ async def _fix_count(context: StreamContext, holder: str, now_ms: int) -> None:
     pending = await context.transition()
     if pending.request_id == holder and pending.active_epoch == current.epoch:
         return
-    policy = (await context.configuration()).configuration.scaling
+    plan = _replacement(current, (await context.configuration()).configuration.scaling, now_ms, holder)
+    if plan is not None:
+        context.stage(TRANSITION, plan)
+
+
+def _replacement(current: EpochRecord, policy: ScalingPolicy, now_ms: int, holder: str) -> EpochTransitionRecord | None:
+    """The scale that makes the number of segments fit the policy; None if it does. ``PreconditionFailed``."""
     count = len(current.segments)
     if count == policy.min_segments or (count > policy.min_segments and policy.scale_type is not ScaleType.FIXED):
-        return
+        return None
     ranges = equal_ranges(policy.min_segments)
-    context.stage(TRANSITION, plan_scale(current, current.segment_ids, ranges, policy.min_segments, now_ms, holder))
+    return plan_scale(current, current.segment_ids, ranges, policy.min_segments, now_ms, holder)
