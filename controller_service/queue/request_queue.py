@@ -115,7 +115,9 @@ class RequestQueue(Protocol):
     def register_answering(self, kind: str, handler: AnsweringHandler) -> None: ...
 
     async def submit(self, request: Request) -> SubmittedRequest:
-        """A request that is pending here is not added again; one that was submitted before keeps its first answer."""
+        """A caller that is cut off meanwhile has submitted the request or not; if so, it is run.
+
+        A request that is pending here is not added again; one that was submitted before keeps its first answer."""
         ...
 
 

@@ -71,6 +71,10 @@ class TableRequestQueue(Service):
         self._waiting: dict[str, deque[_Queued]] = {}
         self._submitted: OrderedDict[str, SubmittedRequest] = OrderedDict()
         """The latest submission of each request id."""
+        self._storing: dict[str, asyncio.Future[SubmittedRequest]] = {}
+        """Submissions that are on their way into the table, by request id."""
+        self._own_keys: set[str] = set()
+        """Keys of this owner that are being stored, wait, run or are being removed."""
         self._pending = 0
         self._slots = asyncio.Semaphore(requests_concurrent_max)
 
@@ -98,14 +102,40 @@ class TableRequestQueue(Service):
         pending = self._submitted.get(request.request_id)
         if pending is not None and not pending.is_finished:
             return pending
-        if self._pending >= requests_queued_max:
-            raise Throttled(f"{self._pending} requests are waiting, at most {requests_queued_max} may")
+        storing = self._storing.get(request.request_id)
+        if storing is None:
+            waiting = self._pending + len(self._storing)
+            if waiting >= requests_queued_max:
+                raise Throttled(f"{waiting} requests are waiting, at most {requests_queued_max} may")
+            storing = self._storing[request.request_id] = asyncio.get_running_loop().create_future()
+            storing.add_done_callback(lambda done: done.exception())
+            # Not by the caller itself, who may be cut off at any moment: what is stored is run.
+            task = self.spawn(self._store_and_enqueue(request, storing), f"submission of {request.request_id}")
+            task.add_done_callback(lambda _: self._submission_ended(request, storing))
+        return await asyncio.shield(storing)
+
+    async def _store_and_enqueue(self, request: Request, result: asyncio.Future[SubmittedRequest]) -> None:
         table_key = f"{self._owner}/{self._clock.wall_ms():014d}{next(self._sequence):08d}/{request.request_id}"
-        await self._store(table_key, request)
-        failpoint(SUBMITTED)
-        submitted = SubmittedRequest(request)
-        self._enqueue(_Queued(submitted, table_key))
-        return submitted
+        self._own_keys.add(table_key)
+        try:
+            await self._store(table_key, request)
+            failpoint(SUBMITTED)
+            submitted = SubmittedRequest(request)
+            self._enqueue(_Queued(submitted, table_key))
+            self._storing.pop(request.request_id, None)
+            result.set_result(submitted)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # Should it be stored after all, the sweep finds it.
+            self._own_keys.discard(table_key)
+            result.set_exception(error)
+
+    def _submission_ended(self, request: Request, result: asyncio.Future[SubmittedRequest]) -> None:
+        if not result.done():
+            result.set_exception(UnknownOutcome("this controller stops; another one completes what is stored"))
+        if self._storing.get(request.request_id) is result:
+            del self._storing[request.request_id]
 
     async def _store(self, table_key: str, request: Request) -> None:
         """The key is this request's alone, so a put whose answer was lost is simply made again: a request must not
@@ -202,6 +232,7 @@ class TableRequestQueue(Service):
             await retry(remove, store_limits, self._clock, when=lambda error: True)
         except PravegaError as error:
             self.log.warning("finished request is still stored", key=queued.table_key, error=repr(error))
+        self._own_keys.discard(queued.table_key)
 
     # ---- what others left --------------------------------------------------------------------------------------------
 
@@ -214,25 +245,35 @@ class TableRequestQueue(Service):
                 self.log.warning("sweep failed", error=repr(error), retry_s=sweep_period_s)
 
     async def sweep(self) -> int:
-        """Adopt the requests of owners that are gone; returns how many. Two instances may adopt the same one: both
-        run it, as handlers allow."""
+        """Adopt the requests of owners that are gone, and those of this owner that it does not know: their storing or
+        their removal seemed to fail. Returns how many. Two instances may adopt the same one: both run it, as handlers
+        allow."""
         live = {self._owner, *await self._live_owners()}
         left: list[tuple[str, Request]] = []
+        unknown: list[str] = []
         token = b""
         while True:
             page = await self._tables.scan(REQUESTS_TABLE, token)
             for table_key, found in page.entries:
-                owner, _, rest = table_key.partition("/")
+                owner = table_key.partition("/")[0]
                 if owner not in live:
-                    stored = decode(StoredRequest, found.value)
-                    request_id = rest.partition("/")[2]
-                    left.append((table_key, Request(request_id, stored.kind, stored.key, _payload(stored.payload))))
+                    left.append((table_key, _stored_request(table_key, found.value)))
+                elif owner == self._owner and table_key not in self._own_keys:
+                    unknown.append(table_key)
             token = page.continuation
             if not token:
                 break
         for table_key, request in sorted(left, key=lambda item: item[0].partition("/")[2]):
             await self._adopt(table_key, request)
-        return len(left)
+        return len(left) + sum([await self._adopt_own(table_key) for table_key in sorted(unknown)])
+
+    async def _adopt_own(self, table_key: str) -> bool:
+        """Run a request of this owner unless it is gone: it may have been finished while the table was read."""
+        found = await self._tables.get(REQUESTS_TABLE, table_key)
+        if found is None or table_key in self._own_keys:
+            return False
+        await self._adopt(table_key, _stored_request(table_key, found.value))
+        return True
 
     async def _adopt(self, table_key: str, request: Request) -> None:
         if request.kind not in self._handlers:
@@ -241,6 +282,12 @@ class TableRequestQueue(Service):
         self.log.info("request adopted", key=table_key, kind=request.kind)
         await self.submit(request)
         await self._tables.remove(REQUESTS_TABLE, table_key)
+
+
+def _stored_request(table_key: str, value: bytes) -> Request:
+    stored = decode(StoredRequest, value)
+    request_id = table_key.split("/", 2)[2]
+    return Request(request_id, stored.kind, stored.key, _payload(stored.payload))
 
 
 def _payload_text(payload: dict[str, Any]) -> str:

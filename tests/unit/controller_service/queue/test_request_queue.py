@@ -12,6 +12,7 @@ from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.store.in_memory import InMemoryVersionedStore
 from pravega_common.errors import InvalidArgument, Throttled, Unavailable, UnknownOutcome
 from pravega_common.runtime.clock import SystemClock
+from tests.support.eventually import eventually
 from tests.support.stream_audit import requests_left
 
 
@@ -308,3 +309,47 @@ async def test_a_refused_request_is_answered_afresh(tables: InMemoryVersionedSto
     again = await queue.submit(request(1))
     assert await again.first_answer(5) == 2
     await queue.stop()
+
+
+async def test_a_submission_goes_on_when_its_caller_is_cut_off(
+    queue: TableRequestQueue, tables: InMemoryVersionedStore, done: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, gate = tables.put, asyncio.Event()
+
+    async def slow_put(table: str, key: str, value: bytes, expected: int) -> int:
+        version = await put(table, key, value, expected)
+        await gate.wait()
+        return version
+
+    monkeypatch.setattr(tables, "put", slow_put)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await queue.submit(request(1))
+    assert await requests_left(tables) == 1
+    # Its key is known while it is being stored.
+    assert await queue.sweep() == 0
+    again = asyncio.ensure_future(queue.submit(request(1)))
+    await asyncio.sleep(0)
+    gate.set()
+    await (await again).outcome(5)
+    assert done == [1]
+    assert await requests_left(tables) == 0
+
+
+async def test_a_request_that_was_stored_after_all_is_run(
+    queue: TableRequestQueue, tables: InMemoryVersionedStore, done: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = tables.put
+
+    async def losing_put(table: str, key: str, value: bytes, expected: int) -> int:
+        await put(table, key, value, expected)
+        raise UnknownOutcome("connection lost")
+
+    monkeypatch.setattr(tables, "put", losing_put)
+    monkeypatch.setattr(table_request_queue, "retry_delay_min_s", 0.0)
+    with pytest.raises(UnknownOutcome):
+        await queue.submit(request(1))
+    monkeypatch.undo()
+    assert await queue.sweep() == 1
+    await eventually(lambda: done == [1])
+    assert await queue.sweep() == 0
