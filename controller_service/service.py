@@ -98,7 +98,7 @@ class Controller(Service):
         self.backends = backends
         self.member_id = f"{config.controller.id or 'controller'}-{self._new_id()}"
         self.health = HealthRegistry()
-        clock, random = backends.clock, backends.random
+        clock = backends.clock
         host, port = host_and_port(config.controller.published or config.controller.listen)
         lease_ms = config.cluster.lease_ms
         self.membership = Membership(backends.cpo, self.member_id, Member(host, port, self.member_id), lease_ms, clock)
@@ -112,7 +112,6 @@ class Controller(Service):
             segments=backends.access,
             queue=self.queue,
             clock=clock,
-            random=random,
             listener=CommitMarks(self.marks),
         )
         self.sets = TransactionSetService(

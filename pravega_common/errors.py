@@ -55,6 +55,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── NoHost
     │   ├── WaitTimedOut
     │   ├── CommitFailed
+    │   ├── AbortFailed
     │   ├── ScaleFailed
     │   ├── AppendRefused             segment_service
     │   └── EpochTooLow

@@ -43,6 +43,8 @@ class SubmittedRequest:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.is_handled = False
+        """The handler has ended: it sees nothing of what happens from now on, so nobody joins this request any more."""
         loop = asyncio.get_running_loop()
         self._answer: asyncio.Future[Any] = loop.create_future()
         self._outcome: asyncio.Future[None] = loop.create_future()

@@ -100,7 +100,7 @@ class TableRequestQueue(Service):
         """As in ``RequestQueue``; ``Throttled`` when too many requests wait already."""
         check(request.kind in self._handlers, "no handler for this kind of request", kind=request.kind)
         pending = self._submitted.get(request.request_id)
-        if pending is not None and not pending.is_finished:
+        if pending is not None and not pending.is_finished and not pending.is_handled:
             return pending
         storing = self._storing.get(request.request_id)
         if storing is None:
@@ -205,6 +205,7 @@ class TableRequestQueue(Service):
         try:
             async with self._slots:
                 await self._handlers[request.kind](request, submitted.answer)
+                submitted.is_handled = True
                 failpoint(HANDLED)
         except Postpone as reason:
             self.log.debug("request postponed", kind=request.kind, key=request.key, reason=str(reason))

@@ -55,7 +55,7 @@ class StreamStore(ScopeStore):
     def __init__(self, tables: VersionedStore, clock: Clock, new_id: Callable[[], str], instance: str = "") -> None:
         """``instance`` names this run of a controller; a new id without it."""
         super().__init__(tables, clock, new_id)
-        self._instance = instance or new_id()
+        self.instance = instance or new_id()
         self._rounds = itertools.count(1)
         self._stream_ids: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._epochs: ByteBoundedCache[tuple[str, str], tuple[Any, int]] = ByteBoundedCache(epochs_cached_bytes_max)
@@ -203,7 +203,7 @@ class StreamStore(ScopeStore):
 
     def new_round(self) -> str:
         """A mark that no run of any controller used before, for ``StateRecord.round``."""
-        return f"{self._instance}/{next(self._rounds)}"
+        return f"{self.instance}/{next(self._rounds)}"
 
     # ---- caches ------------------------------------------------------------------------------------------------------
 

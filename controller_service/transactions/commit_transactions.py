@@ -54,6 +54,7 @@ from pravega_common.errors import (
 )
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.model.transactions import TransactionState
+from pravega_common.names import split_scoped_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -135,18 +136,21 @@ class CommitWorkflow:
         self._log = structlog.get_logger(service="transactions")
 
     async def handle(self, request: Request) -> None:
-        scope, stream = self._scheduler.commit_started(request)
+        scope, stream = split_scoped_name(request.key)
         run = CommitRun(scope, stream)
         try:
             for _ in range(rounds_per_request_max):
+                self._scheduler.commit_looks(request.key)
                 found_work = await self.run_round(run)
                 self._note_blocked(request.key, None)
-                if not found_work:
+                if not found_work and self._scheduler.commit_ended(request.key):
                     return
         except StreamNotFound:
             self._note_blocked(request.key, None)
             self._log.info("commit dropped, the stream is gone", stream=f"{scope}/{stream}")
-            return
+            if self._scheduler.commit_ended(request.key):
+                return
+            raise Postpone("a commit was scheduled meanwhile, for a new stream of the name") from None
         except OperationNotAllowed as error:
             raise Postpone(str(error)) from error
         except RejectedError as error:
@@ -296,6 +300,7 @@ class CommitWorkflow:
                 return True
         if run.hold is not None:
             await free(self._streams, run.hold)
+            run.hold = None
         return False
 
     async def _measure(

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import uuid
 from dataclasses import dataclass
-from random import Random
 from typing import Final, Protocol
 
 from controller_service.errors import IllegalState
@@ -97,13 +96,12 @@ class TransactionService(Service):
         segments: SegmentAccess,
         queue: RequestQueue,
         clock: Clock,
-        random: Random,
         listener: CommitListener,
     ) -> None:
         super().__init__("transactions")
         self.records = TransactionStore(streams)
         self.order = CommitOrder(self.records)
-        self.scheduler = WorkScheduler(queue, clock, random)
+        self.scheduler = WorkScheduler(queue, streams.instance)
         self._streams = streams
         self._segments = segments
         self._clock = clock
@@ -114,7 +112,7 @@ class TransactionService(Service):
         self.completions = Completions()
         self._commits = CommitWorkflow(self.records, segments, self.scheduler, clock, self.completions, listener)
         queue.register(COMMIT_KIND, self._commits.handle)
-        queue.register(ABORT_KIND, AbortWorkflow(self.records, segments).handle)
+        queue.register(ABORT_KIND, AbortWorkflow(self.records, segments, self.scheduler).handle)
 
     def attach_sets(self, sets: BindingSets) -> None:
         """Called once by ``TransactionSetService``, before either is started."""

@@ -1,40 +1,51 @@
-"""Submits commits and aborts of transactions to the controller's queue, where they outlive their call."""
+"""Submits commits and aborts of transactions to the controller's queue, where they outlive their call.
+
+Each stream has at most one request of each kind in the queue of a controller. What comes while one waits is served by
+it, also while it is repeated because the stream is blocked; what comes while one runs makes it look again at its end.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from dataclasses import dataclass
-from random import Random
+from dataclasses import dataclass, field
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue
-from pravega_common.names import scoped_name, split_scoped_name
-from pravega_common.runtime.clock import Clock
+from pravega_common.names import scoped_name
 
 COMMIT_KIND: Final = "commit_transactions"
 ABORT_KIND: Final = "abort_transaction"
 
-commit_request_shared_s: Final = 1.0
-"""How long a commit request that has not started serves later calls too. After that a new one is made, since the
-old one may be running on another instance, which took it over and read the queue before the call."""
+aborts_named_max: Final = 1_000
+"""Aborting transactions of a stream that are remembered by id; beyond that they are looked for in the table."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    request_id: str
-    submitted_s: float
-    submitted: asyncio.Future[None]
+@dataclass(slots=True)
+class AbortsToDo:
+    """What an abort request has to clean up: these transactions, or all that are aborting."""
+
+    ids: set[uuid.UUID] = field(default_factory=set)
+    all: bool = False
+
+    def add(self, identifier: uuid.UUID) -> None:
+        if len(self.ids) < aborts_named_max:
+            self.ids.add(identifier)
+        else:
+            self.all = True
 
 
 class WorkScheduler:
-    """One commit request per stream serves every transaction that is marked before it starts."""
+    """One commit request per stream serves every transaction that is marked before its last look at the order."""
 
-    def __init__(self, queue: RequestQueue, clock: Clock, random: Random) -> None:
+    def __init__(self, queue: RequestQueue, instance: str) -> None:
+        """``instance``: this run of a controller, whose abort requests are not mixed up with those that it adopts."""
         self._queue = queue
-        self._clock = clock
-        self._random = random
-        self._waiting: dict[str, _Waiting] = {}
+        self.instance = instance
+        self._looking: set[str] = set()
+        """Streams whose commit order a run has looked at, or is about to, with nothing scheduled since."""
+        self._aborts: dict[str, AbortsToDo] = {}
+
+    # ---- commits -----------------------------------------------------------------------------------------------------
 
     async def schedule_commit(self, scope: str, stream: str) -> str:
         """Have the stream's commit order worked off; durable on return. The id of the request that will do it.
@@ -42,41 +53,46 @@ class WorkScheduler:
         To be called after the transaction is in the commit order.
         """
         key = scoped_name(scope, stream)
-        waiting = self._waiting.get(key)
-        now_s = self._clock.monotonic_s()
-        if waiting is not None and now_s - waiting.submitted_s < commit_request_shared_s:
-            await asyncio.shield(waiting.submitted)
-            return waiting.request_id
-        request_id = f"commit/{key}/{self._random.getrandbits(64):016x}"
-        submitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        submitted.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._waiting[key] = _Waiting(request_id, now_s, submitted)
-        try:
-            await self._queue.submit(Request(request_id, COMMIT_KIND, key, {}))
-        except BaseException as error:
-            self._forget(key, request_id)
-            if isinstance(error, Exception):
-                submitted.set_exception(error)
-            else:
-                submitted.cancel()
-            raise
-        submitted.set_result(None)
+        # A run that is under way joins this to its request, which is in the table, and looks again before it ends.
+        self._looking.discard(key)
+        request_id = f"commit/{key}"
+        await self._queue.submit(Request(request_id, COMMIT_KIND, key, {}))
         return request_id
 
-    def commit_started(self, request: Request) -> tuple[str, str]:
-        """Scope and stream of a commit request whose handler begins; from here on a new call makes a new request."""
-        self._waiting.pop(request.key, None)
-        return split_scoped_name(request.key)
+    def commit_looks(self, stream: str) -> None:
+        """To be called by a run of a commit request before it reads the commit order."""
+        self._looking.add(stream)
 
-    def _forget(self, key: str, request_id: str) -> None:
-        waiting = self._waiting.get(key)
-        if waiting is not None and waiting.request_id == request_id:
-            del self._waiting[key]
+    def commit_ended(self, stream: str) -> bool:
+        """Whether nothing was scheduled since the run's last look, so that it may end, at once; else it looks again."""
+        is_over = stream in self._looking
+        self._looking.discard(stream)
+        return is_over
+
+    # ---- aborts ------------------------------------------------------------------------------------------------------
 
     async def schedule_abort(self, scope: str, stream: str, identifier: uuid.UUID) -> str:
-        """Have an aborting transaction cleaned up; aborts run concurrently, also within a stream."""
+        """Have an aborting transaction cleaned up, beside the stream's other work; durable on return."""
         name = scoped_name(scope, stream)
-        request_id = f"abort/{name}/{identifier.hex}"
-        payload = {"stream": name, "transaction": identifier.hex}
-        await self._queue.submit(Request(request_id, ABORT_KIND, f"{name}#{identifier.hex}", payload))
+        self._aborts.setdefault(name, AbortsToDo()).add(identifier)
+        request_id = f"abort/{self.instance}/{name}"
+        payload = {"stream": name, "instance": self.instance}
+        await self._queue.submit(Request(request_id, ABORT_KIND, f"{name}#aborts", payload))
         return request_id
+
+    def take_aborts(self, request: Request) -> AbortsToDo | None:
+        """What the request has to do now; None if that is nothing any more. What is not done is put back."""
+        payload = request.payload
+        if "transaction" in payload:  # as former versions stored it
+            return AbortsToDo({uuid.UUID(hex=payload["transaction"])})
+        if payload["instance"] != self.instance:
+            return AbortsToDo(all=True)
+        return self._aborts.pop(payload["stream"], None)
+
+    def put_back(self, request: Request, to_do: AbortsToDo) -> None:
+        """Keep what failed for the next attempt of the request."""
+        if request.payload.get("instance") == self.instance:
+            kept = self._aborts.setdefault(request.payload["stream"], AbortsToDo())
+            kept.all |= to_do.all
+            for identifier in to_do.ids:
+                kept.add(identifier)

@@ -213,7 +213,6 @@ class Instance:
             segments=segments,
             queue=self.queue,
             clock=world.clock,
-            random=Random(name),
             listener=CommitMarks(WriterMarks(self.streams)),
         )
         self.sets = TransactionSetService(transactions=self.transactions, store=store, clock=world.clock)
