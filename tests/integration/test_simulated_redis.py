@@ -59,7 +59,7 @@ def script(which: Script, keys: list[bytes], *args: object) -> list[bytes]:
 
 
 class Requests:
-    """What a plog client asks, in an order and with tokens that are often wrong."""
+    """Requests as a plog client makes them, in an order and with tokens that are often wrong."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
