@@ -41,6 +41,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── CheckpointBehindSink
     │   ├── ReplayDiffers
     │   ├── WireDecodeError           pravega_common.wire
+    │   │   └── TooManyItems
     │   └── WireProtocolError
     ├── FailedError                   certainly not done; the same call may succeed later
     │   ├── ContainerNotHosted

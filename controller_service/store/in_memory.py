@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Page, Put, Versioned
 from pravega_common.errors import SegmentNotFound, VersionConflict
+from pravega_common.model.table_limits import check_key_length, check_update, check_value_length, entry_wire_bytes
 
 
 class InMemoryVersionedStore:
-    """Tables as dictionaries. Versions are never reused, also not after a removal or a re-creation of the table."""
+    """Tables as dictionaries, with the limits of table segments. Versions are never reused, also not after a removal
+    or a re-creation of the table."""
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[str, Versioned]] = {}
@@ -23,9 +25,10 @@ class InMemoryVersionedStore:
         self._tables.pop(table, None)
 
     async def get(self, table: str, key: str) -> Versioned | None:
-        return self._table(table).get(key)
+        return (await self.get_many(table, [key]))[0]
 
     async def get_many(self, table: str, keys: Sequence[str]) -> list[Versioned | None]:
+        _check_keys(table, keys)
         entries = self._table(table)
         return [entries.get(key) for key in keys]
 
@@ -33,6 +36,7 @@ class InMemoryVersionedStore:
         return (await self.put_many(table, [Put(key, value, expected)]))[0]
 
     async def put_many(self, table: str, puts: Sequence[Put]) -> list[int]:
+        _check_puts(table, puts)
         entries = self._table(table)
         for put in puts:
             self._expect(table, put.key, put.expected)
@@ -42,11 +46,13 @@ class InMemoryVersionedStore:
         return versions
 
     async def remove(self, table: str, key: str, expected: int = ANY_VERSION) -> None:
+        _check_keys(table, [key])
         entries = self._table(table)
         self._expect(table, key, expected)
         entries.pop(key, None)
 
     async def remove_many(self, table: str, keys: Sequence[str]) -> None:
+        _check_keys(table, keys)
         entries = self._table(table)
         for key in keys:
             entries.pop(key, None)
@@ -71,3 +77,15 @@ class InMemoryVersionedStore:
         version = ABSENT if found is None else found.version
         if version != expected:
             raise VersionConflict(f"{table}: {key!r} has version {version}, expected {expected}")
+
+
+def _check_keys(table: str, keys: Sequence[str]) -> None:
+    for key in keys:
+        check_key_length(table, len(key.encode()))
+
+
+def _check_puts(table: str, puts: Sequence[Put]) -> None:
+    _check_keys(table, [put.key for put in puts])
+    for put in puts:
+        check_value_length(table, len(put.value))
+    check_update(table, len(puts), sum(entry_wire_bytes(len(put.key.encode()), len(put.value)) for put in puts))

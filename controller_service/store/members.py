@@ -79,7 +79,9 @@ class ScopeMembers(Generic[M]):
         self._record: type[M] = record
 
     async def get(self, scope: str, name: str) -> M | None:
-        """None also if the scope does not exist."""
+        """None also if the scope does not exist, and for the empty name, which no table takes as a key."""
+        if not name:
+            return None
         try:
             found = await self._store.tables.get(await self._store.list_table(scope, self._kind), name)
         except (ScopeNotFound, SegmentNotFound):
@@ -108,6 +110,8 @@ class ScopeMembers(Generic[M]):
     async def change(self, scope: str, name: str, change: Callable[[M], M]) -> M | None:
         """Replace the record by ``change`` of it, by compare-and-set; the record then, None if it does not exist."""
         table = await self._store.list_table(scope, self._kind)
+        if not name:
+            return None
 
         async def replace() -> M | None:
             found = await self._store.tables.get(table, name)

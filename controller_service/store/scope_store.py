@@ -76,6 +76,9 @@ class ScopeStore:
         return True
 
     async def scope(self, scope: str) -> ScopeRecord | None:
+        """None also for the empty name, which no scope has and no table takes as a key."""
+        if not scope:
+            return None
         found = await self.tables.get(SCOPES_TABLE, scope)
         return None if found is None else decode(ScopeRecord, found.value)
 

@@ -122,6 +122,8 @@ class StreamStore(ScopeStore):
 
     async def entry(self, scope: str, stream: str) -> StreamEntry | None:
         """The stream in its scope's list, from the store."""
+        if not stream:
+            return None
         try:
             found = await self.tables.get(await self.list_table(scope, STREAMS_LIST), stream)
         except (ScopeNotFound, SegmentNotFound):

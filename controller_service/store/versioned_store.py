@@ -39,8 +39,8 @@ class VersionedStore(Protocol):
 
     Two adapters: memory, and hash table segments in scope ``_system`` (names as in docs/wire-protocol.md 10.3).
     Errors: ``VersionConflict`` when an expectation does not hold (nothing was written), ``SegmentNotFound(table)``
-    when the table does not exist, ``Unavailable``, ``UnknownOutcome`` (read again and decide).
-    Values are at most ``value_bytes_max`` of a table segment.
+    when the table does not exist, ``InvalidArgument`` for an empty key or what exceeds a limit of
+    ``pravega_common/model/table_limits.py``, ``Unavailable``, ``UnknownOutcome`` (read again and decide).
     """
 
     async def create_table(self, table: str) -> None:
@@ -53,7 +53,9 @@ class VersionedStore(Protocol):
 
     async def get(self, table: str, key: str) -> Versioned | None: ...
 
-    async def get_many(self, table: str, keys: Sequence[str]) -> list[Versioned | None]: ...
+    async def get_many(self, table: str, keys: Sequence[str]) -> list[Versioned | None]:
+        """In the order of the keys. As of one moment if all of them fit one reply."""
+        ...
 
     async def put(self, table: str, key: str, value: bytes, expected: int) -> int:
         """Returns the new version."""

@@ -23,7 +23,7 @@ from pravega_common.wire.commands import (
     ReadSegment,
     SegmentRead,
 )
-from pravega_common.wire.errors import WireDecodeError
+from pravega_common.wire.errors import TooManyItems, WireDecodeError
 from pravega_common.wire.fields import PayloadReader, PayloadWriter, ShortPayload, string_bytes_max
 
 __all__ = [
@@ -78,10 +78,11 @@ def encode_parts(command: Command) -> list[bytes | memoryview]:
     return parts
 
 
-def decode(type_code: int, payload: memoryview) -> Command:
+def decode(type_code: int, payload: memoryview, items_max: int | None = None) -> Command:
     """The command of a payload. Bulk fields are views of ``payload``; bytes after the layout's end are ignored.
 
-    Raises ``WireDecodeError`` for an unknown type code or a payload that does not follow the layout.
+    Raises ``WireDecodeError`` for an unknown type code or a payload that does not follow the layout, ``TooManyItems``
+    for a list of more than ``items_max`` items.
     """
     fast = _FAST_DECODERS.get(type_code)
     if fast is not None:
@@ -92,12 +93,12 @@ def decode(type_code: int, payload: memoryview) -> Command:
     made = COMMANDS.get(type_code)
     if made is None:
         raise WireDecodeError("frame", f"unknown type code {type_code}")
-    return decode_by_layout(made, payload)
+    return decode_by_layout(made, payload, items_max)
 
 
-def decode_by_layout(made: type[Command], payload: memoryview) -> Command:
+def decode_by_layout(made: type[Command], payload: memoryview, items_max: int | None = None) -> Command:
     """Decode a command field by field, as ``decode`` does for commands without a codec of their own."""
-    reader = PayloadReader(made.__name__, payload)
+    reader = PayloadReader(made.__name__, payload, items_max)
     values: list[Any] = []
     try:
         for _, kind in made.layout:
@@ -109,6 +110,14 @@ def decode_by_layout(made: type[Command], payload: memoryview) -> Command:
         raise WireDecodeError(
             made.__name__, f"payload of {len(payload)} bytes ends inside field {field} at byte {reader.position}"
         ) from None
+    except TooManyItems as error:
+        # All requests with lists begin with the request id and a segment.
+        for value in values[:2]:
+            if isinstance(value, str):
+                error.segment = value
+            elif isinstance(value, int):
+                error.request_id = value
+        raise
     return made(*values)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple
 
 from pravega_common.wire import modified_utf8
-from pravega_common.wire.errors import WireDecodeError
+from pravega_common.wire.errors import TooManyItems, WireDecodeError
 
 string_bytes_max: Final = 65_535
 """Longest string on the wire, in encoded bytes."""
@@ -29,6 +29,7 @@ _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 _KEY_HEAD = struct.Struct(">ii")
 _ATTRIBUTE_UPDATE = struct.Struct(">16sbqq")
+_NO_VERSION_BYTES: Final = _I64.pack(NO_VERSION)
 
 ByteView = bytes | memoryview
 
@@ -38,12 +39,16 @@ class ShortPayload(Exception):
 
 
 class PayloadReader:
-    """A cursor over one payload; every length is checked against what remains before anything is allocated."""
+    """A cursor over one payload; every length is checked against what remains before anything is allocated.
 
-    __slots__ = ("command", "end", "position", "view")
+    A list of more than ``items_max`` items is refused by its count, before the first of them is read.
+    """
 
-    def __init__(self, command: str, view: memoryview) -> None:
+    __slots__ = ("command", "end", "items_max", "position", "view")
+
+    def __init__(self, command: str, view: memoryview, items_max: int | None = None) -> None:
         self.command = command
+        self.items_max = items_max
         self.view = view
         self.position = 0
         self.end = len(view)
@@ -77,6 +82,8 @@ class PayloadReader:
         (count,) = self.unpack(_I32)
         if count < 0 or count * item_bytes_min > self.remaining:
             raise self.fail(f"{count} items of at least {item_bytes_min} bytes in {self.remaining} remaining bytes")
+        if self.items_max is not None and count > self.items_max:
+            raise TooManyItems(self.command, int(count), self.items_max)
         return int(count)
 
     def i8(self) -> int:
@@ -195,11 +202,16 @@ def _read_event(reader: PayloadReader) -> memoryview:
 
 def _read_table_key(reader: PayloadReader) -> WireTableKey:
     payload_size, key_length = reader.unpack(_KEY_HEAD)
+    if key_length == 0:
+        # Java writes no version after an empty key, though the size counts one; Rust writes it
+        # (docs/wire-protocol.md 1.5). Neither an offset nor a size that follows an empty key ever reads as NO_VERSION,
+        # so that is consumed.
+        if reader.view[reader.position : reader.position + 8] == _NO_VERSION_BYTES:
+            reader.take(8)
+        return WireTableKey(b"", NO_VERSION)
     if payload_size < 0 or payload_size - 4 > reader.remaining:
         raise reader.fail(f"key payload of {payload_size} bytes in {reader.remaining + 4} remaining bytes")
-    key = bytes(reader.take(key_length))
-    # Java writes no version after an empty key; the reader must not consume one (docs/wire-protocol.md 1.5).
-    return WireTableKey(key, reader.i64()) if key else WireTableKey(b"", NO_VERSION)
+    return WireTableKey(bytes(reader.take(key_length)), reader.i64())
 
 
 def _write_table_key(writer: PayloadWriter, item: WireTableKey) -> None:

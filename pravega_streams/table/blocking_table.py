@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pravega_common.errors import SegmentExists
+from pravega_common.model.table_limits import check_key_length, check_value_length
 from pravega_common.wire import commands as c
 from pravega_streams.segment.segment_client import SegmentClient
 from pravega_streams.table.table_client import TableItem
@@ -41,6 +42,7 @@ class BlockingTable:
 
     def get(self, key: bytes) -> TableItem:
         """Version ``NOT_EXISTS`` and no value for an absent key."""
+        check_key_length(self.segment, len(key))
         name, token = self.segment, self._token
         wanted = (c.WireTableKey(key, c.NO_VERSION),)
         reply = self._segments.call(
@@ -50,6 +52,8 @@ class BlockingTable:
 
     def put(self, key: bytes, value: bytes, version: int) -> int:
         """Write if the key has this version (``NOT_EXISTS``: is absent); returns the new version."""
+        check_key_length(self.segment, len(key))
+        check_value_length(self.segment, len(value))
         name, token = self.segment, self._token
         entries = (c.WireTableEntry(c.WireTableKey(key, version), value),)
         reply = self._segments.call(

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pravega_common.errors import SegmentExists, SegmentNotFound
+from pravega_common.errors import InvalidArgument, SegmentExists, SegmentNotFound
+from pravega_common.model.table_limits import (
+    check_key_length,
+    check_update,
+    check_value_length,
+    entry_wire_bytes,
+    read_bytes_max,
+    read_keys_max,
+    removal_batches,
+)
 from pravega_common.wire import commands as c
 from pravega_streams.segment.raw_client import RawClient
 
@@ -25,8 +34,11 @@ class TableItem:
 class TableClient:
     """Calls on table segments by full segment name.
 
-    Errors: ``SegmentNotFound``, ``KeyNotFound`` and ``BadKeyVersion`` (nothing was written), ``Unavailable`` (nothing
-    was done), ``UnknownOutcome`` of a write whose answer was lost: read again and decide.
+    What is too much for one request is refused before it is sent (a put, and a conditional removal, which are all or
+    nothing) or sent as several requests (reads, and unconditional removals).
+
+    Errors: ``InvalidArgument``, ``SegmentNotFound``, ``KeyNotFound`` and ``BadKeyVersion`` (nothing was written),
+    ``Unavailable`` (nothing was done), ``UnknownOutcome`` of a write whose answer was lost: read again and decide.
     """
 
     def __init__(self, client: RawClient, token: str = "") -> None:
@@ -61,6 +73,10 @@ class TableClient:
 
     async def put(self, segment: str, items: Sequence[TableItem]) -> list[int]:
         """All or nothing; an item's version is the one expected. Returns the new versions."""
+        for item in items:
+            check_key_length(segment, len(item.key))
+            check_value_length(segment, len(item.value))
+        check_update(segment, len(items), sum(entry_wire_bytes(len(item.key), len(item.value)) for item in items))
         entries = tuple(c.WireTableEntry(c.WireTableKey(item.key, item.version), item.value) for item in items)
         reply = await self._client.call(
             segment,
@@ -71,7 +87,16 @@ class TableClient:
         return list(reply.versions)
 
     async def remove(self, segment: str, keys: Sequence[tuple[bytes, int]]) -> None:
-        """``keys``: (key, expected version)."""
+        """``keys``: (key, expected version). All or nothing if a version is given, else in several steps."""
+        for key, _ in keys:
+            check_key_length(segment, len(key))
+        lengths = [len(key) for key, _ in keys]
+        if any(version != NO_VERSION for _, version in keys):
+            check_update(segment, len(keys), sum(entry_wire_bytes(length, 0) for length in lengths))
+        for batch in removal_batches(keys, lengths):
+            await self._remove(segment, batch)
+
+    async def _remove(self, segment: str, keys: Sequence[tuple[bytes, int]]) -> None:
         wanted = tuple(c.WireTableKey(key, version) for key, version in keys)
         await self._client.call(
             segment,
@@ -81,7 +106,27 @@ class TableClient:
         )
 
     async def get(self, segment: str, keys: Sequence[bytes]) -> list[TableItem]:
-        """In the order of the keys."""
+        """In the order of the keys. Keys beyond the first thousand, and whatever exceeds one reply, are read later."""
+        for key in keys:
+            check_key_length(segment, len(key))
+        items: list[TableItem] = []
+        count = read_keys_max
+        while len(items) < len(keys):
+            wanted = keys[len(items) : len(items) + count]
+            try:
+                found = await self._read(segment, wanted)
+            except InvalidArgument:
+                # Their values together are too large for one reply; a single key that is refused is the error.
+                if len(wanted) == 1:
+                    raise
+                count = len(wanted) // 2
+                continue
+            items += found
+            largest = max(entry_wire_bytes(len(item.key), len(item.value)) for item in found)
+            count = min(read_keys_max, read_bytes_max // largest)
+        return items
+
+    async def _read(self, segment: str, keys: Sequence[bytes]) -> list[TableItem]:
         wanted = tuple(c.WireTableKey(key, NO_VERSION) for key in keys)
         reply = await self._client.call(
             segment, lambda rid: c.ReadTable(rid, segment, self._token, wanted), c.TableRead, idempotent=True

@@ -9,11 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-key_bytes_max: Final = 8_192
-value_bytes_max: Final = 1_048_576 - 8_192
-table_batch_entries_max: Final = 10_000
-table_page_bytes: Final = 2 * 1024 * 1024
-
 NO_VERSION: Final = -(1 << 63)
 """Unconditional."""
 NOT_EXISTS: Final = -1
@@ -70,7 +65,8 @@ class DeltaPage:
 
 class TableStore(Protocol):
     """Errors beside those of ``SegmentStore``: ``NotATable``, ``KeyNotFound``, ``BadKeyVersion``, ``TableNotEmpty``,
-    ``BadOffset`` (a given ``expected_length`` is not the table's), ``InvalidArgument`` (limits above)."""
+    ``BadOffset`` (a given ``expected_length`` is not the table's), ``InvalidArgument`` (a limit of
+    ``pravega_common/model/table_limits.py``; nothing was done)."""
 
     async def create_table(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None: ...
 
@@ -85,13 +81,19 @@ class TableStore(Protocol):
     async def remove(self, segment: str, keys: Sequence[TableKey], *, expected_length: int = -1) -> None: ...
 
     async def get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry]:
-        """One entry for each key in order; an absent key has ``NOT_EXISTS`` and an empty value."""
+        """One entry for each key in order; an absent key has ``NOT_EXISTS`` and an empty value.
+
+        ``InvalidArgument``, before any value is fetched, for too many keys or an answer that would be too large.
+        """
         ...
 
     async def iterate(
         self, segment: str, count_max: int, continuation: bytes = b"", first_key: bytes = b"", last_key: bytes = b""
     ) -> EntriesPage:
-        """A page of entries; ``first_key``/``last_key`` (inclusive) only on fixed-key tables, ordered by key there."""
+        """A page of entries; ``first_key``/``last_key`` (inclusive) only on fixed-key tables, ordered by key there.
+
+        A page ends at ``count_max``, or at the limits of a page; only an empty one says that nothing follows.
+        """
         ...
 
     async def delta(self, segment: str, from_position: int, count_max: int) -> DeltaPage: ...

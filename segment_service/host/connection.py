@@ -16,6 +16,8 @@ from typing import Any, Final, cast
 import structlog
 
 from pravega_common import names
+from pravega_common.errors import InvalidArgument
+from pravega_common.model.table_limits import update_entries_max
 from pravega_common.runtime.clock import Clock
 from pravega_common.wire import codec, versions
 from pravega_common.wire.commands import (
@@ -26,17 +28,23 @@ from pravega_common.wire.commands import (
     ConditionalAppend,
     ConditionalBlockEnd,
     CreateTransientSegment,
+    ErrorMessage,
     Hello,
     KeepAlive,
     ReadSegment,
+    ReadTable,
+    ReadTableEntries,
+    ReadTableEntriesDelta,
+    ReadTableKeys,
     RemoveTableKeys,
     UpdateTableEntries,
 )
-from pravega_common.wire.errors import WireDecodeError, WireProtocolError
+from pravega_common.wire.errors import TooManyItems, WireDecodeError, WireProtocolError
 from pravega_common.wire.framing import Frame, FrameParser
 from segment_service.contracts.segment_store import BackPressure, ReadResult, SegmentStore
 from segment_service.contracts.spawn import Spawn
 from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
+from segment_service.host.error_replies import ILLEGAL_ARGUMENT
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.request_processor import CloseConnection, RequestProcessor
 
@@ -48,6 +56,8 @@ requests_in_flight_max: Final = 256
 """Requests of one connection, reads apart, that are being served, above which it is not read."""
 reads_in_flight_max: Final = 4_096
 """Reads of one connection that may wait; one more closes it, since not reading would let the others starve."""
+request_items_max: Final = update_entries_max
+"""Keys, entries, sources or attribute updates of one request; one with more is refused before they are decoded."""
 frames_per_turn_max: Final = 512
 """Frames of one connection handled before the other connections get their turn."""
 unsent_bytes_max: Final = 4 * 1024 * 1024
@@ -70,6 +80,7 @@ _STORING: Final = frozenset(
         RemoveTableKeys,
     )
 )
+_LARGE_ANSWERS: Final = (ReadTable, ReadTableKeys, ReadTableEntries, ReadTableEntriesDelta)
 _SYSTEM_SEGMENT: Final = (names.SYSTEM_SCOPE + "/").encode()
 _segment_name_start: Final = 10
 """Where the name begins in a table update: after the request id and the length of the name."""
@@ -296,7 +307,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, type_code: int, payload: memoryview) -> None:
         try:
-            command = codec.decode(type_code, payload)
+            command = codec.decode(type_code, payload, request_items_max)
             if type(command) in APPEND_COMMANDS:
                 self._appends.accept(command)
             elif type(command) is ReadSegment:
@@ -311,6 +322,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._start_request(command, len(payload))
             else:
                 raise WireProtocolError(COMMANDS[type_code].__name__, "not a request that this port serves")
+        except TooManyItems as error:
+            self.send(ErrorMessage(error.request_id, error.segment, str(error), ILLEGAL_ARGUMENT))
         except (WireDecodeError, WireProtocolError) as error:
             self.close(str(error))
         except Exception as error:
@@ -345,9 +358,26 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _serve(self, command: Command, payload_bytes: int) -> None:
         try:
-            self.send(await self._requests.answer(command))
+            reply = await self._requests.answer(command)
+            if isinstance(command, _LARGE_ANSWERS) and not self._writable.is_set():
+                # As with reads of segments: answers are not kept for a slow peer, they are made again.
+                del reply
+                async with self._slow_reads:
+                    await self._writable.wait()
+                    self._reply_to(command, await self._requests.answer(command))
+            else:
+                self._reply_to(command, reply)
         finally:
             self.in_flight_changed(-payload_bytes, 0)
+
+    def _reply_to(self, request: Any, reply: Command) -> None:
+        try:
+            parts = codec.encode_parts(reply)
+        except InvalidArgument as error:
+            # Every request is bounded so that this cannot be; if it is, the peer gets an answer all the same.
+            self._log.error("reply cannot be sent", peer=self.peer_name, exc_info=error)
+            parts = codec.encode_parts(ErrorMessage(request.request_id, "", str(error), ILLEGAL_ARGUMENT))
+        self._send_parts(parts)
 
     def _start_transient(self, command: CreateTransientSegment) -> None:
         if len(self._transient_segments) >= transient_segments_max:

@@ -24,6 +24,7 @@ from pravega_common.errors import (
 )
 from pravega_common.runtime.clock import Clock
 from pravega_common.wire import commands as wire
+from pravega_common.wire import modified_utf8
 from pravega_common.wire.commands import Command, MergedSource, ReadSegment
 from segment_service.contracts.attributes import (
     CREATION_TIME,
@@ -46,6 +47,10 @@ read_bytes_min: Final = 8
 segment_name_chars_max: Final = 2_048
 merges_in_flight_max: Final = 64
 """Merges of one batch that are on their way to the log at a time."""
+merge_attribute_updates_max: Final = 1_000
+"""Attribute updates of one merge; they travel with it in one operation of the log."""
+merge_reply_bytes_max: Final = 0x00FFFFFF - 16 * 1024
+"""Bytes of the sources in the reply to a batch merge, which repeats their names; with the target they fit a frame."""
 scale_type_max: Final = 2
 
 _MERGES = (wire.MergeSegments, wire.MergeSegmentsBatch)
@@ -216,6 +221,12 @@ class RequestProcessor:
     # ---- merges ------------------------------------------------------------------------------------------------------
 
     async def _merge(self, request: wire.MergeSegments) -> Command:
+        if len(request.attribute_updates) > merge_attribute_updates_max:
+            raise InvalidArgument(
+                f"{request.source}: {len(request.attribute_updates)} attribute updates in one merge; "
+                f"the limit is {merge_attribute_updates_max}"
+            )
+        _check_segment_name(request.target)
         updates = tuple(_attribute_update(item) for item in request.attribute_updates)
         try:
             length = (await self._store.merge(request.target, request.source, updates)).target_length
@@ -228,6 +239,7 @@ class RequestProcessor:
         return wire.SegmentsMerged(request.request_id, request.target, request.source, length)
 
     async def _merge_batch(self, request: wire.MergeSegmentsBatch) -> Command:
+        _check_batch(request)
         merged: list[MergedSource] = []
         for sources in _chunked(request.sources, merges_in_flight_max):
             # Started in order, which is the order in which the store merges them; answered together.
@@ -281,6 +293,18 @@ def _check_segment_name(segment: str) -> None:
         raise InvalidArgument(f"segment name of {len(segment)} characters must have 1..{segment_name_chars_max}")
     if not segment.isprintable():
         raise InvalidArgument(f"segment name {segment[:80]!r} holds a character that cannot be printed")
+
+
+def _check_batch(request: wire.MergeSegmentsBatch) -> None:
+    reply_bytes = 0
+    for source in request.sources:
+        _check_segment_name(source)
+        reply_bytes += 10 + len(modified_utf8.encode(source))
+    if reply_bytes > merge_reply_bytes_max:
+        raise InvalidArgument(
+            f"{request.target}: the answer to a merge of {len(request.sources)} sources has {reply_bytes} bytes; "
+            f"the limit is {merge_reply_bytes_max}: merge fewer at a time"
+        )
 
 
 def _check_index_is_only_read(request: Any) -> None:

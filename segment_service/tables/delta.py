@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from segment_service.contracts.table_store import table_page_bytes
+from pravega_common.model.table_limits import page_bytes_max, page_entries_max
 from segment_service.tables.entry_serializer import record_size
 from segment_service.tables.key_index import KeyIndex, Slot
 
@@ -33,7 +33,7 @@ def select_delta(index: KeyIndex, start_offset: int, length: int, from_position:
     entries: list[tuple[bytes, Slot]] = []
     page_bytes = 0
     for key, slot in index.live_from(position):
-        if len(entries) >= count_max or page_bytes >= table_page_bytes:
+        if len(entries) >= min(count_max, page_entries_max) or page_bytes >= page_bytes_max:
             return DeltaSelection(entries, should_clear, False, position)
         entries.append((key, slot))
         size = record_size(len(key), slot.value_length)

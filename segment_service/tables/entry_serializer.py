@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.errors import DataCorruption
+from pravega_common.model.table_limits import key_bytes_max, value_bytes_max
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.table_store import NO_VERSION, key_bytes_max, value_bytes_max
+from segment_service.contracts.table_store import NO_VERSION
 
 _format: Final = 0
 _header: Final = struct.Struct(">Biiq")

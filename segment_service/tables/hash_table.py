@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pravega_common.errors import BadKeyVersion, InvalidArgument, KeyNotFound, TableError
-from segment_service.contracts.table_store import key_bytes_max
+from pravega_common.model.table_limits import check_key_length
 from segment_service.tables.hasher import order_key, order_key_bytes
 from segment_service.tables.key_index import KeyIndex, Slot
 
@@ -22,8 +22,7 @@ class HashTableLayout:
         return order_key(key)
 
     def check_key(self, segment: str, key: bytes) -> None:
-        if not 0 < len(key) <= key_bytes_max:
-            raise InvalidArgument(f"{segment}: key of {len(key)} bytes; a key has 1 to {key_bytes_max} bytes")
+        check_key_length(segment, len(key))
 
     def absent_key_error(self, segment: str, was_removed: bool) -> TableError:
         """A key that was removed answers as a mismatch: clients refetch on that one at once, while they wait seconds on

@@ -18,6 +18,14 @@ from pravega_common.errors import (
     Unavailable,
     UnsupportedOperation,
 )
+from pravega_common.model.table_limits import (
+    check_read,
+    check_value_length,
+    entry_wire_bytes,
+    page_bytes_max,
+    page_entries_max,
+    update_entries_max,
+)
 from segment_service.contracts.attributes import (
     ROLLOVER_SIZE,
     SEGMENT_TYPE,
@@ -36,10 +44,8 @@ from segment_service.contracts.table_store import (
     TableEntry,
     TableInfo,
     TableKey,
-    table_batch_entries_max,
-    table_page_bytes,
-    value_bytes_max,
 )
+from segment_service.tables.byte_gate import ByteGate
 from segment_service.tables.compactor import compact
 from segment_service.tables.delta import select_delta
 from segment_service.tables.entry_serializer import record_size
@@ -59,6 +65,8 @@ open_attempts_max: Final = 64
 """How often a call reads the end of a log that somebody else goes on writing, before it gives up as ``Unavailable``."""
 read_attempts_max: Final = 8
 """Attempts of a read whose values the compactor moves away."""
+fetch_bytes_max: Final = 64 * 1024 * 1024
+"""Bytes of values that all requests of one extension fetch from segments at a time; the next request waits."""
 
 
 class TableExtension:
@@ -72,6 +80,7 @@ class TableExtension:
     def __init__(self, store: SegmentStore, inline_value_bytes_max: int = inline_bytes_max) -> None:
         self._store = store
         self._budget = InlineBudget(inline_value_bytes_max)
+        self._fetches = ByteGate(fetch_bytes_max)
         self._tables: OrderedDict[str, TableSegment] = OrderedDict()
 
     # --- tables ------------------------------------------------------------------------------------------------------
@@ -114,8 +123,7 @@ class TableExtension:
 
     async def put(self, segment: str, entries: Sequence[TableEntry], *, expected_length: int = -1) -> list[int]:
         for entry in entries:
-            if len(entry.value) > value_bytes_max:
-                raise InvalidArgument(f"{segment}: value of {len(entry.value)} bytes; the limit is {value_bytes_max}")
+            check_value_length(segment, len(entry.value))
         conditions = [TableKey(entry.key, entry.version) for entry in entries if entry.version != NO_VERSION]
         updates = [Update(entry.key, entry.value) for entry in entries]
         return await self._update(segment, updates, conditions, expected_length)
@@ -128,10 +136,10 @@ class TableExtension:
         self, segment: str, updates: list[Update], conditions: list[TableKey], expected_length: int
     ) -> list[int]:
         size = sum(update.size for update in updates)
-        if len(updates) > table_batch_entries_max or size > append_bytes_max:
+        if len(updates) > update_entries_max or size > append_bytes_max:
             raise InvalidArgument(
                 f"{segment}: {len(updates)} entries of {size} bytes in one request; "
-                f"the limits are {table_batch_entries_max} entries and {append_bytes_max} bytes"
+                f"the limits are {update_entries_max} entries and {append_bytes_max} bytes"
             )
         for _ in range(update_attempts_max):
             table, _ = await self._open(segment)
@@ -160,11 +168,10 @@ class TableExtension:
     # --- reads -------------------------------------------------------------------------------------------------------
 
     async def get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry]:
+        check_read(segment, len(keys), 0)
         for _ in range(read_attempts_max):
             table, _ = await self._open(segment)
-            for key in keys:
-                table.layout.check_key(segment, key)
-            found = [(key, slot) for key in keys if (slot := table.index.get(key)) is not None]
+            found = _found_once(table, keys)
             entries = await self._entries(table, found)
             if entries is not None:
                 by_key = {entry.key: entry for entry in entries}
@@ -182,7 +189,7 @@ class TableExtension:
                 found.append((key, slot))
                 after = after_this
                 page_bytes += record_size(len(key), slot.value_length)
-                if len(found) >= count_max or page_bytes >= table_page_bytes:
+                if len(found) >= min(count_max, page_entries_max) or page_bytes >= page_bytes_max:
                     break
             entries = await self._entries(table, found)
             if entries is not None:
@@ -206,8 +213,10 @@ class TableExtension:
 
     async def _entries(self, table: TableSegment, found: list[tuple[bytes, Slot]]) -> list[TableEntry] | None:
         """Entries with their values; ``None`` if the compactor truncated one away meanwhile."""
+        fetched_bytes = sum(slot.value_length for _, slot in found if slot.value is None)
         try:
-            values = await read_values(self._store, table.name, found)
+            async with self._fetches.of(fetched_bytes):
+                values = await read_values(self._store, table.name, found)
         except SegmentTruncated:
             return None
         return [TableEntry(key, value, slot.version) for (key, slot), value in zip(found, values, strict=True)]
@@ -278,6 +287,21 @@ class TableExtension:
             if not table.pending and not table.lock.locked() and not table.is_compacting:
                 self._forget(table)
                 return
+
+
+def _found_once(table: TableSegment, keys: Sequence[bytes]) -> list[tuple[bytes, Slot]]:
+    """The keys that exist, each once; ``InvalidArgument`` if the whole answer, with each key as often as it was asked
+    for, would be too large."""
+    found: dict[bytes, Slot] = {}
+    reply_bytes = 0
+    for key in keys:
+        table.layout.check_key(table.name, key)
+        slot = table.index.get(key)
+        reply_bytes += entry_wire_bytes(len(key), 0 if slot is None else slot.value_length)
+        if slot is not None:
+            found[key] = slot
+    check_read(table.name, len(keys), reply_bytes)
+    return list(found.items())
 
 
 def _layout_of(info: SegmentProperties) -> TableLayout:

@@ -14,6 +14,15 @@ from pravega_common.errors import (
     TableNotEmpty,
     UnsupportedOperation,
 )
+from pravega_common.model.table_limits import (
+    entry_wire_bytes,
+    key_bytes_max,
+    page_entries_max,
+    read_bytes_max,
+    read_keys_max,
+    update_entries_max,
+    value_bytes_max,
+)
 from segment_service.contracts.table_store import (
     NO_VERSION,
     NOT_EXISTS,
@@ -21,7 +30,6 @@ from segment_service.contracts.table_store import (
     TableEntry,
     TableKey,
     TableStore,
-    key_bytes_max,
 )
 
 T = "scope/table"
@@ -124,6 +132,38 @@ class TableStoreContract:
         await tables.create_table("scope/other", key_length=3)
         with pytest.raises(InvalidArgument):
             await tables.put("scope/other", [put(b"four")])
+
+    async def test_a_read_is_bounded_in_keys_and_in_bytes_of_its_answer(self, tables: TableStore) -> None:
+        await tables.create_table(T)
+        await tables.put(T, [put(b"large", b"x" * value_bytes_max), put(b"small")])
+        fitting = read_bytes_max // entry_wire_bytes(5, value_bytes_max)
+        assert fitting >= 15, "the Java client asks for fifteen keys at a time"
+        assert len(await tables.get(T, [b"large"] * fitting)) == fitting
+        with pytest.raises(InvalidArgument, match="fewer keys"):
+            await tables.get(T, [b"large"] * (fitting + 1))
+        assert len(await tables.get(T, [b"small"] * read_keys_max)) == read_keys_max
+        with pytest.raises(InvalidArgument, match="fewer keys"):
+            await tables.get(T, [b"absent"] * (read_keys_max + 1))
+
+    async def test_an_update_is_bounded(self, tables: TableStore) -> None:
+        await tables.create_table(T)
+        with pytest.raises(InvalidArgument, match="the limit"):
+            await tables.put(T, [put(b"key", b"x" * (value_bytes_max + 1))])
+        keys = [b"%d" % number for number in range(update_entries_max + 1)]
+        with pytest.raises(InvalidArgument, match="the limits"):
+            await tables.put(T, [put(key) for key in keys])
+        with pytest.raises(InvalidArgument, match="the limits"):
+            await tables.remove(T, [TableKey(key) for key in keys])
+        with pytest.raises(InvalidArgument, match="the limits"):
+            await tables.put(T, [put(b"%d" % number, b"x" * value_bytes_max) for number in range(17)])
+        assert (await tables.table_info(T)).length == 0
+
+    async def test_a_page_is_bounded_whatever_is_asked_for(self, tables: TableStore) -> None:
+        await tables.create_table(T)
+        for start in range(0, page_entries_max + 5, 5_000):
+            await tables.put(T, [put(b"%d" % number, b"") for number in range(start, start + 5_000)])
+        assert len((await tables.iterate(T, 1_000_000)).entries) == page_entries_max
+        assert len((await tables.delta(T, 0, 1_000_000)).entries) == page_entries_max
 
     async def test_hash_tables_are_iterated_completely_in_a_stable_order(self, tables: TableStore) -> None:
         await tables.create_table(T)

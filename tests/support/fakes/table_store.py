@@ -17,6 +17,16 @@ from pravega_common.errors import (
     TableNotEmpty,
     UnsupportedOperation,
 )
+from pravega_common.model.table_limits import (
+    check_key_length,
+    check_read,
+    check_value_length,
+    entry_wire_bytes,
+    page_bytes_max,
+    page_entries_max,
+    update_entries_max,
+)
+from segment_service.contracts.segment_store import append_bytes_max
 from segment_service.contracts.table_store import (
     NO_VERSION,
     NOT_EXISTS,
@@ -25,8 +35,6 @@ from segment_service.contracts.table_store import (
     TableEntry,
     TableInfo,
     TableKey,
-    key_bytes_max,
-    table_page_bytes,
 )
 from tests.support.fakes.segment_store import InMemorySegmentStore
 
@@ -88,18 +96,26 @@ class InMemoryTableStore:
 
     async def put(self, segment: str, entries: Sequence[TableEntry], *, expected_length: int = -1) -> list[int]:
         table = await self._table(segment)
+        for entry in entries:
+            check_value_length(segment, len(entry.value))
+        _check_size(segment, [len(entry.key) + len(entry.value) for entry in entries])
         self._check(table, entries, expected_length)
         return [table.add(entry.key, entry.value) for entry in entries]
 
     async def remove(self, segment: str, keys: Sequence[TableKey], *, expected_length: int = -1) -> None:
         table = await self._table(segment)
+        _check_size(segment, [len(key.key) for key in keys])
         self._check(table, keys, expected_length)
         for key in keys:
             table.add(key.key, None)
 
     async def get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry]:
         table = await self._table(segment)
-        return [table.live.get(key, TableEntry(key, b"", NOT_EXISTS)) for key in keys]
+        for key in keys:
+            check_key_length(segment, len(key))
+        entries = [table.live.get(key, TableEntry(key, b"", NOT_EXISTS)) for key in keys]
+        check_read(segment, len(keys), sum(entry_wire_bytes(len(entry.key), len(entry.value)) for entry in entries))
+        return entries
 
     async def iterate(
         self, segment: str, count_max: int, continuation: bytes = b"", first_key: bytes = b"", last_key: bytes = b""
@@ -130,7 +146,7 @@ class InMemoryTableStore:
         rest = [record for record in table.log if record[0] >= from_position]
         last_position = 0
         for position, key, entry in rest:
-            if len(found) >= max(count_max, 1):
+            if len(found) >= min(max(count_max, 1), page_entries_max):
                 return DeltaPage(tuple(found.values()), False, False, position)
             found.pop(key, None)
             if entry is not None:
@@ -149,9 +165,8 @@ class InMemoryTableStore:
         if expected_length not in (-1, table.length):
             raise BadOffset(table.name, table.length, expected_length)
         for item in items:
-            if len(item.key) > key_bytes_max:
-                raise InvalidArgument(f"key of {len(item.key)} bytes is longer than {key_bytes_max}")
-            if not item.key or (table.key_length and len(item.key) != table.key_length):
+            check_key_length(table.name, len(item.key))
+            if table.key_length and len(item.key) != table.key_length:
                 raise InvalidArgument(f"key of {len(item.key)} bytes in table {table.name} of {table.key_length}")
         for item in items:
             current = table.live.get(item.key)
@@ -162,11 +177,20 @@ class InMemoryTableStore:
             raise BadKeyVersion(table.name)
 
 
+def _check_size(segment: str, lengths: Sequence[int]) -> None:
+    size = sum(length + record_overhead_bytes for length in lengths)
+    if len(lengths) > update_entries_max or size > append_bytes_max:
+        raise InvalidArgument(
+            f"{segment}: {len(lengths)} entries of {size} bytes; "
+            f"the limits are {update_entries_max} entries and {append_bytes_max} bytes"
+        )
+
+
 def _page(entries: Sequence[TableEntry], count_max: int, token: Callable[[TableEntry], bytes]) -> EntriesPage:
     taken: list[TableEntry] = []
     size = 0
     for entry in entries:
-        if len(taken) >= max(count_max, 1) or size >= table_page_bytes:
+        if len(taken) >= min(max(count_max, 1), page_entries_max) or size >= page_bytes_max:
             break
         taken.append(entry)
         size += len(entry.key) + len(entry.value)

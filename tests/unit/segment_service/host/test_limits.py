@@ -6,20 +6,29 @@ import asyncio
 
 import pytest
 
+from pravega_common.model.table_limits import read_keys_max, value_bytes_max
 from pravega_common.wire.commands import (
     AppendBlockEnd,
     AppendSetup,
+    Command,
     CreateTableSegment,
     DataAppended,
+    ErrorMessage,
     GetStreamSegmentInfo,
     KeepAlive,
+    MergeSegments,
+    MergeSegmentsBatch,
     ReadSegment,
+    ReadTable,
+    RemoveTableKeys,
     SegmentCreated,
     SegmentRead,
     SetupAppend,
     StreamSegmentInfo,
     TableEntriesUpdated,
+    TableRead,
     UpdateTableEntries,
+    WireAttributeUpdate,
     WireTableEntry,
     WireTableKey,
 )
@@ -27,6 +36,7 @@ from segment_service.host import connection as limits
 from segment_service.host.connection import Connection
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.listener import WireServer
+from segment_service.host.request_processor import merge_attribute_updates_max
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
@@ -154,6 +164,94 @@ async def test_a_peer_that_does_not_read_its_replies_costs_little(
     assert seen == set(range(count))
     await client.call(KeepAlive(), KeepAlive)
     await client.close()
+
+
+TABLE = "scope/t_kvtable/0.#epoch.0"
+LARGE = WireTableEntry(WireTableKey(b"large"), b"x" * value_bytes_max)
+
+
+async def test_a_read_of_the_same_large_key_again_and_again_is_an_error(
+    any_server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await WireClient.connect(any_server.port)
+    await client.call(CreateTableSegment(1, TABLE), SegmentCreated)
+    await client.call(UpdateTableEntries(2, TABLE, "", (LARGE,)), TableEntriesUpdated)
+    # 8.5 KB of request took 450 MB, and the answer was a closed connection.
+    client.send(ReadTable(3, TABLE, "", (WireTableKey(b"large"),) * 430))
+    refusal = await client.expect(ErrorMessage)
+    assert (refusal.request_id, refusal.segment, refusal.error_code) == (3, TABLE, 0)
+    assert "read fewer keys at a time" in refusal.message
+    fifteen = (WireTableKey(b"large"),) * 15
+    assert len((await client.call(ReadTable(4, TABLE, "", fifteen), TableRead)).entries) == 15
+    await client.close()
+
+
+KEY = WireTableKey(b"key")
+UPDATE = WireAttributeUpdate(b"a" * 16, 1, 0, 0)
+TOO_MANY = limits.request_items_max + 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ReadTable(1, TABLE, "", (KEY,) * TOO_MANY),
+        ReadTable(1, TABLE, "", (KEY,) * (read_keys_max + 1)),
+        ReadTable(1, TABLE, "", (WireTableKey(b""),)),
+        RemoveTableKeys(1, TABLE, "", (KEY,) * TOO_MANY),
+        UpdateTableEntries(1, TABLE, "", (WireTableEntry(KEY, b""),) * TOO_MANY),
+        UpdateTableEntries(1, TABLE, "", (WireTableEntry(KEY, b"x" * (value_bytes_max + 1)),)),
+        MergeSegments(1, SEGMENT, SEGMENT + "s", "", (UPDATE,) * TOO_MANY),
+        MergeSegments(1, SEGMENT, SEGMENT + "s", "", (UPDATE,) * (merge_attribute_updates_max + 1)),
+        MergeSegments(1, SEGMENT + "x" * 3_000, SEGMENT + "s"),
+        MergeSegmentsBatch(1, SEGMENT, (SEGMENT + "s",) * TOO_MANY),
+        MergeSegmentsBatch(1, SEGMENT, ("n" * 1_684,) * 9_945),
+        MergeSegmentsBatch(1, SEGMENT, ("n" * 3_000,)),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+async def test_too_much_in_one_request_is_an_error_and_the_connection_goes_on(
+    any_server: WireServer, request_: Command
+) -> None:
+    client = await WireClient.connect(any_server.port)
+    await client.call(CreateTableSegment(2, TABLE), SegmentCreated)
+    client.send(request_)
+    refusal = await client.expect(ErrorMessage)
+    assert (refusal.request_id, refusal.error_code) == (1, 0)
+    await client.call(KeepAlive(), KeepAlive)
+    await client.close()
+
+
+async def test_table_answers_are_not_kept_for_a_peer_that_does_not_take_them(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await WireClient.connect(server.port)
+    await client.call(CreateTableSegment(1, TABLE), SegmentCreated)
+    await client.call(UpdateTableEntries(2, TABLE, "", (LARGE,)), TableEntriesUpdated)
+    connection = only_connection(server)
+    fifteen = (WireTableKey(b"large"),) * 15
+    count = 20
+    client.send(*(ReadTable(number, TABLE, "", fifteen) for number in range(count)))
+    await eventually(lambda: not connection._writable.is_set())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert connection._transport is not None
+    unsent = connection._transport.get_write_buffer_size() + connection._out_bytes
+    assert unsent <= 2 * 16 * 1024 * 1024
+    seen = {(await client.expect(TableRead)).request_id for _ in range(count)}
+    assert seen == set(range(count))
+    await client.close()
+
+
+async def test_a_reply_that_no_frame_holds_is_an_error(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(_: object) -> Command:
+        return TableRead(1, TABLE, (LARGE,) * 17)
+
+    monkeypatch.setattr(only_connection(server)._requests, "answer", answer)
+    client.send(GetStreamSegmentInfo(7, SEGMENT))
+    assert (await client.expect(ErrorMessage)).request_id == 7
+    await client.call(KeepAlive(), KeepAlive)
 
 
 async def test_a_slow_peer_does_not_slow_another_one(server: WireServer, store: InMemorySegmentStore) -> None:
