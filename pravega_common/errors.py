@@ -221,7 +221,14 @@ class SegmentNotSealed(SegmentError):
 
 
 class SegmentMerged(SegmentNotFound):
-    """The segment was merged into another one."""
+    """The segment was merged into another one.
+
+    ``target_length`` answers a merge that is made again: the target's length just after the first time.
+    """
+
+    def __init__(self, segment: str, target_length: int | None = None) -> None:
+        self.target_length = target_length
+        super().__init__(segment)
 
 
 class SegmentTruncated(SegmentError):

@@ -169,6 +169,25 @@ class CommitRepair:
             if (length or 0) < least and not record.loss_accepted:
                 detail = f"segment {name} has {length or 0} bytes, {least} expected: {least - (length or 0)} are lost"
                 obstacles.append(Obstacle(ObstacleKind.SHORT_MERGE, detail))
+            elif length is not None and not record.loss_accepted:
+                missing = [
+                    (of_one[index], size)
+                    for of_one, there, size in zip(sources, left, target.source_lengths, strict=True)
+                    if size and there[index] is None
+                ]
+                obstacles += await self._without_record(name, missing)
+        return obstacles
+
+    async def _without_record(self, target: str, gone: Sequence[tuple[str, int]]) -> list[Obstacle]:
+        """The sources, of those that are gone, whose merge the store does not know of. Asking changes nothing: the
+        merge of a segment that is gone only tells whether there was one."""
+        obstacles = []
+        for source, size in gone:
+            try:
+                await self._segments.merge_batch(target, [source])
+            except SegmentNotFound:
+                detail = f"segment {source} of {size} bytes is gone, and {target} has no record of its merge"
+                obstacles.append(Obstacle(ObstacleKind.SHORT_MERGE, detail))
         return obstacles
 
     @staticmethod

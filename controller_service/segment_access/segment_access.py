@@ -34,8 +34,11 @@ class SegmentAccess(Protocol):
         ...
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
-        """Merge in order; the target's length after each. A missing source answers the target's present length, as
-        the wire command does: the caller must know from its own records whether that is right."""
+        """Merge in order; the target's length after each, also for a source that was merged into it before.
+
+        ``SegmentNotFound`` with the name of a source that is missing, and of whose merge into this target the store has
+        no record: nothing was merged then.
+        """
         ...
 
     async def create_table_segment(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None: ...

@@ -100,7 +100,7 @@ class WireSegmentAccess:
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         if not sources:
             return []
-        # Made again after a lost answer it finds the sources gone, which the command answers like a merge.
+        # Made again after a lost answer it finds the sources gone, and the records of their merges in the target.
         reply = await self._client.call(
             target,
             lambda rid: c.MergeSegmentsBatch(rid, target, tuple(sources), self._token),

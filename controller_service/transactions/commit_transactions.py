@@ -1,7 +1,7 @@
 """Makes committing transactions readable, in the commit order of their stream (docs/controller-api.md 4.5).
 
 One round takes up to 100 transactions of the lowest epoch that has any. What it takes, and how long every source and
-target is, is durable before the first merge. From then on a missing source was merged by this round; a source that is
+target is, is durable before the first merge. From then on the store must have a record of the merge of a missing source; a source that is
 missing before is an error, never a success.
 """
 
@@ -385,11 +385,44 @@ class CommitWorkflow:
         async def merge(target: MergeTarget) -> tuple[int, list[int]]:
             segment = by_number[target.number]
             name = segment.name(context.scope, context.stream)
-            lengths = await self._segments.merge_batch(name, _sources(context, ids, target.number))
+            sources = _sources(context, ids, target.number)
+            lengths = await self._merge_present(record, target, name, sources)
             self._verify(record, target, name, lengths)
             return segment.segment_id, lengths
 
         return dict(await all_ended(*map(merge, record.targets)))
+
+    async def _merge_present(
+        self, record: CommittingRecord, target: MergeTarget, segment: str, sources: list[str]
+    ) -> list[int]:
+        """Merge the sources; the target's length after each.
+
+        The store answers a merge that is made again from its record. A source that is missing without one is an error,
+        unless it is known to hold nothing (a round that went on as a rolling one merged it elsewhere before), or an
+        operator accepted the loss.
+        """
+        lengths_known = dict(zip(sources, target.source_lengths, strict=True))
+        left = list(sources)
+        while True:
+            try:
+                merged = dict(zip(left, await self._segments.merge_batch(segment, left), strict=True))
+                break
+            except SegmentNotFound as error:
+                if error.segment not in left:
+                    raise
+                if lengths_known[error.segment] and not record.loss_accepted:
+                    raise DataCorruption(
+                        f"{error.segment} of {lengths_known[error.segment]} bytes is missing, and {segment} has no "
+                        "record of its merge: a transaction segment vanished without having been merged"
+                    ) from error
+                left.remove(error.segment)
+        if not merged:
+            return [(await self._segments.info(segment)).length] * len(sources)
+        lengths, before = [], min(merged.values())
+        for source in sources:
+            before = merged.get(source, before)
+            lengths.append(before)
+        return lengths
 
     async def _roll(
         self, context: StreamContext, record: CommittingRecord, active: EpochRecord

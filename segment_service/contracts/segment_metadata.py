@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pravega_common.invariants import check
 from segment_service.contracts.attributes import AttributeId
+from segment_service.contracts.merge_records import MergeRecords
 
 
 @dataclass(slots=True)
@@ -29,6 +30,8 @@ class SegmentMetadata:
     is_deleted: bool = False
     last_modified_ms: int = 0
     attributes: dict[AttributeId, int] = field(default_factory=dict)
+    merges: MergeRecords | None = None
+    """What was merged into it of late; None while nothing was."""
     next_boundary: int = field(default=0, compare=False)
     """Length from which on the boundary tracker wants to know; the tracker's own."""
     recovered_length: int | None = field(default=0, compare=False)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pravega_common.invariants import check
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE
+from segment_service.contracts.merge_records import MergeRecord, remember, source_key
 from segment_service.contracts.operations import (
     Append,
     AttributeValues,
@@ -90,6 +91,10 @@ def _merge(metadata: ContainerMetadata, operation: Merge) -> None:
     _set_attributes(target, operation.values)
     if operation.length:
         metadata.boundaries.merged(target)
+    if target.merges is None:
+        target.merges = {}
+    record = MergeRecord(operation.offset + operation.length, operation.time_ms)
+    remember(target.merges, source_key(source.name), record)
     source.is_merged = True
     source.merged_into = target.segment_id
     check(metadata.ids.pop(source.name, 0) == source.segment_id, "merge of an unmapped source", source=source)

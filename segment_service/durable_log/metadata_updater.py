@@ -15,6 +15,7 @@ from pravega_common.errors import (
     BadOffset,
     InvalidArgument,
     SegmentExists,
+    SegmentMerged,
     SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
@@ -29,6 +30,7 @@ from segment_service.contracts.attributes import (
     AttributeId,
     AttributeUpdate,
 )
+from segment_service.contracts.merge_records import MergeRecord, MergeRecords, forget_old, remember, source_key
 from segment_service.contracts.operations import (
     Append,
     AttributeValues,
@@ -74,6 +76,7 @@ class _Staged:
         "is_sealed",
         "length",
         "merged_into",
+        "merges",
         "modified_ms",
         "name",
         "pending",
@@ -92,6 +95,8 @@ class _Staged:
         self.merged_into = 0 if base is None else base.merged_into
         self.modified_ms = 0 if base is None else base.last_modified_ms
         self.attributes: dict[AttributeId, int] = {}
+        self.merges: MergeRecords | None = None
+        """What was merged into it and is not committed yet."""
         self.pending = 0
         """Staged operations not yet committed; at zero this object is dropped."""
 
@@ -102,6 +107,14 @@ class _Staged:
                 return NULL_ATTRIBUTE_VALUE
             return self.base.attributes.get(attribute_id, NULL_ATTRIBUTE_VALUE)
         return value
+
+    def merge_of(self, source: str) -> MergeRecord | None:
+        """The record of an earlier merge of ``source`` into this segment."""
+        committed = None if self.base is None else self.base.merges
+        if not self.merges and not committed:
+            return None
+        key = source_key(source)
+        return (self.merges or {}).get(key) or (committed or {}).get(key)
 
     def resolve(self, updates: Sequence[AttributeUpdate]) -> AttributeValues:
         return resolve_updates(self.name, updates, self.attribute)
@@ -130,7 +143,7 @@ class OperationMetadataUpdater:
         elif type(request) is MergeRequest:
             operation = self._stage_merge(request, number, time_ms)
         elif type(request) is CheckpointRequest:
-            operation = self._stage_checkpoint(number)
+            operation = self._stage_checkpoint(number, time_ms)
         elif type(request) is BarrierRequest:
             operation = Barrier(sequence_number=number)
         else:
@@ -264,7 +277,13 @@ class OperationMetadataUpdater:
         """Target, source, and what the updates make of the target's attributes."""
         if request.target == request.source:
             raise InvalidArgument(f"{request.target} cannot be merged into itself")
-        target, source = self._whole(request.target), self._whole(request.source)
+        target, missing = self._whole(request.target), self._find(request.source)
+        if missing is None or missing.is_gone:
+            merged = target.merge_of(request.source)
+            if merged is None:
+                raise SegmentNotFound(request.source)
+            raise SegmentMerged(request.source, merged.target_length)
+        source = self._whole(request.source)
         if target.is_sealed:
             raise SegmentSealed(request.target, offset=target.length)
         if source.start_offset > 0:
@@ -286,6 +305,9 @@ class OperationMetadataUpdater:
         target.length += source.length
         target.modified_ms = time_ms
         target.attributes.update(merge.values)
+        if target.merges is None:
+            target.merges = {}
+        target.merges[source_key(source.name)] = MergeRecord(target.length, time_ms)
         source.merged_into = target.segment_id
         self._go(source)
         self._hold(target)
@@ -296,7 +318,10 @@ class OperationMetadataUpdater:
         entry.is_gone = True
         self._staged_ids[entry.name] = -entry.segment_id
 
-    def _stage_checkpoint(self, number: int) -> Checkpoint:
+    def _stage_checkpoint(self, number: int, time_ms: int) -> Checkpoint:
+        for segment in self.metadata.segments.values():
+            if segment.merges:
+                forget_old(segment.merges, time_ms)
         self.metadata.sequence_number = number  # the snapshot holds its own number
         return Checkpoint(sequence_number=number, snapshot=write_snapshot(self.metadata, self.staged_segments()))
 
@@ -360,6 +385,9 @@ def _as_metadata(entry: _Staged) -> SegmentMetadata:
     base = entry.base
     attributes = {} if base is None else dict(base.attributes)
     attributes.update(entry.attributes)
+    merges = dict(base.merges) if base is not None and base.merges else {}
+    for key, record in (entry.merges or {}).items():
+        remember(merges, key, record)
     return SegmentMetadata(
         segment_id=entry.segment_id,
         name=entry.name,
@@ -373,4 +401,5 @@ def _as_metadata(entry: _Staged) -> SegmentMetadata:
         is_deleted=entry.is_gone and entry.merged_into == 0,
         last_modified_ms=entry.modified_ms,
         attributes={key: value for key, value in attributes.items() if value != NULL_ATTRIBUTE_VALUE},
+        merges=merges or None,
     )

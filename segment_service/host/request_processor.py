@@ -24,7 +24,6 @@ from pravega_common.errors import (
 )
 from pravega_common.runtime.clock import Clock
 from pravega_common.wire import commands as wire
-from pravega_common.wire import modified_utf8
 from pravega_common.wire.commands import Command, MergedSource, ReadSegment
 from segment_service.contracts.attributes import (
     CREATION_TIME,
@@ -49,8 +48,8 @@ merges_in_flight_max: Final = 64
 """Merges of one batch that are on their way to the log at a time."""
 merge_attribute_updates_max: Final = 1_000
 """Attribute updates of one merge; they travel with it in one operation of the log."""
-merge_reply_bytes_max: Final = 0x00FFFFFF - 16 * 1024
-"""Bytes of the sources in the reply to a batch merge, which repeats their names; with the target they fit a frame."""
+merge_sources_max: Final = 256
+"""Sources of one batch merge: fewer than merges that a target remembers, so that a batch can be made again."""
 scale_type_max: Final = 2
 
 _MERGES = (wire.MergeSegments, wire.MergeSegmentsBatch)
@@ -107,6 +106,8 @@ class RequestProcessor:
             _check_index_is_only_read(request)
             return await self._handlers[type(request)](request)
         except PravegaError as error:
+            if isinstance(request, wire.MergeSegmentsBatch) and isinstance(error, SegmentNotFound):
+                segment = error.segment
             return _reply_or_close(error, request, segment, _echoed_offset(request, error))
 
     # ---- reads -------------------------------------------------------------------------------------------------------
@@ -233,13 +234,14 @@ class RequestProcessor:
         except BadAttributeUpdate:
             return wire.SegmentAttributeUpdated(request.request_id, success=False)
         except SegmentMerged as error:
-            if error.segment != request.source:
+            if error.target_length is None:
                 raise
-            length = (await self._store.get_info(request.target)).length
+            length = error.target_length
         return wire.SegmentsMerged(request.request_id, request.target, request.source, length)
 
     async def _merge_batch(self, request: wire.MergeSegmentsBatch) -> Command:
         _check_batch(request)
+        await self._check_sources(request)
         merged: list[MergedSource] = []
         for sources in _chunked(request.sources, merges_in_flight_max):
             # Started in order, which is the order in which the store merges them; answered together.
@@ -251,15 +253,26 @@ class RequestProcessor:
                 merged.append(MergedSource(source, result))
         return wire.SegmentsBatchMerged(request.request_id, request.target, tuple(merged))
 
+    async def _check_sources(self, request: wire.MergeSegmentsBatch) -> None:
+        """Refuse a batch with a missing source before any of it is merged; one that was merged before is not missing.
+
+        A controller that resumes a commit names sources that it merged before.
+        """
+        await self._store.get_info(request.target)
+        for source in request.sources:
+            try:
+                await self._store.get_info(source)
+            except SegmentNotFound:
+                # Of a source that is gone, a merge changes nothing: it only tells whether there was one.
+                await self._merge_one(request.target, source)
+
     async def _merge_one(self, target: str, source: str) -> int:
         try:
             return (await self._store.merge(target, source)).target_length
-        except SegmentNotFound as error:
-            # A controller that resumes a commit names sources that were merged before (or that never got a byte and
-            # are gone): that is success, with the length the target has now.
-            if error.segment != source:
+        except SegmentMerged as error:
+            if error.target_length is None:
                 raise
-            return (await self._store.get_info(target)).length
+            return error.target_length
 
 
 def _segment_of(request: Any) -> str:
@@ -296,15 +309,12 @@ def _check_segment_name(segment: str) -> None:
 
 
 def _check_batch(request: wire.MergeSegmentsBatch) -> None:
-    reply_bytes = 0
+    if len(request.sources) > merge_sources_max:
+        raise InvalidArgument(
+            f"{request.target}: {len(request.sources)} sources in one merge; the limit is {merge_sources_max}"
+        )
     for source in request.sources:
         _check_segment_name(source)
-        reply_bytes += 10 + len(modified_utf8.encode(source))
-    if reply_bytes > merge_reply_bytes_max:
-        raise InvalidArgument(
-            f"{request.target}: the answer to a merge of {len(request.sources)} sources has {reply_bytes} bytes; "
-            f"the limit is {merge_reply_bytes_max}: merge fewer at a time"
-        )
 
 
 def _check_index_is_only_read(request: Any) -> None:

@@ -7,8 +7,10 @@ Layout, big-endian::
     per segment: id i64 | flags u8 | length i64 | start_offset i64 | storage_length i64 | last_modified_ms i64
                  | merged_into i64 | name_length u16 | attribute_count u32 | name utf-8
                  | count * (attribute id 16 bytes | value i64)
+    merge_count u32 | count * (target id i64 | source key 16 bytes | target_length i64 | time i64)
 
-flags: 1 sealed, 2 sealed in Tier 2, 4 merged, 8 deleted. Version 1, which is read, has no identity.
+The merges of one target follow each other, oldest first.
+flags: 1 sealed, 2 sealed in Tier 2, 4 merged, 8 deleted. Version 1, which is read, has no identity and no merges.
 """
 
 from __future__ import annotations
@@ -21,16 +23,20 @@ from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
 from segment_service.contracts.attributes import AttributeId
 from segment_service.contracts.log_identity import identity_bytes, unknown_identity
+from segment_service.contracts.merge_records import MergeRecord
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
 
 SNAPSHOT_VERSION: Final = 2
 _VERSION_WITHOUT_IDENTITY: Final = 1
+"""Without merges, too."""
 
 _HEADER: Final = struct.Struct(">BI16sqqqI")
 _HEADER_1: Final = struct.Struct(">BIqqqI")
 _SEGMENT: Final = struct.Struct(">qBqqqqqHI")
 _ATTRIBUTE: Final = struct.Struct(">16sq")
+_COUNT: Final = struct.Struct(">I")
+_MERGE: Final = struct.Struct(">q16sqq")
 
 _SEALED: Final = 1
 _SEALED_IN_STORAGE: Final = 2
@@ -42,9 +48,12 @@ def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetada
     """The counters of ``metadata`` with ``segments`` (what will be committed, not what is) in its stead."""
     check(len(metadata.identity) == identity_bytes, "not the identity of a log", identity=metadata.identity)
     parts = [b""]
+    merges: list[bytes] = []
     count = 0
     for segment in segments:
         count += 1
+        if segment.merges:
+            merges.extend(_MERGE.pack(segment.segment_id, key, *record) for key, record in segment.merges.items())
         name = segment.name.encode()
         flags = (
             (_SEALED if segment.is_sealed else 0)
@@ -76,7 +85,7 @@ def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetada
         metadata.next_segment_id,
         count,
     )
-    return b"".join(parts)
+    return b"".join((*parts, _COUNT.pack(len(merges)), *merges))
 
 
 def read_snapshot(data: bytes) -> ContainerMetadata:
@@ -88,11 +97,28 @@ def read_snapshot(data: bytes) -> ContainerMetadata:
             metadata.segments[segment.segment_id] = segment
             if not segment.is_merged and not segment.is_deleted:
                 metadata.ids[segment.name] = segment.segment_id
+        if data[0] > _VERSION_WITHOUT_IDENTITY:
+            position = _read_merges(data, position, metadata)
     except (struct.error, UnicodeDecodeError) as error:
         raise DataCorruption(f"checkpoint of {len(data)} bytes is cut short or garbled: {error}") from error
     if position != len(data):
         raise DataCorruption(f"checkpoint of {len(data)} bytes, its fields take {position}")
     return metadata
+
+
+def _read_merges(data: bytes, position: int, metadata: ContainerMetadata) -> int:
+    (count,) = _COUNT.unpack_from(data, position)
+    position += _COUNT.size
+    for _ in range(count):
+        target_id, key, target_length, time_ms = _MERGE.unpack_from(data, position)
+        position += _MERGE.size
+        target = metadata.segments.get(target_id)
+        if target is None or target_length > target.length:
+            raise DataCorruption(f"checkpoint has a merge into segment {target_id} that does not fit: {target}")
+        if target.merges is None:
+            target.merges = {}
+        target.merges[key] = MergeRecord(target_length, time_ms)
+    return position
 
 
 def _read_header(data: bytes) -> tuple[ContainerMetadata, int, int]:

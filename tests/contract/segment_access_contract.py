@@ -76,15 +76,28 @@ class SegmentAccessContract:
             await append(source, length)
         await access.seal_segments(sources)
         assert await access.merge_batch(S, sources) == [6, 8, 11]
-        assert await access.merge_batch(S, sources) == [11, 11, 11]
+        await append(S, 4)
+        assert await access.merge_batch(S, sources) == [6, 8, 11]
+        await access.seal_segments([S])
+        assert await access.merge_batch(S, sources[1:]) == [8, 11]
         for source in sources:
             with pytest.raises(SegmentNotFound):
                 await access.info(source)
 
-    async def test_a_missing_source_answers_the_present_length(self, access: SegmentAccess, append: Append) -> None:
-        await access.create_segments([S])
-        await append(S, 5)
-        assert await access.merge_batch(S, [transaction_of(S)]) == [5]
+    async def test_a_source_that_is_missing_without_a_record_is_an_error(
+        self, access: SegmentAccess, append: Append
+    ) -> None:
+        merged, missing, there = [transaction_of(S) for _ in range(3)]
+        await access.create_segments([S, T, merged, there])
+        await append(there, 5)
+        assert await access.merge_batch(S, [merged]) == [0]
+        with pytest.raises(SegmentNotFound) as refused:
+            await access.merge_batch(S, [merged, there, missing])
+        assert refused.value.segment == missing
+        assert (await access.info(there)).length == 5, "nothing of a refused batch is merged"
+        with pytest.raises(SegmentNotFound) as refused:
+            await access.merge_batch(T, [merged])
+        assert refused.value.segment == merged, "it was merged into another one"
         assert await access.merge_batch(S, []) == []
 
     async def test_nothing_is_merged_into_a_sealed_segment(self, access: SegmentAccess, append: Append) -> None:

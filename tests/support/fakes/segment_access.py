@@ -25,6 +25,8 @@ class InMemorySegmentAccess:
     def __init__(self) -> None:
         self.segments: dict[str, InMemorySegment] = {}
         self.tables: dict[str, int] = {}
+        self.merges: dict[tuple[str, str], int] = {}
+        """The target's length after each merge, by target and source: what a store keeps a record of."""
 
     def append(self, segment: str, length: int) -> int:
         """Grows a segment as a writer would; returns its new length."""
@@ -65,13 +67,18 @@ class InMemorySegmentAccess:
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         into = self._segment(target)
-        if into.is_sealed:
+        if into.is_sealed and any(source in self.segments for source in sources):
             raise SegmentSealed(target)
+        for source in sources:
+            if source not in self.segments and (target, source) not in self.merges:
+                raise SegmentNotFound(source)
         lengths = []
         for source in sources:
             merged = self.segments.pop(source, None)
-            into.length += merged.length if merged is not None else 0
-            lengths.append(into.length)
+            if merged is not None:
+                into.length += merged.length
+                self.merges[target, source] = into.length
+            lengths.append(self.merges[target, source])
         return lengths
 
     async def create_table_segment(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None:

@@ -84,7 +84,7 @@ class InMemorySegmentStore:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._segments: dict[str, _Segment] = {}
-        self._merged: set[str] = set()
+        self._merged: dict[str, tuple[_Segment, int]] = {}
         self._next_segment_id = 1
         self._queue: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
@@ -151,7 +151,6 @@ class InMemorySegmentStore:
             _apply_updates(made, attributes)
             self._next_segment_id += 1
             self._segments[segment] = made
-            self._merged.discard(segment)
             if is_user_stream_segment(segment):
                 self._create_index(made)
 
@@ -259,7 +258,10 @@ class InMemorySegmentStore:
 
     async def merge(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> MergeResult:
         def apply() -> MergeResult:
-            into, taken = self._segment(target), self._segment(source)
+            into = self._segment(target)
+            if source not in self._segments and (merged := self._merged.get(source)) and merged[0] is into:
+                raise SegmentMerged(source, merged[1])
+            taken = self._segment(source)
             if into.is_sealed:
                 raise SegmentSealed(target)
             if taken.start_offset:
@@ -268,7 +270,7 @@ class InMemorySegmentStore:
             into.data += taken.data
             into.merged_events += min(len(taken.data), 1) if is_transient_segment(source) else max(taken.events, 0)
             into.last_modified_ms = self._clock.wall_ms()
-            self._merged.add(source)
+            self._merged[source] = into, len(into.data)
             self._remove(taken)
             into.wake()
             self._index(into)

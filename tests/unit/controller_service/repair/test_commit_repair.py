@@ -233,3 +233,22 @@ async def test_giving_up_survives_a_crash_at_every_call(world: World, crash_at: 
     assert await state_of(world, third, behind) is TransactionState.COMMITTED
     assert events(world) == [["behind"], ["behind"]]
     assert world.segments.transaction_segments() == []
+
+
+async def test_bytes_that_others_wrote_do_not_stand_for_those_of_a_lost_source(world: World) -> None:
+    first = await world.instance()
+    lost = await world.begin(first, SCOPE, STREAM, "lost")
+    first.die_at(commit_transactions.ROUND_RECORDED)
+    await world.run(first.transactions.commit(SCOPE, STREAM, lost.id))
+    await world.clock.pass_time(1.0)
+    await world.run(first.kill())
+    await world.segments.delete_segments(transaction_segments(SCOPE, STREAM, lost.id, [0]))
+    for number in range(2):
+        world.segments.append(f"{SCOPE}/{STREAM}/{number}.#epoch.0", 1_000)
+    second = await world.instance()
+    await settle(world)
+    assert await state_of(world, second, lost.id) is TransactionState.COMMITTING
+    assert await obstacles(world, second) == [(ObstacleKind.SHORT_MERGE, None)]
+    await world.run(repair_of(second).accept_loss(SCOPE, STREAM))
+    await settle(world)
+    assert await state_of(world, second, lost.id) is TransactionState.COMMITTED

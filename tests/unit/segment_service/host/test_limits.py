@@ -36,7 +36,7 @@ from segment_service.host import connection as limits
 from segment_service.host.connection import Connection
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.listener import WireServer
-from segment_service.host.request_processor import merge_attribute_updates_max
+from segment_service.host.request_processor import merge_attribute_updates_max, merge_sources_max
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
@@ -204,7 +204,7 @@ TOO_MANY = limits.request_items_max + 1
         MergeSegments(1, SEGMENT, SEGMENT + "s", "", (UPDATE,) * (merge_attribute_updates_max + 1)),
         MergeSegments(1, SEGMENT + "x" * 3_000, SEGMENT + "s"),
         MergeSegmentsBatch(1, SEGMENT, (SEGMENT + "s",) * TOO_MANY),
-        MergeSegmentsBatch(1, SEGMENT, ("n" * 1_684,) * 9_945),
+        MergeSegmentsBatch(1, SEGMENT, (SEGMENT + "s",) * (merge_sources_max + 1)),
         MergeSegmentsBatch(1, SEGMENT, ("n" * 3_000,)),
     ],
     ids=lambda request: type(request).__name__,

@@ -6,8 +6,8 @@ from pravega_common.wire import codec
 from pravega_common.wire.commands import (
     ErrorMessage,
     LocateOffset,
-    NoSuchSegment,
     OffsetLocated,
+    SegmentsBatchMerged,
     TableEntriesDeltaRead,
     TableKeysRead,
     UpdateTableEntries,
@@ -32,8 +32,9 @@ LOCATE_OFFSET_LINE = 114
 OVERSHOT_PAGE_LINE = 266
 # Pages of a hash table: the order of its keys is every server's own, so only all pages together are comparable.
 HASH_PAGE_LINES = (240, 242)
-# Merging a source again: a real store remembers recent merges; one that forgot them says that the source is gone.
-MERGED_AGAIN_LINE = 165
+# A batch with a source that was merged before: a real store answers the present length of the target, ours the
+# length just after that merge.
+MERGED_AGAIN_LINE = 167
 # A delta of two entries over a log with a superseded one: a store may leave that one out, it is gone by the next page.
 DELTA_PAGE_LINE = 216
 # A value one byte above the limit, which the recorded store let through and ours names.
@@ -88,8 +89,10 @@ class Replay:
             assert isinstance(actual, TableKeysRead) and isinstance(expected, TableKeysRead)
             assert actual.keys == expected.keys[:2]
             return
-        if frame.line == MERGED_AGAIN_LINE and isinstance(actual, NoSuchSegment):
-            assert actual == NoSuchSegment(8, "prbw/t1/0.#epoch.0", "", -1)
+        if frame.line == MERGED_AGAIN_LINE:
+            assert isinstance(actual, SegmentsBatchMerged) and isinstance(expected, SegmentsBatchMerged)
+            assert (*actual.merged[:2], actual.merged[2].source) == (*expected.merged[:2], expected.merged[2].source)
+            assert actual.merged[2].new_target_write_offset == 11
             return
         if frame.line == DELTA_PAGE_LINE:
             assert isinstance(actual, TableEntriesDeltaRead)

@@ -279,8 +279,10 @@ async def test_a_batch_merges_in_order_and_resumes(client: WireClient, store: In
     assert reply.merged == tuple(MergedSource(source, 2 * (at + 1)) for at, source in enumerate(sources))
     data = b"".join((await store.read(SEGMENT, 0, 1000)).data)
     assert data == b"".join(bytes([number]) * 2 for number in range(150))
-    again = await client.call(request, SegmentsBatchMerged)
-    assert {item.new_target_write_offset for item in again.merged} == {300}
+    await store.append(SEGMENT, [b"tail"])
+    assert (await client.call(request, SegmentsBatchMerged)).merged == reply.merged
+    missing = MergeSegmentsBatch(2, SEGMENT, (*sources, "scope/never"))
+    assert await client.call(missing, NoSuchSegment) == NoSuchSegment(2, "scope/never", "", -1)
 
 
 # ---- transient segments ----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from segment_service.contracts.attributes import AttributeId
+from segment_service.contracts.merge_records import MergeRecord, source_key
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
 
@@ -16,6 +17,10 @@ def sample_metadata() -> ContainerMetadata:
         storage_length=1 << 32,
         last_modified_ms=1_700_000_000_000,
         attributes={AttributeId(bytes(range(16))): -1},
+        merges={
+            source_key("t"): MergeRecord(9, 1_700_000_000_001),
+            source_key("é"): MergeRecord(11, 1_700_000_000_002),
+        },
     )
     sealed = SegmentMetadata(
         segment_id=5, name="b", length=3, storage_length=3, is_sealed=True, is_sealed_in_storage=True

@@ -18,12 +18,15 @@ SEGMENTS = (
     "00000000000000070800000000000000000000000000000000000000000000000000000000000000000000000000000000000100000000"
     "64"
 )
-
-
+MERGES = (
+    "00000002"
+    "0000000000000004883e609a05d85c187a019cad93c1223700000000000000090000018bcfe56801"
+    "0000000000000004d4b1b0202b21bb84e60a3d272ecab0db000000000000000b0000018bcfe56802"
+)
 COUNTERS = "0000000000000009000000000000004d0000000000000008"
-GOLDEN = "0200000002101112131415161718191a1b1c1d1e1f" + COUNTERS + SEGMENTS
-WITHOUT_IDENTITY = "0100000002" + COUNTERS + SEGMENTS
-"""As written by programs before version 2."""
+GOLDEN = "0200000002101112131415161718191a1b1c1d1e1f" + COUNTERS + SEGMENTS + MERGES
+VERSION_1 = "0100000002" + COUNTERS + SEGMENTS
+"""As commit 40bcc49 wrote it."""
 
 
 def test_golden_bytes() -> None:
@@ -35,14 +38,23 @@ def test_golden_bytes_are_read_back() -> None:
     assert read_snapshot(bytes.fromhex(GOLDEN)) == sample_metadata()
 
 
-def test_version_1_has_no_identity() -> None:
+def test_version_1_has_no_identity_and_no_merges() -> None:
     metadata = sample_metadata()
     metadata.identity = unknown_identity
-    assert read_snapshot(bytes.fromhex(WITHOUT_IDENTITY)) == metadata
+    metadata.segments[4].merges = None
+    assert read_snapshot(bytes.fromhex(VERSION_1)) == metadata
+
+
+def test_a_merge_into_an_unknown_segment_is_corrupt() -> None:
+    snapshot = bytearray.fromhex(GOLDEN)
+    snapshot[-40 + 7] = 99
+    with pytest.raises(DataCorruption, match="segment 99"):
+        read_snapshot(bytes(snapshot))
 
 
 def test_a_snapshot_of_another_length_or_version_is_corrupt() -> None:
     snapshot = bytes.fromhex(GOLDEN)
-    for wrong in (snapshot[:-1], snapshot + b"\0", snapshot[:20], b"", b"\1" + snapshot[1:], b"\3" + snapshot[1:]):
+    of_other_versions = [bytes([version]) + snapshot[1:] for version in (0, 1, 3)]
+    for wrong in (snapshot[:-1], snapshot + b"\0", snapshot[:20], b"", snapshot[:-45], *of_other_versions):
         with pytest.raises(DataCorruption):
             read_snapshot(wrong)
