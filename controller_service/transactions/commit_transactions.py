@@ -1,8 +1,8 @@
 """Makes committing transactions readable, in the commit order of their stream (docs/controller-api.md 4.5).
 
 One round takes up to 100 transactions of the lowest epoch that has any. What it takes, and how long every source and
-target is, is durable before the first merge. From then on the store must have a record of the merge of a missing source; a source that is
-missing before is an error, never a success.
+target is, is durable before the first merge. From then on the store must have a record of the merge of a source that is
+missing; a source that is missing before is an error, never a success.
 """
 
 from __future__ import annotations

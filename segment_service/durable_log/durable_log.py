@@ -94,7 +94,7 @@ class DurableLog(Service):
     async def on_start(self) -> None:
         await self._log.initialize(self.epoch_min)
         failpoint(AFTER_FENCE)
-        self.recovered = await recover(self._log, self._state)
+        self.recovered = await recover(self._log, self._state, self._clock)
         self._truncation_points.extend(self.recovered.truncation_points)
         self._processor = OperationProcessor(
             self._log, self.queue, self._updater, self._state, self._clock, listener=self

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from pravega_common.errors import DataCorruption
-from pravega_common.runtime.clock import SystemClock
+from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
@@ -26,7 +27,13 @@ from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.durable_log.data_frame_builder import DataFrameBuilder
 from segment_service.durable_log.memory_log import MemoryLog
 from segment_service.durable_log.memory_state import MemoryState
-from segment_service.durable_log.recovery import Recovered, recover, sequence_gap_per_epoch
+from segment_service.durable_log.recovery import (
+    Recovered,
+    records_per_clock_reading,
+    recover,
+    replay_slice_s,
+    sequence_gap_per_epoch,
+)
 from segment_service.durable_log.serializer import serialize
 from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
 from segment_service.metadata.container_metadata import ContainerMetadata
@@ -34,6 +41,7 @@ from segment_service.metadata.snapshot import write_snapshot
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
+from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
 
 
@@ -66,7 +74,7 @@ def append(sequence_number: int, segment_id: int, offset: int, length: int) -> A
     )
 
 
-async def recovered(*operations: Operation) -> tuple[MemoryState, Recovered]:
+async def recovered(*operations: Operation, clock: Clock | None = None) -> tuple[MemoryState, Recovered]:
     metadata = ContainerMetadata(1)
     storage = RollingStorage(InMemoryChunkStorage(), 1, SystemClock(), background=False)
     cache = CacheManager(InMemoryCacheStorage())
@@ -74,7 +82,7 @@ async def recovered(*operations: Operation) -> tuple[MemoryState, Recovered]:
     state = MemoryState(metadata, MemoryLog(), index, PendingBytes(StoreBackPressure()))
     log = FixedLog(operations)
     await log.initialize()
-    return state, await recover(log, state)
+    return state, await recover(log, state, clock or SystemClock())
 
 
 async def test_an_empty_log_is_a_new_container() -> None:
@@ -152,3 +160,36 @@ async def test_names_of_deleted_segments_are_used_again() -> None:
     state, _ = await recovered(*operations)
     assert state.metadata.ids == {"s": 101}
     assert state.metadata.next_segment_id == 102
+
+
+class TickingClock(ManualClock):
+    """A millisecond passes between two looks at it."""
+
+    def monotonic_s(self) -> float:
+        self._now_s += 0.001
+        return super().monotonic_s()
+
+
+async def test_a_long_replay_gives_the_loop_its_turns() -> None:
+    operations = [
+        checkpoint(1),
+        *(
+            MapSegment(sequence_number=number, segment_id=number, name=str(number))
+            for number in range(2, 2 + 100 * records_per_clock_reading)
+        ),
+    ]
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    probe = asyncio.create_task(count_turns())
+    _, found = await recovered(*operations, clock=TickingClock())
+    probe.cancel()
+    assert found.operations == len(operations)
+    # A hundred looks at the clock, each a millisecond, in slices of ten milliseconds.
+    assert replay_slice_s == 0.01
+    assert 8 <= turns <= 12
