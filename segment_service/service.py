@@ -81,7 +81,11 @@ class SegmentStoreProcess(Service):
         self.back_pressure = StoreBackPressure(config.store.unflushed_bytes_max)
         self.registry = ContainerRegistry()
         self._disk_cache = self._make_disk_cache()
-        self._cache = CacheManager(InMemoryCacheStorage(config.cache.bytes_max), self._disk_cache)
+        self._cache = CacheManager(
+            InMemoryCacheStorage(config.cache.bytes_max),
+            self._disk_cache,
+            lambda is_exceeded: self.back_pressure.hold("cache", is_exceeded),
+        )
         self._manager: ContainerManager | None = None
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store)

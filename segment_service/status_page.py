@@ -60,6 +60,22 @@ class StoreCollector(Collector):
         for name, text, value in (
             ("unflushed_bytes", "Bytes accepted and not in Tier 2", self._back_pressure.bytes),
             ("unflushed_bytes_limit", "Above it sockets are not read", self._back_pressure.bytes_max),
+            (
+                "unflushed_operations",
+                "Operations that Tier 2 did not acknowledge, in all containers",
+                self._back_pressure.operations,
+            ),
+            ("unflushed_operations_limit", "Above it sockets are not read", self._back_pressure.operations_max),
+            (
+                "held_bytes",
+                "Memory of what Tier 2 does not have: bytes, and a fixed cost of each operation",
+                self._back_pressure.held_bytes,
+            ),
+            (
+                "held_by_cache",
+                "1 while the cache is above its budget with nothing to evict, and sockets are not read",
+                float("cache" in self._back_pressure.held_by),
+            ),
             ("cache_bytes", "Capacity of all blocks in the cache", storage.bytes_used),
             ("cache_bytes_limit", "Budget of the cache", storage.bytes_max),
             ("containers", "Containers that run here", len(self._registry)),

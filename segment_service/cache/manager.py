@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from pravega_common.invariants import check
@@ -21,14 +23,25 @@ class CacheManager:
 
     Owners declare an entry evictable once all its bytes are in Tier 2 and take that back when it grows; only
     declared entries are ever evicted, oldest generation first. When nothing is left to evict the cache stays above
-    its budget: back-pressure, whose limit lies below the budget, stops the appends (and never this class).
+    its budget (this class refuses nothing): ``is_exceeded`` tells back-pressure to stop the appends until something
+    may be evicted.
     """
 
-    def __init__(self, storage: CacheStorage, second_level: SecondLevelCache | None = None) -> None:
-        """``second_level`` is offered what is evicted, and asked before Tier 2; its maker starts and stops it."""
+    def __init__(
+        self,
+        storage: CacheStorage,
+        second_level: SecondLevelCache | None = None,
+        on_exceeded: Callable[[bool], None] | None = None,
+    ) -> None:
+        """``second_level`` is offered what is evicted, and asked before Tier 2; its maker starts and stops it.
+        ``on_exceeded`` is called with each change of ``is_exceeded``."""
         self.storage = storage
+        self.is_exceeded = False
+        """Whether the cache is above its budget with nothing to evict."""
+        self._on_exceeded = on_exceeded
         self.second_level = second_level
         self.generation = 0
+        self._trim_scheduled = False
         self.evicted_bytes = 0
         """Capacity evicted since the start."""
         self._generation_bytes = max(1, storage.bytes_max // generations_per_budget)
@@ -45,6 +58,7 @@ class CacheManager:
             self.generation += 1
         if self.storage.bytes_used > self.storage.bytes_max:
             self.trim(self._trim_to)
+            self._note_exceeded()
 
     def touch(self, entry: CacheEntry) -> None:
         """The entry was used now."""
@@ -62,6 +76,8 @@ class CacheManager:
         if not entry.is_evictable:
             entry.is_evictable = True
             self._add(entry)
+            if self.is_exceeded:
+                self._schedule_trim()
 
     def forbid_eviction(self, entry: CacheEntry) -> None:
         """The entry holds bytes again that are not in Tier 2."""
@@ -73,6 +89,27 @@ class CacheManager:
         """The owner needs the entry no more."""
         self.forbid_eviction(entry)
         self.storage.delete(entry.address)
+        if self.is_exceeded:
+            self._note_exceeded()
+
+    def _schedule_trim(self) -> None:
+        """Trim in the next turn of the loop: the caller is in the midst of its entries."""
+        if not self._trim_scheduled:
+            self._trim_scheduled = True
+            asyncio.get_running_loop().call_soon(self._scheduled_trim)
+
+    def _scheduled_trim(self) -> None:
+        self._trim_scheduled = False
+        if self.storage.bytes_used > self.storage.bytes_max:
+            self.trim(self._trim_to)
+        self._note_exceeded()
+
+    def _note_exceeded(self) -> None:
+        is_exceeded = self.storage.bytes_used > self.storage.bytes_max
+        if is_exceeded != self.is_exceeded:
+            self.is_exceeded = is_exceeded
+            if self._on_exceeded is not None:
+                self._on_exceeded(is_exceeded)
 
     def trim(self, bytes_target: int) -> int:
         """Evict until the cache uses no more than this, or nothing evictable is left; returns the bytes freed."""

@@ -386,6 +386,11 @@ class SegmentContainer(Service):
         if length and self._back_pressure.refuses:
             store = self._back_pressure
             return Throttled(f"{store.bytes} bytes wait for Tier 2, more than the limit of {store.bytes_hard_max}")
+        if self._back_pressure.refuses_operations:
+            store = self._back_pressure
+            return Throttled(
+                f"{store.operations} operations wait for Tier 2, more than the limit of {store.operations_hard_max}"
+            )
         if length > append_bytes_max:
             return InvalidArgument(f"append of {length} bytes; at most {append_bytes_max} are allowed")
         return None

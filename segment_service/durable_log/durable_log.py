@@ -184,7 +184,7 @@ class DurableLog(Service):
 
         A truncation that fails is made up for by a later one.
         """
-        self._state.memory_log.truncate(sequence_number)
+        self._state.acknowledged(sequence_number)
         points = self._truncation_points
         while len(points) > 1 and points[1][0] <= sequence_number:
             points.popleft()

@@ -48,6 +48,13 @@ class MemoryState:
         if runs:
             self._flush_runs(runs)
         self.memory_log.extend(operations)
+        self.pending.operations_added(len(operations))
+
+    def acknowledged(self, up_to: int) -> None:
+        """The storage writer is through with all operations up to this sequence number."""
+        before = len(self.memory_log)
+        self.memory_log.truncate(up_to)
+        self.pending.operations_acknowledged(before - len(self.memory_log))
 
     def _collect(self, operation: Append, runs: dict[int, tuple[int, list[Buffer]]]) -> None:
         data = operation.data

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager, generations_per_budget
 from segment_service.contracts.cache_entry import CacheEntry
@@ -56,7 +58,7 @@ def test_a_used_entry_stays() -> None:
     assert owner.lost[0] is entries[1]
 
 
-def test_what_may_not_be_evicted_stays_above_the_budget() -> None:
+async def test_what_may_not_be_evicted_stays_above_the_budget() -> None:
     cache = manager()
     owner = Owner(cache)
     kept = [owner.add(is_evictable=False) for _ in range(2 * generations_per_budget)]
@@ -81,3 +83,26 @@ def test_permission_is_taken_back_and_dropped_entries_are_never_evicted() -> Non
     cache.allow_eviction(back)
     cache.touch(back)
     assert cache.trim(0) == SIZE
+
+
+async def test_a_cache_with_nothing_to_evict_says_so_until_something_may_go() -> None:
+    told: list[bool] = []
+    cache = CacheManager(InMemoryCacheStorage(BUDGET), on_exceeded=told.append)
+    owner = Owner(cache)
+    entries = [owner.add(is_evictable=False) for _ in range(generations_per_budget)]
+    assert told == [] and not cache.is_exceeded
+    entries += [owner.add(is_evictable=False) for _ in range(2)]
+    assert told == [True] and cache.is_exceeded
+    cache.allow_eviction(entries[0])
+    await asyncio.sleep(0)
+    assert owner.lost == entries[:1] and told == [True]
+    cache.allow_eviction(entries[1])
+    cache.allow_eviction(entries[2])
+    await asyncio.sleep(0)
+    assert told == [True, False] and not cache.is_exceeded
+    owner.add(is_evictable=False)
+    owner.add(is_evictable=False)
+    assert told[-1]
+    for entry in entries[3:5]:
+        cache.drop(entry)
+    assert not told[-1] and cache.storage.bytes_used <= BUDGET

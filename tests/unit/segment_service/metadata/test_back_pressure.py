@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from segment_service.contracts.segment_metadata import SegmentMetadata
-from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
+from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure, operation_bytes
 
 
 async def test_it_closes_at_the_limit_and_opens_below() -> None:
@@ -61,3 +61,31 @@ async def test_a_container_takes_its_share_along() -> None:
     assert not store.is_open
     one.clear()
     assert store.is_open and store.bytes == 6
+
+
+async def test_operations_count_until_they_are_acknowledged() -> None:
+    store = StoreBackPressure(1_000, operations_max=10)
+    share, other = PendingBytes(store), PendingBytes(store)
+    share.operations_added(6)
+    other.operations_added(3)
+    assert store.is_open and store.held_bytes == 9 * operation_bytes
+    other.operations_added(1)
+    assert not store.is_open and not store.refuses_operations
+    waiting = asyncio.ensure_future(store.wait_open())
+    await asyncio.sleep(0)
+    share.operations_acknowledged(1)
+    await waiting
+    share.operations_added(6)
+    assert store.refuses_operations and not store.refuses
+    share.clear()
+    assert store.is_open and store.operations == 4
+
+
+async def test_a_full_part_holds_the_store_up_whatever_is_counted() -> None:
+    store = StoreBackPressure(1_000)
+    store.hold("cache", True)
+    store.hold("cache", True)
+    store.change(-0)
+    assert not store.is_open and store.held_by == {"cache"}
+    store.hold("cache", False)
+    assert store.is_open
