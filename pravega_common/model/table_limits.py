@@ -1,7 +1,7 @@
 """Defines the limits of requests about table segments, which stores enforce and clients split their batches by.
 
 A request above a limit is answered with an error, and nothing of it is done. The limits on keys and values are those
-of a real store (wire protocol 2.2, "Limits"); those on one request allow what the Java client sends at most: fifteen
+of a real store (docs/wire-protocol.md 2.2); those on one request allow what the Java client sends at most: fifteen
 keys with the largest values.
 """
 
@@ -29,7 +29,7 @@ page_bytes_max: Final = 2 * 1024 * 1024
 """Bytes of records above which a page ends; its last entry may exceed it."""
 
 _entry_overhead_bytes: Final = 24
-"""Two sizes before the key, its version, two sizes before the value (wire protocol 1.5)."""
+"""Two sizes before the key, its version, two sizes before the value (docs/wire-protocol.md 1.5)."""
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 merge_records_max: Final = 512
 """Merges that a target remembers; the oldest is forgotten first. 32 bytes each in every checkpoint."""
 merge_record_age_max_ms: Final = 7 * 24 * 3600 * 1000
-"""How long a merge is remembered, at most: a caller that comes later than this is told that the source is missing."""
+"""Age at which a merge is forgotten. Made again after that, it finds its source missing."""
 source_key_bytes: Final = 16
 
 

@@ -1,4 +1,4 @@
-"""Reads table keys without bytes in the forms that Java and Rust write (reference 1.5), anywhere in a frame."""
+"""Reads table keys without bytes as Java and Rust write them (docs/wire-protocol.md 1.5), anywhere in a frame."""
 
 from __future__ import annotations
 
