@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
 from controller_service.sets.transaction_set import MemberRecord, SinkRecord
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ABSENT, VersionedStore
@@ -72,6 +74,7 @@ def shard_of(member: MemberRecord) -> int:
 class SinkStore:
     def __init__(self, store: VersionedStore) -> None:
         self._store = store
+        self._log = structlog.get_logger(service="sinks")
 
     async def start(self) -> None:
         await asyncio.gather(*map(self._store.create_table, (SETS_TABLE, REGISTRATIONS_TABLE)))
@@ -88,9 +91,17 @@ class SinkStore:
         await self._store.remove(SETS_TABLE, key, version)
 
     async def page(self, token: bytes) -> tuple[list[tuple[str, FoundSink]], bytes]:
-        """Some sinks with their keys, and the token of the next page; empty at the end."""
+        """Some sinks with their keys, and the token of the next page; empty at the end.
+
+        A record that cannot be read is logged and left out: calls about its own sink raise it.
+        """
         page = await self._store.scan(SETS_TABLE, token, page_size)
-        found = [(key, FoundSink(_unpacked(value.value), value.version)) for key, value in page.entries]
+        found: list[tuple[str, FoundSink]] = []
+        for key, value in page.entries:
+            try:
+                found.append((key, FoundSink(_unpacked(value.value), value.version)))
+            except DataCorruption as error:
+                self._log.warning("record of a sink cannot be read", sink=key, error=str(error))
         return found, page.continuation
 
     async def registrations(self, key: str, batch_id: int) -> list[RegistrationShard]:

@@ -35,7 +35,7 @@ from controller_service.store.versioned_store import ABSENT, VersionedStore
 from controller_service.transactions.completions import Expectation
 from controller_service.transactions.lifecycle import TransactionService
 from controller_service.transactions.records import RegistrationRecord, SetReference
-from pravega_common.errors import FailedError, PravegaError, Throttled, UnknownOutcome, VersionConflict
+from pravega_common.errors import PravegaError, Throttled, VersionConflict
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint_async, register
 from pravega_common.services.base import Service
@@ -411,7 +411,8 @@ class TransactionSetService(Service):
             for key, found in page:
                 try:
                     await self._sweep_sink(key, found)
-                except (FailedError, UnknownOutcome) as error:
+                except Exception as error:
+                    # Whatever is wrong with one sink, the others come next.
                     self.log.warning("sweep of a sink failed", sink=key, error=repr(error))
             if not token:
                 return

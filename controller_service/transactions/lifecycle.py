@@ -30,7 +30,6 @@ from controller_service.transactions.scheduling import ABORT_KIND, COMMIT_KIND, 
 from controller_service.transactions.timeouts import TimedTransaction, Timers
 from controller_service.transactions.transaction_store import CommitState, Found, StreamTables, TransactionStore
 from pravega_common.errors import (
-    FailedError,
     InvalidArgument,
     PravegaError,
     StreamNotFound,
@@ -377,7 +376,8 @@ class TransactionService(Service):
                 await self._sweep_stream(scope, stream, at_start)
             except StreamNotFound:
                 await self.records.unindex_stream(scope, stream, version)
-            except FailedError as error:
+            except Exception as error:
+                # Whatever is wrong with one stream, also a record that cannot be read: the others come next.
                 self.log.warning("sweep of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
 
     async def _sweep_stream(self, scope: str, stream: str, at_start: bool) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from controller_service.sets.sink_store import SETS_TABLE
 from controller_service.sets.transaction_set import (
     MemberRecord,
     SetRecord,
@@ -21,6 +22,7 @@ from controller_service.sets.transaction_set_service import (
     record_kept_ms,
     undecided_grace_ms,
 )
+from controller_service.store.versioned_store import ABSENT
 from controller_service.transactions.lifecycle import lease_grace_s
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.transactions import TransactionState
@@ -278,3 +280,19 @@ async def test_bad_input_is_refused(
 ) -> None:
     with pytest.raises(InvalidArgument):
         await world.run(one.sets.commit(query, D, run, batch, members, events, 0))
+
+
+@pytest.mark.parametrize("stored", [b"not a record", b'{"_v":1,"query_id":"damaged"}'])
+async def test_a_record_that_cannot_be_read_keeps_no_other_sink_from_being_swept(
+    world: World, one: Instance, stored: bytes
+) -> None:
+    members = await members_of(world, one, "a", 2)
+    one.die_at("transaction_set.commit_recorded")
+    with pytest.raises(Crashed):
+        await commit(world, one, 0, members)
+    await world.run(one.kill())
+    await world.store.put(SETS_TABLE, "0 comes first", stored, ABSENT)
+    other = await world.instance()
+    await finished(world, other, 0)
+    sinks, _ = await world.run(other.sets.list_sinks())
+    assert [sink.query_id for sink in sinks] == [Q]

@@ -8,6 +8,7 @@ import pytest
 
 from controller_service.errors import IllegalState
 from controller_service.store.records import StreamState, sealed_segment_key
+from controller_service.store.versioned_store import ANY_VERSION
 from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.lifecycle import lease_grace_s
 from controller_service.transactions.records import transaction_segments
@@ -285,3 +286,15 @@ async def test_completed_transactions_listed_are_bounded(world: World, one: Inst
         await world.run(records.complete(S, T, ids[start : start + 31], TransactionState.ABORTED))
     listed = await world.run(one.transactions.list_completed(S, T))
     assert [identifier for identifier, _ in listed] == ids[:-501:-1]
+
+
+async def test_a_record_that_cannot_be_read_keeps_no_other_stream_from_being_swept(world: World, one: Instance) -> None:
+    await world.create_stream(S, "a damaged one", 1)
+    damaged = await world.begin(one, S, "a damaged one", "a")
+    opened = await world.begin(one, S, T, "b", lease_ms=10_000)
+    await world.run(one.kill())
+    table = (await world.streams.open(S, "a damaged one")).transactions_table
+    await world.store.put(table, damaged.id.hex, b"not a record", ANY_VERSION)
+    other = await world.instance()
+    await world.clock.pass_time(10 + lease_grace_s + 5)
+    await settled(world, other, opened.id, TransactionState.ABORTED)
