@@ -79,16 +79,15 @@ class UpdateStream:
         )
         failpoint(CONFIGURATION_WRITTEN)
         await self._store.set_tags(scope, stream, context.stream_id, configuration.tags)
-        old = (await context.configuration()).configuration
-        if old.scaling != configuration.scaling:
-            epoch = await context.current_epoch()
-            policy = configuration.scaling
-            await asyncio.gather(
-                *(
-                    self._access.update_policy(name, policy.scale_type, policy.target_rate)
-                    for name in epoch.names(scope, stream)
-                )
+        # Also when the stored policy is the same: an attempt that was cut off may have stored it and pushed nothing.
+        epoch = await context.current_epoch()
+        policy = configuration.scaling
+        await asyncio.gather(
+            *(
+                self._access.update_policy(name, policy.scale_type, policy.target_rate)
+                for name in epoch.names(scope, stream)
             )
+        )
         failpoint(POLICY_PUSHED)
         now_ms = self._store.clock.wall_ms()
         await self._store.update(scope, stream, lambda fresh: _fix_count(fresh, holder, now_ms), TRANSITION)

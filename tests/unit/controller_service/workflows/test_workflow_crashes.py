@@ -20,7 +20,7 @@ from controller_service.workflows import (
 )
 from pravega_common.errors import PravegaError, StreamNotFound
 from pravega_common.model.retention import RetentionPolicy, RetentionType
-from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.runtime.failpoints import arm
 from tests.support.controller_in_memory import ControllerParts
@@ -131,6 +131,27 @@ async def test_another_controller_completes_the_work(name: str, crashing: Step) 
         assert not parts.access.segments
     finally:
         await second.stop()
+
+
+async def test_a_policy_reaches_the_segments_after_a_crash() -> None:
+    parts = ControllerParts()
+    first = parts.controller()
+    await first.start()
+    await first.store.create_scope("scope")
+    await create(first)
+    policy = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 77, 2, 2)
+
+    async def change_policy(controller: Controller) -> None:
+        await controller.parts.workflows.update.update("again", "scope", "stream", StreamConfiguration(policy))
+
+    await crash_during(first, change_policy, update_stream.CONFIGURATION_WRITTEN)
+    second = parts.controller()
+    await second.start()
+    await settled(parts)
+    epoch = await (await second.store.open("scope", "stream")).current_epoch()
+    segments = [parts.access.segments[name] for name in epoch.names("scope", "stream")]
+    assert [(item.scale_type, item.target_rate) for item in segments] == [(ScaleType.EVENTS_PER_SECOND, 77)] * 2
+    await second.stop()
 
 
 async def crash_during(controller: Controller, step: Step, name: str) -> None:
