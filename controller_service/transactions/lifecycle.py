@@ -338,16 +338,16 @@ class TransactionService(Service):
         if found is None or found.record.state is not TransactionState.OPEN:
             return
         record = found.record
-        now_ms = self._clock.wall_ms()
         if found.version != version:
-            # Renewed or bound through another controller: a deadline of our own clock starts with what is seen now.
-            self._arm(transaction, record.lease_expiry_ms - now_ms, found.version)
+            # Renewed or bound through another controller, whose time of day may differ from ours.
+            self._arm(transaction, record.lease_ms, found.version)
             return
         if await self._is_held(record):
             self._arm(transaction, record.lease_ms, found.version)
             return
         if record.registration is not None and self._sets is not None:
             until_ms = await self._sets.open_until_ms(record.registration)
+            now_ms = self._clock.wall_ms()
             if until_ms > now_ms:
                 self._arm(transaction, until_ms - now_ms, found.version)
                 return
@@ -381,12 +381,12 @@ class TransactionService(Service):
                 self.log.warning("sweep of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
 
     async def _sweep_stream(self, scope: str, stream: str, at_start: bool) -> None:
-        now_ms = self._clock.wall_ms()
         for identifier, found in await self.records.active(scope, stream):
             transaction = TimedTransaction(scope, stream, identifier)
             if found.record.state is TransactionState.OPEN:
                 if transaction not in self._timers:
-                    self._arm(transaction, found.record.lease_expiry_ms - now_ms, found.version)
+                    # The expiry on record is of its writer's time of day: here a whole lease begins at first sight.
+                    self._arm(transaction, found.record.lease_ms, found.version)
             elif found.record.state is TransactionState.ABORTING:
                 await self.scheduler.schedule_abort(scope, stream, identifier)
         state = await self.records.commit_state(scope, stream)

@@ -134,6 +134,41 @@ async def test_another_controller_times_out_what_a_dead_one_left(world: World, o
     await settled(world, other, opened.id, TransactionState.ABORTED)
 
 
+class ShiftedClock:
+    """The world's time, read from a clock that was set wrong."""
+
+    def __init__(self, world: World, shift_ms: int) -> None:
+        self._world, self._shift_ms = world, shift_ms
+
+    def monotonic_s(self) -> float:
+        return self._world.clock.monotonic_s()
+
+    def wall_ms(self) -> int:
+        return self._world.clock.wall_ms() + self._shift_ms
+
+    async def sleep(self, delay_s: float) -> None:
+        await self._world.clock.sleep(delay_s)
+
+
+@pytest.mark.parametrize("shift_ms", [3_600_000, -3_600_000])
+async def test_a_controller_with_another_time_of_day_ends_no_healthy_transaction_and_every_silent_one(
+    world: World, one: Instance, shift_ms: int
+) -> None:
+    opened = await world.begin(one, S, T, "a", lease_ms=60_000)
+    other = world.add_instance()
+    other.transactions._clock = ShiftedClock(world, shift_ms)
+    await world.run(other.start())
+    for _ in range(5):
+        await world.clock.pass_time(50)
+        assert await world.run(one.transactions.ping(S, T, opened.id, 60_000)) is PingStatus.OK
+    await world.run(one.kill())
+    await world.clock.pass_time(50)
+    assert await world.run(other.transactions.transaction_state(S, T, opened.id)) is TransactionState.OPEN
+    # Whatever it saw last of the transaction was seen before the other one died.
+    await world.clock.pass_time(2 * (60 + lease_grace_s))
+    await settled(world, other, opened.id, TransactionState.ABORTED)
+
+
 async def test_a_renewal_through_another_controller_counts(world: World, one: Instance) -> None:
     other = await world.instance()
     opened = await world.begin(one, S, T, "a", lease_ms=10_000)
