@@ -203,7 +203,6 @@ class TransactionSetService(Service):
         which ``get`` shows as ``FINISHED``. After an error without an answer the same call is to be made again."""
         check_commit(query_id, destination, run_id, batch_id, members, events, size_bytes)
         key = sink_key(query_id, destination)
-        request = transaction_set.Commit(run_id, batch_id, tuple(members), events, size_bytes, self._now())
         tried: dict[int, SetRecord] = {}
         for lost in range(1, cas_limits.attempts_max + 1):
             found = await self._read_or_new(key, query_id, destination)
@@ -211,6 +210,8 @@ class TransactionSetService(Service):
             if last is not None and last.sequence in tried:
                 return self._committed(key, last)
             await self._release_dead(found.record, tried)
+            # A time of its own for each attempt: a set that begins in the past would be refused as pending too long.
+            request = transaction_set.Commit(run_id, batch_id, tuple(members), events, size_bytes, self._now())
             taken = transaction_set.step(found.record, request)
             if taken.verdict is Verdict.ORDER_PREVIOUS:
                 await self._order(key, _required(taken.set))

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller_service.sets.sink_store import SETS_TABLE
+from controller_service.sets.sink_store import SETS_TABLE, FoundSink
 from controller_service.sets.transaction_set import (
     MemberRecord,
     SetRecord,
     SetRecordState,
+    SinkRecord,
     Verdict,
 )
 from controller_service.sets.transaction_set_service import (
@@ -296,3 +297,24 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_sink_from_being_swept
     await finished(world, other, 0)
     sinks, _ = await world.run(other.sets.list_sinks())
     assert [sink.query_id for sink in sinks] == [Q]
+
+
+async def test_an_attempt_that_comes_late_makes_a_set_of_its_own_time(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = await members_of(world, one, "a", 1)
+    write = one.sets._write
+    lost = 0
+
+    async def lose_the_first_race(key: str, found: FoundSink, record: SinkRecord) -> int | None:
+        nonlocal lost
+        if lost == 0:
+            lost += 1
+            world.clock.skip(pending_max_ms / 1000 + 1)
+            return None
+        return await write(key, found, record)
+
+    monkeypatch.setattr(one.sets, "_write", lose_the_first_race)
+    answer = await commit(world, one, 0, members)
+    assert lost == 1 and answer.set is not None
+    assert world.clock.wall_ms() - answer.set.started_ms < 60_000
