@@ -186,7 +186,8 @@ def _check(writer: str, position: Mapping[int, int]) -> None:
 
 
 async def _life_ms(context: StreamContext) -> int:
-    return (await context.configuration()).configuration.timestamp_aggregation_timeout_ms or mark_life_default_ms
+    timeout_ms = (await context.configuration()).configuration.timestamp_aggregation_timeout_ms
+    return timeout_ms if timeout_ms > 0 else mark_life_default_ms
 
 
 def _is_expired(mark: WriterMark, life_ms: int, now_ms: int) -> bool:
