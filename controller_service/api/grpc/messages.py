@@ -8,6 +8,8 @@ from typing import Final
 
 from controller_service.store.records import EpochRecord, SegmentRecord
 from pravega_common.errors import InvalidArgument
+from pravega_common.model.retention import NO_MAXIMUM, RetentionType
+from pravega_common.model.scaling import scaling_number_max
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import configuration_from, segment_id_to
@@ -30,7 +32,8 @@ def checked_stream(info: pb.StreamInfo) -> tuple[str, str]:
 
 
 def check_configuration(configuration: StreamConfiguration) -> None:
-    """``InvalidArgument`` for tags or sizes out of range. The number of segments is checked where it matters."""
+    """``InvalidArgument`` for tags, sizes, times or rates out of range. The number of segments is checked where it
+    matters."""
     tags = configuration.tags
     if len(tags) > tags_max:
         raise InvalidArgument(f"{len(tags)} tags, at most {tags_max} are possible")
@@ -39,6 +42,19 @@ def check_configuration(configuration: StreamConfiguration) -> None:
     rollover = configuration.rollover_size_bytes
     if rollover < 0:
         raise InvalidArgument(f"rollover size {rollover} must not be negative (0: the store's default)")
+    scaling = configuration.scaling
+    _check_number("the scaling policy's target rate", scaling.target_rate, scaling_number_max)
+    _check_number("the scaling policy's scale factor", scaling.scale_factor, scaling_number_max)
+    retention = configuration.retention
+    if retention is not None:
+        unit = "bytes" if retention.retention_type is RetentionType.SIZE else "milliseconds"
+        _check_number(f"the {unit} to retain", retention.minimum, NO_MAXIMUM)
+        _check_number(f"the most {unit} to retain", retention.maximum, NO_MAXIMUM)
+
+
+def _check_number(name: str, value: int, maximum: int) -> None:
+    if not 0 <= value <= maximum:
+        raise InvalidArgument(f"{name}: {value} is not possible, must be in 0..{maximum}")
 
 
 def configuration_of(message: pb.StreamConfig) -> StreamConfiguration:
