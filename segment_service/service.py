@@ -34,6 +34,7 @@ from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import RoutedSegmentStore, check_container_count
 from segment_service.tables.table_extension import TableExtension
+from segment_service.tier1_memory_watch import Tier1MemoryWatch
 from segment_service.writer.storage_writer import StorageWriter, WriterConfig
 
 
@@ -46,6 +47,8 @@ class StoreParts:
     make_log: Callable[[int, str], DurableDataLog]
     """From container id and store id."""
     clock: Clock
+    tier1_servers: tuple[str, ...] = ()
+    """The Redis servers whose memory is watched."""
 
 
 def real_parts(config: SegmentStoreConfig) -> StoreParts:
@@ -67,7 +70,7 @@ def real_parts(config: SegmentStoreConfig) -> StoreParts:
     def make_log(container_id: int, store_id: str) -> DurableDataLog:
         return RedisDataLog(container_id, store_id, cpo, config.cluster.name, settings, clock)
 
-    return StoreParts(cpo, chunks, make_log, clock)
+    return StoreParts(cpo, chunks, make_log, clock, config.tier1.servers)
 
 
 class SegmentStoreProcess(Service):
@@ -87,6 +90,9 @@ class SegmentStoreProcess(Service):
             lambda is_exceeded: self.back_pressure.hold("cache", is_exceeded),
         )
         self._manager: ContainerManager | None = None
+        self._memory_watch = Tier1MemoryWatch(
+            self._parts.tier1_servers, self.back_pressure, self.registry, self._parts.clock
+        )
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store)
         host, port = host_and_port(config.store.listen)
@@ -127,12 +133,15 @@ class SegmentStoreProcess(Service):
         self._manager = ContainerManager(manager_config, parts.cpo, self.registry, self._make_container, parts.clock)
         self.own(self._manager)
         await self._manager.start()
+        self.own(self._memory_watch)
+        await self._memory_watch.start()
         self.log.info("segment store is up", store=self.store_id, published=f"{host}:{port}")
 
     async def on_stop(self) -> None:
         """Containers first: their waiting reads end, and what was accepted becomes durable and is answered."""
         if self._manager is not None:
             await self._manager.stop()
+        await self._memory_watch.stop()
         await self.wire.stop()
         if self._status_page is not None:
             await self._status_page.stop()
@@ -150,7 +159,7 @@ class SegmentStoreProcess(Service):
             return None
         host, port = host_and_port(self._config.store.metrics)
         collector = StoreCollector(self.registry, self.back_pressure, self._cache)
-        return StatusPage(host, port, self.registry, collector, self._is_stale)
+        return StatusPage(host, port, self.registry, collector, self._is_stale, self._not_serving)
 
     @property
     def published(self) -> tuple[str, int]:
@@ -162,6 +171,9 @@ class SegmentStoreProcess(Service):
     def store_id(self) -> str:
         host, port = self.published
         return self._config.store.id or f"{host}:{port}"
+
+    def _not_serving(self) -> dict[int, dict[str, str]]:
+        return {} if self._manager is None else self._manager.not_serving
 
     def _is_stale(self) -> bool:
         return self._manager is None or self._manager.is_stale

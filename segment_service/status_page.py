@@ -7,7 +7,7 @@ segments is "degraded" and says which and why; its status stays 200, since to re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -104,13 +104,20 @@ class StatusPage(Service):
     """Serves both paths. ``port`` is the bound one after the start; ``is_stale`` as of the container manager."""
 
     def __init__(
-        self, host: str, port: int, registry: ContainerRegistry, collector: StoreCollector, is_stale: Callable[[], bool]
+        self,
+        host: str,
+        port: int,
+        registry: ContainerRegistry,
+        collector: StoreCollector,
+        is_stale: Callable[[], bool],
+        not_serving: Callable[[], Mapping[int, Mapping[str, str]]],
     ) -> None:
         super().__init__("status-page")
         self.host = host
         self.port = port
         self._containers = registry
         self._is_stale = is_stale
+        self._not_serving = not_serving
         self._metrics = CollectorRegistry(auto_describe=False)
         self._metrics.register(collector)
         self._runner: web.AppRunner | None = None
@@ -142,7 +149,8 @@ class StatusPage(Service):
         body: dict[str, Any] = {
             "status": "stale" if is_stale else "degraded" if damaged else "up",
             "containers": {
-                str(one.container_id): {"state": one.state.value, "epoch": one.epoch} for one in self._containers
+                **{str(container_id): dict(state) for container_id, state in self._not_serving().items()},
+                **{str(one.container_id): {"state": one.state.value, "epoch": one.epoch} for one in self._containers},
             },
         }
         if damaged:

@@ -14,6 +14,8 @@ from segment_service.metadata.back_pressure import hard_limit_ratio
 
 reserve_bytes: Final = 64 * 1024 * 1024
 """For recovery, checkpoints and metadata logs of a store whose Tier 1 is full."""
+redis_overhead_ratio: Final = 1.3
+"""Memory that Redis takes for a byte of a frame of 1 MiB, measured; frames of other sizes take less."""
 _call_timeout_s: Final = 5.0
 
 
@@ -24,7 +26,8 @@ def tier1_bytes_needed(config: SegmentStoreConfig) -> int:
     freed in whole plogs.
     """
     unflushed = int(config.store.unflushed_bytes_max * hard_limit_ratio)
-    return unflushed + config.tier1.checkpoint_bytes + config.store.containers * config.tier1.plog_bytes + reserve_bytes
+    logged = unflushed + config.tier1.checkpoint_bytes + config.store.containers * config.tier1.plog_bytes
+    return int(logged * redis_overhead_ratio) + reserve_bytes
 
 
 async def check_tier1_memory(config: SegmentStoreConfig) -> None:

@@ -98,6 +98,10 @@ class AssignmentLeader(Service):
                     delay_s = min(retry_delay_max_s, 2 * self._retry_delays_s.get(container, retry_delay_min_s))
                     self._retry_delays_s[container] = delay_s
                     self._retry_not_before_s[container] = now_s + delay_s
+                    reason = dict(member.failure_reasons).get(container, "")
+                    self.log.error(
+                        "a container failed", container=container, store=store, reason=reason, next_try_s=delay_s
+                    )
                     due = True
         failed = {container for member in stores.values() for container, _ in member.failed_containers}
         for container in self._retry_delays_s.keys() - failed:

@@ -31,11 +31,12 @@ def standalone(
     tier2: Annotated[Tier2, typer.Option(help="Long-term storage.")] = Tier2.DIR,
     tier2_url: Annotated[str, typer.Option(help="With --tier2 s3: https://host:port/bucket")] = "",
     ready_file: Annotated[Path | None, typer.Option(help="JSON with the endpoints, written when all serve.")] = None,
+    redis_memory_mib: Annotated[int, typer.Option(help="Memory that Redis may take; 0: half of this machine's.")] = 0,
 ) -> None:
     """Start everything on this machine, until SIGTERM or Ctrl-C."""
     options = StandaloneOptions(
         data_dir, host, controller_port, rest_port, segment_store_port, segment_stores, containers, tier2, tier2_url,
-        ready_file,
+        ready_file, redis_memory_mib,
     )  # fmt: skip
     asyncio.run(run_standalone(options))
 

@@ -13,6 +13,12 @@ from pravega_common.errors import ConfigurationError
 
 containers_max: Final = 1_024
 segment_stores_max: Final = 16
+redis_memory_share_default: Final = 0.5
+"""Part of the machine's memory that Redis may take."""
+redis_memory_mib_min: Final = 64
+redis_bytes_per_store: Final = 1024 * 1024 * 1024
+redis_bytes_per_container: Final = 96 * 1024 * 1024
+"""More than a store with default settings asks for: what it may hold while Tier 2 is away, and one plog a container."""
 S3_KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
@@ -43,6 +49,17 @@ class StandaloneOptions:
     tier2: Tier2 = Tier2.DIR
     tier2_url: str = ""
     ready_file: Path | None = None
+    redis_memory_mib: int = 0
+    """``maxmemory`` of the Redis; 0 for ``redis_memory_share_default`` of the machine's memory."""
+
+    @property
+    def redis_memory_bytes(self) -> int:
+        """Returns ``maxmemory``; by default never less than what the stores ask for."""
+        if self.redis_memory_mib:
+            return self.redis_memory_mib << 20
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        least = self.segment_stores * redis_bytes_per_store + self.containers * redis_bytes_per_container
+        return max(int(machine * redis_memory_share_default), least)
 
     @property
     def s3_keys(self) -> tuple[str, str]:
@@ -63,6 +80,8 @@ class StandaloneOptions:
         """Raises ``ConfigurationError`` for the first option that cannot work, with the remedy."""
         _in_range("--segment-stores", self.segment_stores, 1, segment_stores_max)
         _in_range("--containers", self.containers, 1, containers_max)
+        if self.redis_memory_mib and self.redis_memory_mib < redis_memory_mib_min:
+            raise ConfigurationError(f"--redis-memory-mib {self.redis_memory_mib} is below {redis_memory_mib_min}")
         if self.tier2 is Tier2.S3 and not self.tier2_url:
             raise ConfigurationError("--tier2 s3 needs --tier2-url https://host:port/bucket")
         if self.tier2 is Tier2.S3 and not all(self.s3_keys):

@@ -27,13 +27,14 @@ appendfsync always
 no-appendfsync-on-rewrite no
 auto-aof-rewrite-min-size 1gb
 auto-aof-rewrite-percentage 300
+maxmemory {maxmemory}
 maxmemory-policy noeviction
 save ""
 rdbcompression no
 """
 
 
-def redis_spec(folder: Path, log_file: Path, host: str, port: int) -> ChildSpec:
+def redis_spec(folder: Path, log_file: Path, host: str, port: int, maxmemory: int) -> ChildSpec:
     program = find_redis()
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < disk_bytes_min:
@@ -42,7 +43,8 @@ def redis_spec(folder: Path, log_file: Path, host: str, port: int) -> ChildSpec:
             " free some, or choose another --data-dir"
         )
     configuration = folder / "redis.conf"
-    configuration.write_text(_REDIS_CONFIGURATION.format(host=host, port=port, folder=folder.resolve()))
+    text = _REDIS_CONFIGURATION.format(host=host, port=port, folder=folder.resolve(), maxmemory=maxmemory)
+    configuration.write_text(text)
     return ChildSpec("redis", [str(program), str(configuration)], log_file, lambda: _redis_answers(host, port))
 
 

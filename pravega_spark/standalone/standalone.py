@@ -68,7 +68,7 @@ def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[Chil
     host, logs, conf = options.host, folder.folder("logs"), folder.folder("conf")
     redis_port, minio_port = free_ports(host, 2, besides=options.ports)
     redis_url = f"redis://{host}:{redis_port}/0"
-    specs = [redis_spec(folder.folder("redis"), logs / "redis.log", host, redis_port)]
+    specs = [redis_spec(folder.folder("redis"), logs / "redis.log", host, redis_port, options.redis_memory_bytes)]
     servers = {"redis": f"{host}:{redis_port}"}
     url, (access, secret) = options.tier2_url, options.s3_keys if options.tier2 is Tier2.S3 else ("", "")
     if options.tier2 is Tier2.DIR:

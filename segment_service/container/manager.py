@@ -15,7 +15,7 @@ from typing import Final
 from pravega_common.errors import PravegaError
 from pravega_common.invariants import InvariantViolation
 from pravega_common.runtime.clock import Clock
-from pravega_common.services.base import Service
+from pravega_common.services.base import Service, ServiceState
 from pravega_common.services.cluster.cpo import Assignment, ControlPlaneOracle
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
 from segment_service.container.registry import ContainerRegistry
@@ -26,6 +26,8 @@ assignment_wait_s: Final = 5.0
 retry_pause_s: Final = 0.5
 """Pause after a call to the CPO that failed."""
 renewals_per_lease: Final = 3
+failure_reason_chars_max: Final = 500
+"""Characters of an error that are reported with the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class ContainerManager(Service):
         self._wanted: set[int] = set()
         self._failed: dict[int, int] = {}
         """Containers that stopped by themselves, with the version under which they did."""
+        self._reasons: dict[int, str] = {}
+        """The errors of the containers that failed."""
         self._live: dict[int, SegmentContainer] = {}
         """Containers being started, running, or being stopped."""
         self._busy: set[int] = set()
@@ -88,9 +92,23 @@ class ContainerManager(Service):
         """Whether the lease ran out so long ago that others have certainly taken over."""
         return self._clock.monotonic_s() > self._lease_ends_s + self._config.stale_read_max_ms / 1000
 
+    @property
+    def not_serving(self) -> dict[int, dict[str, str]]:
+        """The assigned containers that take no requests: their state, and what they wait for or why they failed."""
+        failed = {
+            container: {"state": "failed", "reason": self._reasons.get(container, "")} for container in self._failed
+        }
+        starting = {
+            container.container_id: {"state": container.state.value, "waits_for": container.waits_for}
+            for container in self._live.values()
+            if not container.is_running
+        }
+        return {**failed, **starting}
+
     async def _renew(self) -> None:
         failed = tuple(sorted(self._failed.items()))
-        member = Member(self._config.host, self._config.port, self._config.incarnation, failed)
+        reasons = tuple((container, self._reasons.get(container, "")) for container, _ in failed)
+        member = Member(self._config.host, self._config.port, self._config.incarnation, failed, reasons)
         asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
         await self._cpo.renew_lease(
             SEGMENT_STORE_KIND, self._config.store_id, member.to_payload(), self._config.lease_ms
@@ -138,6 +156,10 @@ class ContainerManager(Service):
         self.log.info("assignment", version=assignment.version, containers=sorted(self._wanted))
         for container_id in self._wanted | self._live.keys():
             self._reconcile_soon(container_id)
+        for container_id in self._busy & self._live.keys() - self._wanted:
+            container = self._live[container_id]
+            if container.state is ServiceState.STARTING:  # it may wait for long, and another store starts it
+                self.spawn(container.stop(), f"give-up-{container_id}")
 
     def _reconcile_soon(self, container_id: int) -> None:
         if container_id not in self._busy:
@@ -183,6 +205,7 @@ class ContainerManager(Service):
         self.log.error("container failed", container=container.container_id, error=repr(error))
         if container.container_id in self._wanted:
             self._failed[container.container_id] = self._assignment.version
+            self._reasons[container.container_id] = str(error)[:failure_reason_chars_max]
             self.spawn(self._try_renew(), "report-failure")
 
     def _forget(self, container: SegmentContainer) -> bool:

@@ -47,6 +47,11 @@ class RedisMemory:
     limit: int
 
     @property
+    def used_share(self) -> float:
+        """Used part of the limit; 0 without one."""
+        return self.used / self.limit if self.limit else 0.0
+
+    @property
     def has_room(self) -> bool:
         """Whether the server takes commands that need memory."""
         return not self.limit or self.used < self.limit

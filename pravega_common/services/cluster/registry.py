@@ -28,6 +28,8 @@ class Member:
     port: int
     incarnation: str = ""
     failed_containers: tuple[tuple[int, int], ...] = ()
+    failure_reasons: tuple[tuple[int, str], ...] = ()
+    """The errors of these containers, for whoever reads the logs of a controller."""
 
     def to_payload(self) -> dict[str, Any]:
         return {
@@ -35,6 +37,7 @@ class Member:
             "port": self.port,
             "incarnation": self.incarnation,
             "failed_containers": [list(item) for item in self.failed_containers],
+            "failure_reasons": [list(item) for item in self.failure_reasons],
         }
 
     @classmethod
@@ -43,6 +46,8 @@ class Member:
             failed = tuple(
                 (int(container), int(version)) for container, version in payload.get("failed_containers", ())
             )
-            return cls(str(payload["host"]), int(payload["port"]), str(payload.get("incarnation", "")), failed)
+            reasons = tuple((int(container), str(text)) for container, text in payload.get("failure_reasons", ()))
+            incarnation = str(payload.get("incarnation", ""))
+            return cls(str(payload["host"]), int(payload["port"]), incarnation, failed, reasons)
         except (KeyError, TypeError, ValueError) as error:
             raise DataCorruption(f"membership payload {payload!r} is not one: {error}") from error

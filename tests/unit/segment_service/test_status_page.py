@@ -20,8 +20,9 @@ class Page:
         self.kit = ContainerKit()
         self.registry = ContainerRegistry()
         self.is_stale = False
+        self.offline = {4: {"state": "failed", "reason": "Tier 1 was lost"}}
         collector = StoreCollector(self.registry, self.kit.back_pressure, CacheManager(InMemoryCacheStorage()))
-        self.server = StatusPage("127.0.0.1", 0, self.registry, collector, lambda: self.is_stale)
+        self.server = StatusPage("127.0.0.1", 0, self.registry, collector, lambda: self.is_stale, lambda: self.offline)
 
     async def get(self, path: str) -> tuple[int, str]:
         async with aiohttp.ClientSession() as session:
@@ -42,7 +43,9 @@ async def page() -> AsyncIterator[Page]:
 async def test_health_names_the_containers(page: Page) -> None:
     page.registry.add(await page.kit.open(3))
     status, text = await page.get("/health")
-    assert (status, json.loads(text)) == (200, {"status": "up", "containers": {"3": {"state": "running", "epoch": 1}}})
+    running = {"state": "running", "epoch": 1}
+    containers = {"3": running, "4": {"state": "failed", "reason": "Tier 1 was lost"}}
+    assert (status, json.loads(text)) == (200, {"status": "up", "containers": containers})
     page.is_stale = True
     status, text = await page.get("/health")
     assert (status, json.loads(text)["status"]) == (503, "stale")

@@ -97,6 +97,37 @@ async def test_a_container_that_cannot_start_is_reported(cluster: Cluster) -> No
     await eventually(lambda: hosted(registry) == {0}, "assigned again, it starts")
 
 
+async def test_a_log_that_was_lost_is_reported_with_the_reason(cluster: Cluster) -> None:
+    registry = await cluster.start("one")
+    manager = cluster.stores["one"][0]
+    await cluster.assign({0: "one"})
+    await eventually(lambda: hosted(registry) == {0}, "the container runs")
+    await cluster.assign({})
+    await eventually(lambda: hosted(registry) == set(), "the container stops")
+    cluster.kit.logs.restore(0)
+    await cluster.assign({0: "one"})
+    await eventually(lambda: reports(cluster, "one", ((0, 3),)), "the failure is reported")
+    payload = (await cluster.cpo.members(SEGMENT_STORE_KIND))["one"]
+    ((container, reason),) = Member.from_payload(payload).failure_reasons
+    assert container == 0 and "Tier 1 was lost" in reason
+    assert manager.not_serving == {0: {"state": "failed", "reason": reason}}
+    await pass_time(cluster.clock, 10)
+    assert cluster.kit.logs.entries(0) == []
+
+
+async def test_a_start_that_waits_is_given_up_with_the_assignment(cluster: Cluster) -> None:
+    registry = await cluster.start("one")
+    manager = cluster.stores["one"][0]
+    cluster.kit.chunks.stop()
+    await cluster.assign({0: "one"})
+    await eventually(lambda: "Tier 2" in manager.not_serving.get(0, {}).get("waits_for", ""), "the start waits")
+    await cluster.assign({})
+    await eventually(lambda: manager.not_serving == {}, "the start is given up")
+    cluster.kit.chunks.resume()
+    await cluster.assign({0: "one"})
+    await eventually(lambda: hosted(registry) == {0}, "assigned again, it starts")
+
+
 async def test_losing_the_cpo_stops_nothing(cluster: Cluster) -> None:
     registry = await cluster.start("one")
     await cluster.assign({0: "one"})
