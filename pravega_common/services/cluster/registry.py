@@ -29,7 +29,7 @@ class Member:
     incarnation: str = ""
     failed_containers: tuple[tuple[int, int], ...] = ()
     failure_reasons: tuple[tuple[int, str], ...] = ()
-    """The errors of these containers, for whoever reads the logs of a controller."""
+    """The errors of these containers, which a controller logs."""
 
     def to_payload(self) -> dict[str, Any]:
         return {
