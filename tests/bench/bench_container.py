@@ -42,12 +42,16 @@ class InstantLog:
     """A ``DurableDataLog`` that is durable at once and forgets everything."""
 
     epoch = 1
+    is_full = False
 
     def __init__(self, container_id: int) -> None:
         self.container_id = container_id
         self._frames = 0
 
-    async def initialize(self) -> None:
+    async def initialize(self, epoch_min: int = 1) -> None:
+        pass
+
+    async def check_owner(self) -> None:
         pass
 
     async def read(self) -> AsyncIterator[LogEntry]:
@@ -67,6 +71,12 @@ class InstantLog:
 
         loop.call_soon(durable)
         return future
+
+    async def wait_full(self) -> None:
+        await asyncio.Event().wait()
+
+    def relieve(self) -> None:
+        pass
 
     async def truncate(self, up_to: LogAddress) -> None:
         pass
