@@ -54,6 +54,7 @@ def test_one_port_for_two_services() -> None:
         ({"containers": 0}, r"--containers 0 is not in 1\.\.1024"),
         ({"segment_stores": 17}, r"--segment-stores 17 is not in 1\.\.16"),
         ({"controller_port": 70_000}, r"--controller-port 70000 is not in 1\.\.65535"),
+        ({"redis_memory_mib": 63}, "--redis-memory-mib 63 is below 64"),
         ({"tier2": Tier2.S3}, "--tier2 s3 needs --tier2-url"),
         ({"tier2_url": "http://s3:9000/b"}, "--tier2-url goes with --tier2 s3"),
     ],
