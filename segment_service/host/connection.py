@@ -22,6 +22,7 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.wire import codec, versions
 from pravega_common.wire.commands import (
     COMMANDS,
+    ILLEGAL_ARGUMENT,
     AppendBlock,
     AppendBlockEnd,
     Command,
@@ -44,7 +45,6 @@ from pravega_common.wire.framing import Frame, FrameParser
 from segment_service.contracts.segment_store import BackPressure, ReadResult, SegmentStore
 from segment_service.contracts.spawn import Spawn
 from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
-from segment_service.host.error_replies import ILLEGAL_ARGUMENT
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.request_processor import CloseConnection, RequestProcessor
 
