@@ -207,7 +207,7 @@ class StreamContext:
         return records
 
     def version(self, key: Key[Any]) -> int:
-        """The version of a record that was read or written here; ``ABSENT`` if there is none."""
+        """The version of a record that was read or written here; ``ABSENT`` if the key is absent."""
         return self._found[key.name][1]
 
     # ---- writing -----------------------------------------------------------------------------------------------------

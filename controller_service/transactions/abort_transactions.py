@@ -40,7 +40,7 @@ class AbortWorkflow:
         self._log = structlog.get_logger(service="transactions")
 
     async def handle(self, request: Request) -> None:
-        """All that was scheduled for the stream, also what comes while this runs."""
+        """Clean up the transactions that are scheduled for the stream, also those that come while this runs."""
         scope, stream = split_scoped_name(request.payload["stream"])
         try:
             while (to_do := self._scheduler.take_aborts(request)) is not None:

@@ -285,10 +285,10 @@ class CommitWorkflow:
             await free(self._streams, run.hold)
 
     async def _leave(self, run: CommitRun, context: StreamContext) -> bool:
-        """Free the state, unless another run took it since; True if something has come to do.
+        """Free the state, unless another run took it since. True: new work has come, and nothing was freed.
 
-        No round can begin behind this: the order was empty after this run took the state, so whoever read an order
-        that was not, before, finds the round's record changed.
+        No round can begin behind this: the order was empty after this run took the state, so a run that read an order
+        that was not empty finds the round's record changed.
         """
         if run.hold is None:
             if await context.state() is not StreamState.COMMITTING_TRANSACTIONS:

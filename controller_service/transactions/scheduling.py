@@ -22,7 +22,7 @@ aborts_named_max: Final = 1_000
 
 @dataclass(slots=True)
 class AbortsToDo:
-    """What an abort request has to clean up: these transactions, or all that are aborting."""
+    """The transactions that an abort request has to clean up: these, or all that are aborting."""
 
     ids: set[uuid.UUID] = field(default_factory=set)
     all: bool = False
@@ -81,7 +81,7 @@ class WorkScheduler:
         return request_id
 
     def take_aborts(self, request: Request) -> AbortsToDo | None:
-        """What the request has to do now; None if that is nothing any more. What is not done is put back."""
+        """Take the aborts that the request has to do now; None if nothing is left. What fails is put back."""
         payload = request.payload
         if "transaction" in payload:  # as former versions stored it
             return AbortsToDo({uuid.UUID(hex=payload["transaction"])})

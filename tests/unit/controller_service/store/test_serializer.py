@@ -73,9 +73,11 @@ STORED_WITHOUT_RETENTION = (
         (ConfigurationRecord(StreamConfiguration(ScalingPolicy.fixed(1))), STORED_WITHOUT_RETENTION),
     ],
 )
-def test_the_stored_configuration_of_a_stream_stays_as_it_is(record: ConfigurationRecord, stored: str) -> None:
-    assert encode(record).decode() == stored
+def test_a_stored_configuration_gained_a_field_at_its_end(record: ConfigurationRecord, stored: str) -> None:
     assert decode(ConfigurationRecord, stored.encode()) == record
+    written = stored.removesuffix("}") + ',"previous":null}'
+    assert encode(record).decode() == written
+    assert decode(ConfigurationRecord, written.encode()) == record
 
 
 STORED_TRANSACTION = (
