@@ -64,7 +64,7 @@ class Reader(Client):
         if isinstance(error, SegmentTruncated):
             segment.start_seen(error.start_offset)
             self._tail = max(self._tail, error.start_offset)
-        elif isinstance(error, SegmentSealed):
+        elif isinstance(error, SegmentSealed):  # of this incarnation: answers of earlier owners came no further
             self._sealed_seen(True)
         elif isinstance(error, BadOffset) and offset <= floor.length and answer.epoch >= floor.epoch:
             segment.violated("lost", f"its length was {floor.length}; reading at {offset}: {error}")

@@ -116,7 +116,7 @@ class Writer(Client):
             self.segment.acked(event, answer.value, answer.epoch)
             self.world.event_acked(self.segment.name, answer.epoch)
             return None
-        if isinstance(answer.error, SegmentSealed):
+        if isinstance(answer.error, SegmentSealed) and answer.epoch >= self.segment.created_epoch:
             if self.segment.sealed is Progress.NOT_ASKED and self.segment.merged is Progress.NOT_ASKED:
                 self.segment.violated("broken", f"nobody sealed it, and {event.id} was refused as if")
             return True
