@@ -147,7 +147,7 @@ async def test_what_cannot_be_seen_is_not_made_up(client: Asked, monkeypatch: py
 
 
 async def test_the_command_names_the_limit(controller: Controller) -> None:
-    command = ["stream", "scale", "s/t", "--split", "0:10000", "--controller", uri_of(controller)]
+    command = ["stream", "scale", "s/t", "--split", "0:4500", "--controller", uri_of(controller)]
     result = await asyncio.to_thread(CliRunner().invoke, application, command)
     assert isinstance(result.exception, errors.ControllerRefused)
-    assert "10001 segments would be open, at most 10000 may" in str(result.exception)
+    assert "4501 segments would be open, at most 4500 may" in str(result.exception)

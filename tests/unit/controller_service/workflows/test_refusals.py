@@ -19,8 +19,8 @@ from controller_service.workflows import scale_stream
 from pravega_common.errors import InvalidArgument, PravegaError, SegmentNotFound, StreamNotFound
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.table_limits import value_bytes_max
 from pravega_common.names import epoch_max, segment_number_max, segments_per_stream_max
-from segment_service.contracts.table_store import value_bytes_max
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
 from tests.support.stream_audit import audit, requests_left

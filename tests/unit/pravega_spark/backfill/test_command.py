@@ -130,7 +130,7 @@ def test_a_failure_is_one_sentence(
         (["load", "a.csv", "s/t", "--job-id", "j", "--segments", "0"], "--segments 0 must be at least 1 and at most"),
         (
             ["load", "a.csv", "s/t", "--job-id", "j", "--segments", "10001"],
-            "10001 must be at least 1 and at most 10000",
+            "10001 must be at least 1 and at most 4500",
         ),
         (
             ["load", "a.csv", "s/t", "--job-id", "j", "--chunk-files", "2", "--chunk-bytes", "1k"],

@@ -45,7 +45,7 @@ def test_all_segments_are_replaced() -> None:
         ("merge", "0,4", r"--merge 0,4: these segments are no neighbours, their keys are \[0, 0.25\), \[0.5, 1\)"),
         ("merge", "0", r"--merge 0 must name two or more different segments"),
         ("merge", "1,1", r"--merge 1,1 must name two or more different segments"),
-        ("segments", "0", r"--segments 0 is not in 1\.\.10000"),
+        ("segments", "0", r"--segments 0 is not in 1\.\.4500"),
     ],
 )
 def test_what_cannot_be_scaled(option: str, text: str, complaint: str) -> None:
