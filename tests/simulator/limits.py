@@ -15,7 +15,7 @@ SMALL: Final[Mapping[str, tuple[float, ...]]] = {
     "read_index.storage_fetch.fetch_bytes_max": (1_000, 30_000),
     "read_index.storage_fetch.fetch_alignment": (100, 4_096),
     "read_index.storage_fetch.read_ahead_bytes": (10_000,),
-    "storage.compaction.composed_bytes_max": (20_000, 200_000),
+    "storage.compaction.joined_bytes_max": (20_000, 200_000),
     "storage.compaction.run_chunks_min": (2, 4),
     "storage.garbage.gathering_time_s": (0.05,),
     "storage.garbage.names_per_barrier_max": (3,),
