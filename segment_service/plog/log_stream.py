@@ -118,6 +118,7 @@ class LogStream(Service):
         self._broken = False
         self._stuck_since: Deadline | None = None
         self._stuck_delay_s = retry_delay_first_s
+        self._full_delay_s = retry_delay_first_s
         self._error: PravegaError | None = None
         self._wake = asyncio.Event()
         self._full = asyncio.Event()
@@ -252,6 +253,7 @@ class LogStream(Service):
             self._acked_last = frame.address
             self._acked_offset = frame.address.offset + envelope_bytes + frame.payload_bytes
             self._stuck_since = None
+            self._full_delay_s = retry_delay_first_s
             if not frame.future.done():
                 frame.future.set_result(frame.address)
         if self._switch_is_due:
@@ -288,6 +290,9 @@ class LogStream(Service):
         waited for without a limit: it gets room once Tier 2 has what it holds."""
         if self.is_full:
             await self._wait_room()
+            # A server at its very limit has room and refuses in turns; each hand-over leaves a record.
+            await self._clock.sleep(self._full_delay_s)
+            self._full_delay_s = min(self._full_delay_s * 2, retry_delay_max_s)
             self._stuck_since = None
         if self._stuck_since is None:
             self._stuck_since = Deadline.after(self._clock, self._client.settings.heal_time_max_s)
