@@ -53,7 +53,7 @@ def commands(draw: st.DrawFn) -> Command:
 
 
 @given(commands())
-@settings(max_examples=1500)
+@settings(max_examples=1500, deadline=None)
 def test_every_command_round_trips(command: Command) -> None:
     frame = codec.encode(command)
     ((type_code, payload),) = FrameParser().feed(frame)
@@ -66,7 +66,7 @@ def test_every_command_round_trips(command: Command) -> None:
 
 
 @given(commands(), st.data())
-@settings(max_examples=800)
+@settings(max_examples=800, deadline=None)
 def test_a_shortened_payload_is_refused_or_takes_defaults(command: Command, data: st.DataObject) -> None:
     payload = codec.encode(command)[8:]
     if not payload:
@@ -83,7 +83,7 @@ def test_a_shortened_payload_is_refused_or_takes_defaults(command: Command, data
 
 
 @given(st.sampled_from(sorted(COMMANDS)), st.binary(max_size=400))
-@settings(max_examples=3000)
+@settings(max_examples=3000, deadline=None)
 def test_arbitrary_bytes_decode_or_are_refused(type_code: int, payload: bytes) -> None:
     try:
         codec.encode(codec.decode(type_code, memoryview(payload)))
@@ -92,7 +92,7 @@ def test_arbitrary_bytes_decode_or_are_refused(type_code: int, payload: bytes) -
 
 
 @given(st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=3000)), max_size=20), st.data())
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_frames_survive_any_cutting_of_the_stream(frames: list[tuple[int, bytes]], data: st.DataObject) -> None:
     stream = b"".join(codec.frame_header(code, len(payload)) + payload for code, payload in frames)
     parser = FrameParser()
