@@ -115,15 +115,6 @@ def segment_id_to(scope: str, stream: str, segment_id: int) -> pb.SegmentId:
     return pb.SegmentId(streamInfo=stream_info(scope, stream), segmentId=segment_id)
 
 
-def range_to(segment: SegmentRange) -> pb.SegmentRange:
-    """The message of a segment with its keys."""
-    return pb.SegmentRange(
-        segmentId=segment_id_to(segment.scope, segment.stream, segment.segment_id),
-        minKey=segment.key_low,
-        maxKey=segment.key_high,
-    )
-
-
 def range_from(message: pb.SegmentRange) -> SegmentRange:
     """The segment of a message."""
     info = message.segmentId.streamInfo
