@@ -109,9 +109,13 @@ class Client:
             session.close("no answer in time")
             result = Answer(0, error=UnknownOutcome("no answer in time"))
         self.tell(segment, session.store, result)
-        if isinstance(result.error, DataCorruption) and self.world.corruption_seen(segment, result.error):
-            raise GivenUp(segment)
+        self.end_if_damaged(segment, result)
         return result
+
+    def end_if_damaged(self, segment: str, answer: Answer) -> None:
+        """``GivenUp`` if the store refuses for good: the segment is damaged."""
+        if isinstance(answer.error, DataCorruption) and self.world.corruption_seen(segment, answer.error):
+            raise GivenUp(segment)
 
     async def look(self, segment: str) -> Answer:
         """``get_info`` of the owner, or that the segment does not exist."""

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import random
 from collections.abc import Callable
 
+import segment_service
 from pravega_common.runtime import failpoints
 from tests.simulator.processes import Process, ProcessKilled, current_process
+
+PACKAGES = ("container", "durable_log", "event_index", "plog", "storage", "tables", "writer")
+"""Packages of the segment store, after which their failpoints are named."""
+
+
+def store_failpoints() -> list[str]:
+    """The names of the store's failpoints, the same whatever else this process imported: a seed draws from them."""
+    for module in pkgutil.walk_packages(segment_service.__path__, "segment_service."):
+        if module.name.split(".")[1] in PACKAGES:
+            importlib.import_module(module.name)
+    return sorted(name for name in failpoints.KNOWN if name.partition(".")[0] in PACKAGES)
 
 
 class CrashPoints:
@@ -16,7 +30,7 @@ class CrashPoints:
         self.reached: dict[str, int] = {}
         self.crashed: dict[str, int] = {}
         self._rng = random.Random(f"{seed} failpoints")
-        self._names = sorted(failpoints.KNOWN)
+        self._names = store_failpoints()
         self._favourite = self._names[seed // 2 % len(self._names)]  # so that many seeds come to each of them
         self._kill = kill
         self._wanted: dict[str, int] = {}

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pravega_common.runtime import failpoints
+from tests.simulator.crash_points import store_failpoints
 from tests.simulator.settings import EXPECTED, FAMILIES, draw
 from tests.simulator.simulation import Outcome, simulate
 
@@ -102,7 +102,7 @@ class Summary:
             sys.stdout.flush()
 
     def text(self, seconds: float) -> str:
-        known = sorted(failpoints.KNOWN)
+        known = store_failpoints()
         missed = [name for name in known if not self._crashed[name]]
         failed = ", ".join(f"{count} of {family}" for family, count in sorted(self._failed.items())) or "none"
         lines = [

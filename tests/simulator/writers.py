@@ -120,4 +120,5 @@ class Writer(Client):
             if self.segment.sealed is Progress.NOT_ASKED and self.segment.merged is Progress.NOT_ASKED:
                 self.segment.violated("broken", f"nobody sealed it, and {event.id} was refused as if")
             return True
+        self.end_if_damaged(self.segment.name, answer)
         return False
