@@ -54,6 +54,8 @@ See docs/controller-api.md 4.4.
 timer_tick_s: Final = 0.4
 timeouts_per_tick_max: Final = 64
 timeout_retry_s: Final = 0.8
+aborts_concurrent_max: Final = 32
+"""Transactions that the sealing of a stream aborts at the same time."""
 sweep_period_s: Final = 60.0
 """How often a controller looks for transactions that a stopped one left behind."""
 
@@ -282,9 +284,11 @@ class TransactionService(Service):
         """For the sealing of a stream: abort what is open; true once no transaction is left, also none that is being
         committed or cleaned up. To be repeated until then."""
         active = await self.records.active(scope, stream)
-        for identifier, found in active:
-            if found.record.state is TransactionState.OPEN:
-                await self.abort(scope, stream, identifier)
+        # Aborting ones as well: the controller that decided it may have died before it had them cleaned up.
+        ending = [one for one, found in active if found.record.state is not TransactionState.COMMITTING]
+        for start in range(0, len(ending), aborts_concurrent_max):
+            chunk = ending[start : start + aborts_concurrent_max]
+            await asyncio.gather(*(self.abort(scope, stream, identifier) for identifier in chunk))
         state = await self.records.commit_state(scope, stream)
         return not active and not state.queue.waiting and state.committing.is_idle
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -333,3 +334,21 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_stream_from_being_swe
     other = await world.instance()
     await world.clock.pass_time(10 + lease_grace_s + 5)
     await settled(world, other, opened.id, TransactionState.ABORTED)
+
+
+async def test_sealing_aborts_many_transactions_at_once(world: World, one: Instance) -> None:
+    created = [await world.begin(one, S, T, str(number)) for number in range(64)]
+    call = one.switch.call
+
+    async def late(*args: Any, **kwargs: Any) -> Any:
+        await world.clock.sleep(0.1)
+        return await call(*args, **kwargs)
+
+    one.switch.call = late  # type: ignore[method-assign]
+    await world.move_state(S, T, StreamState.SEALING)
+    before_s = world.clock.monotonic_s()
+    await world.run(one.transactions.end_all(S, T))
+    # One by one it would take 20 s: each abort is a read, a write and a request at least.
+    assert world.clock.monotonic_s() - before_s < 3
+    states = [await world.run(one.transactions.transaction_state(S, T, item.id)) for item in created[-2:]]
+    assert set(states) <= {TransactionState.ABORTING, TransactionState.ABORTED}
