@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Final, Protocol
+
+import structlog
 
 from controller_service.errors import OperationNotAllowed
 from controller_service.queue.request_queue import Postpone, Request, RequestQueue, run_and_wait
@@ -10,10 +14,13 @@ from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import STATE, StateRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from pravega_common.errors import SegmentNotFound
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
 KIND: Final = "seal_stream"
+one_by_one_max: Final = 64
+"""Segments that are sealed by calls of their own at the same time, when one of them is lost."""
 
 MARKED = register("controller.seal_marked")
 SEGMENTS_SEALED = register("controller.seal_segments_sealed")
@@ -43,6 +50,7 @@ class SealStream:
         self._access = access
         self._queue = queue
         self._transactions = transactions
+        self._log = structlog.get_logger(service="seal-stream")
         queue.register(KIND, self.handle)
 
     async def seal(self, request_id: str, scope: str, stream: str) -> None:
@@ -69,9 +77,27 @@ class SealStream:
             raise Postpone(f"stream {context.name} has transactions")
         # Read again: a commit that was let finish may have moved the epoch.
         context = await self._store.open(scope, stream)
-        await self._access.seal_segments((await context.current_epoch()).names(scope, stream))
+        await self._seal_segments((await context.current_epoch()).names(scope, stream))
         failpoint(SEGMENTS_SEALED)
         await self._store.update(scope, stream, _sealed)
+
+    async def _seal_segments(self, segments: Sequence[str]) -> None:
+        """Seal all that exist: nobody can write to one that is lost, and the stream must not stay half sealed."""
+        try:
+            await self._access.seal_segments(segments)
+            return
+        except SegmentNotFound as error:
+            self._log.error("a segment of a stream is lost", segment=error.segment)
+        slots = asyncio.Semaphore(one_by_one_max)
+
+        async def seal(segment: str) -> None:
+            async with slots:
+                try:
+                    await self._access.seal_segments([segment])
+                except SegmentNotFound:
+                    return
+
+        await asyncio.gather(*map(seal, segments))
 
 
 async def _mark(context: StreamContext, stream_id: str) -> None:

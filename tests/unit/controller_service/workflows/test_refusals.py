@@ -184,3 +184,18 @@ async def test_a_commit_that_lost_its_data_does_not_keep_a_scale_off(world: Worl
     await world.run(world.split(other, S, T))
     await world.clock.pass_time(30)
     assert (await (await world.streams.open(S, T)).current_epoch()).epoch == 1
+
+
+async def test_a_stream_is_sealed_and_deleted_although_a_segment_is_lost(
+    controller: Controller, parts: ControllerParts
+) -> None:
+    workflows = controller.parts.workflows
+    await controller.store.create_scope("s")
+    await workflows.create.create("s", "t", StreamConfiguration(ScalingPolicy.fixed(3)))
+    del parts.access.segments["s/t/1.#epoch.0"]
+    await workflows.seal.seal("now", "s", "t")
+    assert await (await controller.store.open("s", "t")).state() is StreamState.SEALED
+    left = [parts.access.segments[f"s/t/{number}.#epoch.0"] for number in (0, 2)]
+    assert [segment.is_sealed for segment in left] == [True, True]
+    await workflows.delete.delete("now", "s", "t")
+    assert parts.access.segments == {}
