@@ -18,6 +18,7 @@ from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.seal_stream import SealStream
+from controller_service.workflows.states import no_way_back
 from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, SegmentNotFound, StreamNotFound
 from pravega_common.names import MARK_PREFIX
 from pravega_common.runtime.failpoints import failpoint, register
@@ -108,6 +109,10 @@ class DeleteScope:
             return
         scope, (record, _) = request.payload["scope"], closed
         failpoint(CLOSED)
+        with no_way_back(f"deletion of scope {scope}"):
+            await self._delete_all(scope, record)
+
+    async def _delete_all(self, scope: str, record: ScopeRecord) -> None:
         # Groups first: they unsubscribe from streams and delete a stream of their own.
         await _for_all(self._groups.records, scope, lambda name, group: self._delete_group(scope, name, group))
         failpoint(GROUPS_DELETED)

@@ -11,6 +11,7 @@ from controller_service.store.epochs import last_number
 from controller_service.store.records import CURRENT_EPOCH, STATE, TRANSITION, TRUNCATION, SegmentRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.states import no_way_back
 from pravega_common.errors import StreamNotFound, StreamNotSealed
 from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name, segment_epoch
 from pravega_common.runtime.failpoints import failpoint, register
@@ -44,7 +45,8 @@ class DeleteStream:
         await run_and_wait(self._queue, Request(f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload))
 
     async def handle(self, request: Request) -> None:
-        await self.carry_out(request.payload["scope"], request.payload["stream"], request.payload["stream_id"])
+        with no_way_back(f"deletion of stream {request.key}"):
+            await self.carry_out(request.payload["scope"], request.payload["stream"], request.payload["stream_id"])
 
     async def carry_out(self, scope: str, stream: str, stream_id: str) -> None:
         """All steps, for this and other workflows' handlers. The stream must be sealed or never completed."""

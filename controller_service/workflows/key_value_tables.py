@@ -10,6 +10,7 @@ from controller_service.queue.request_queue import Request, RequestQueue, run_an
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState, key_value_tables
 from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.states import no_way_back
 from pravega_common.errors import NotFound
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
 from pravega_common.runtime.failpoints import failpoint, register
@@ -99,7 +100,9 @@ class KeyValueTables:
         )
 
     async def _delete(self, request: Request) -> None:
-        await self.delete_within(request.payload["scope"], request.payload["table"], request.payload["table_id"])
+        scope, table = request.payload["scope"], request.payload["table"]
+        with no_way_back(f"deletion of key-value table {scope}/{table}"):
+            await self.delete_within(scope, table, request.payload["table_id"])
 
 
 def _segments(scope: str, table: str, count: int) -> list[str]:

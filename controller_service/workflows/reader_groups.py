@@ -25,6 +25,7 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.seal_stream import SealStream
+from controller_service.workflows.states import no_way_back
 from pravega_common.errors import NotFound, StreamNotFound
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -170,7 +171,9 @@ class ReaderGroups:
     async def _delete(self, request: Request) -> None:
         record = await self._mine(request)
         if record is not None:
-            await self.delete_within(request.payload["scope"], request.payload["group"], record.group_id)
+            scope, group = request.payload["scope"], request.payload["group"]
+            with no_way_back(f"deletion of reader group {scope}/{group}"):
+                await self.delete_within(scope, group, record.group_id)
 
     async def delete_within(self, scope: str, group: str, group_id: str) -> None:
         """For this and other workflows' handlers. Idempotent."""

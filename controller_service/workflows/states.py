@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from controller_service.errors import OperationNotAllowed
 from controller_service.queue.request_queue import Postpone
 from controller_service.store.holds import Hold, free, take
 from controller_service.store.records import STATE, StateRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from pravega_common.errors import RejectedError
+from pravega_common.errors import FailedError, RejectedError
 
 
 class Superseded(RejectedError):
     """This run of a request is not the current one: the request was finished elsewhere in the meantime."""
+
+
+class StepFailed(FailedError):
+    """Work that is half done, and has no way back, cannot go on now: it is tried again."""
+
+
+@contextmanager
+def no_way_back(subject: str) -> Iterator[None]:
+    """Repeats the steps inside when something refuses them: they have to be carried out to the end.
+
+    The queue drops a request that is refused. Two runs of one deletion meet segments and lists that the other one took
+    away already, which is a refusal to each of them: dropped by both, the rest would stay.
+    """
+    try:
+        yield
+    except RejectedError as error:
+        raise StepFailed(f"{subject}: {error}") from error
 
 
 async def enter(

@@ -13,6 +13,7 @@ from controller_service.store.records import (
     sealed_segment_key,
 )
 from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import VersionedStore
 from pravega_common.errors import StreamNotFound
 from pravega_common.names import SYSTEM_SCOPE, segment_name
@@ -24,16 +25,21 @@ async def requests_left(tables: VersionedStore) -> int:
 
 
 async def audit(controller: Controller, access: InMemorySegmentAccess) -> None:
+    """Every stream of a controller at rest."""
+    await audit_streams(controller.store, access)
+
+
+async def audit_streams(store: StreamStore, access: InMemorySegmentAccess) -> None:
     """Every stream at rest: states, epochs, sealed and deleted segments. Fails on the first contradiction."""
     expected: dict[str, bool] = {}
-    scopes, _ = await controller.store.list_scopes()
+    scopes, _ = await store.list_scopes()
     for scope in scopes:
         if scope == SYSTEM_SCOPE:
             continue
-        streams, _ = await controller.store.list_streams(scope)
+        streams, _ = await store.list_streams(scope)
         for stream, entry in streams:
             try:
-                context = await controller.store.open(scope, stream, TRANSITION, TRUNCATION)
+                context = await store.open(scope, stream, TRANSITION, TRUNCATION)
             except StreamNotFound:
                 raise AssertionError(f"{scope}/{stream} is listed and has no records") from None
             assert (await context.configuration()).configuration.tags == entry.tags

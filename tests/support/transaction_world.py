@@ -8,9 +8,11 @@ import inspect
 import itertools
 import uuid
 from collections.abc import Awaitable, Sequence
+from contextvars import ContextVar
 from random import Random
 from typing import Any, TypeVar
 
+from controller_service.buckets.stream_retention import StreamRetention
 from controller_service.errors import PreconditionFailed
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.sets.transaction_set import MemberRecord
@@ -36,7 +38,15 @@ from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.commit_marks import CommitMarks
 from controller_service.transactions.lifecycle import CreatedTransaction, TransactionService
 from controller_service.transactions.records import transaction_segments
+from controller_service.workflows.create_stream import CreateStream
+from controller_service.workflows.delete_scope import DeleteScope
+from controller_service.workflows.delete_stream import DeleteStream
+from controller_service.workflows.key_value_tables import KeyValueTables
+from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.scale_stream import ScaleStream
+from controller_service.workflows.seal_stream import SealStream
+from controller_service.workflows.truncate_stream import TruncateStream
+from controller_service.workflows.update_stream import UpdateStream
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import is_transaction_segment
@@ -45,7 +55,11 @@ from tests.support.fakes.segment_access import InMemorySegmentAccess
 
 T = TypeVar("T")
 
+WORKING: ContextVar[str] = ContextVar("WORKING", default="")
+"""The name of the instance whose work the present task does."""
+
 event_bytes = 10
+retention_period_ms = 60_000
 
 
 class Crashed(BaseException):
@@ -216,9 +230,20 @@ class Instance:
             listener=CommitMarks(WriterMarks(self.streams)),
         )
         self.sets = TransactionSetService(transactions=self.transactions, store=store, clock=world.clock)
-        self.scale = ScaleStream(self.streams, segments, self.queue)
+        queue, streams = self.queue, self.streams
+        self.create = CreateStream(streams, segments, queue)
+        self.update = UpdateStream(streams, segments, queue)
+        self.scale = ScaleStream(streams, segments, queue)
+        self.truncate = TruncateStream(streams, segments, queue)
+        self.seal = SealStream(streams, segments, queue, self.transactions)
+        self.delete = DeleteStream(streams, segments, queue)
+        self.groups = ReaderGroups(streams, queue, self.create, self.seal, self.delete)
+        self.tables = KeyValueTables(streams, segments, queue)
+        self.delete_scope = DeleteScope(streams, queue, self.seal, self.delete, self.groups, self.tables)
+        self.retention = StreamRetention(streams, segments, self.truncate, retention_period_ms, world.new_id)
 
     async def start(self) -> None:
+        WORKING.set(self.name)
         self.world.live.add(self.name)
         for service in (self.queue, self.transactions, self.sets):
             await service.start()

@@ -1,0 +1,163 @@
+"""Two live controllers on one store: at every step of every workflow the one that works dies, has its call cut off, or
+stands still and loses its lease; the client asks the other one, merges are slow, and everything comes out whole."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+
+from pravega_common.errors import Outcome, PravegaError
+from pravega_common.runtime import failpoints
+from tests.support.repository import ROOT
+from tests.support.stream_audit import audit_streams, requests_left
+from tests.support.transaction_world import WORKING, Crashed, CrashSwitch, Instance, VirtualClock
+from tests.support.workflow_steps import (
+    NEEDS_OLD_VERSION,
+    OPERATORS,
+    WORKFLOWS,
+    Scene,
+    Workflow,
+    controller_failpoints,
+    scene_of_two,
+    steps_of,
+    table,
+)
+
+call_deadline_s = 2.0
+"""Virtual seconds that a client waits for its answer before it asks another controller."""
+stall_s = 40.0
+"""Long enough for a lease to run out and for another controller to do all the work."""
+settle_s = 130.0
+slow_calls = ("merge_batch", "info", "seal_segments")
+pytestmark = pytest.mark.timeout(600)
+
+
+class Stalled(CrashSwitch):
+    """Operations take their time, those on segments more of it; the whole controller can be made to stand still."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self.clock: VirtualClock | None = None
+        self.until_s = 0.0
+        self._random = random
+
+    async def call(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.clock is not None:
+            if work.__name__ in slow_calls:
+                await self.clock.sleep(self._random.random() * 0.3)
+            await self._stand_still(self.clock)
+        result = await super().call(work, *args, **kwargs)
+        if self.clock is not None:
+            await self._stand_still(self.clock)
+        return result
+
+    async def _stand_still(self, clock: VirtualClock) -> None:
+        while clock.monotonic_s() < self.until_s:
+            await clock.sleep(self.until_s - clock.monotonic_s())
+
+
+class Disturbance:
+    """Happens once, at one failpoint of the first controller, while a client waits for its answer."""
+
+    def __init__(self, scene: Scene, kind: str) -> None:
+        self.scene = scene
+        self.kind = kind
+        self.happened = False
+        self.call: asyncio.Future[Any] | None = None
+
+    def at(self, failpoint: str) -> None:
+        failpoints.arm(failpoint, self._happen)
+
+    def _happen(self) -> None:
+        if self.happened or WORKING.get() != self.scene.first.name:
+            return
+        self.happened = True
+        world, first = self.scene.world, self.scene.first
+        if self.kind == "cut off":
+            assert self.call is not None
+            self.call.cancel()
+            return
+        # Either way its lease runs out.
+        world.live.discard(first.name)
+        if self.kind == "dies":
+            first.switch.crash()
+        assert isinstance(first.switch, Stalled)
+        first.switch.until_s = world.clock.monotonic_s() + stall_s
+
+    async def come(self) -> None:
+        """Wait until it happened, also after an answer, but not for long: time is what some steps wait for."""
+        for _ in range(20):
+            if not self.happened:
+                await self.scene.world.clock.sleep(call_deadline_s / 20)
+
+    async def answer(self, workflow: Workflow, one: Instance) -> bool:
+        """Whether a call to this controller was answered; a refusal is an answer."""
+        WORKING.set(one.name)
+        self.call = asyncio.ensure_future(workflow.act(self.scene, one))
+        alarm = asyncio.ensure_future(self.scene.world.clock.sleep(call_deadline_s))
+        await asyncio.wait({self.call, alarm}, return_when=asyncio.FIRST_COMPLETED)
+        alarm.cancel()
+        self.call.cancel()
+        try:
+            await self.call
+        except (Crashed, asyncio.CancelledError):
+            return False
+        except PravegaError as error:
+            return error.outcome is Outcome.REJECTED
+        return True
+
+
+async def disturbed(workflow: Workflow, step: str, kind: str) -> None:
+    random = Random(f"{workflow.name}/{step}/{kind}")
+    switches = (Stalled(random), Stalled(random))
+    scene = await scene_of_two(switches)
+    await workflow.prepare(scene)
+    for switch in switches:
+        switch.clock = scene.world.clock
+    disturbance = Disturbance(scene, kind)
+    disturbance.at(step)
+    await scene.run(disturbance.answer(workflow, scene.first))
+    await scene.run(disturbance.come())
+    for _ in range(30):
+        if await scene.world.run(disturbance.answer(workflow, scene.second), 600):
+            break
+    else:
+        raise AssertionError("the other controller never answers")
+    await scene.world.clock.pass_time(settle_s)
+    assert disturbance.happened
+    await check_whole(scene, workflow)
+    await scene.world.close()
+
+
+async def check_whole(scene: Scene, workflow: Workflow) -> None:
+    world = scene.world
+    await workflow.check(scene)
+    assert [one.transactions.blocked for one in world.instances] == [{}, {}]
+    assert await requests_left(world.store) == 0
+    await audit_streams(world.streams, world.segments)
+    assert sorted(event for events in world.segments.events.values() for event in events) == sorted(scene.expected)
+
+
+@pytest.mark.parametrize("kind", ["dies", "cut off", "stands still"])
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda item: item.name)
+async def test_the_other_controller_finishes_the_work(workflow: Workflow, kind: str) -> None:
+    problems: dict[str, str] = {}
+    for step in await steps_of(workflow):
+        try:
+            await disturbed(workflow, step, kind)
+        except (AssertionError, PravegaError, TimeoutError) as error:
+            problems[step] = repr(error)[:2_000]
+        failpoints.disarm_all()
+    assert problems == {}
+
+
+async def test_every_failpoint_of_the_controller_is_a_step_of_a_workflow() -> None:
+    covered = {step for workflow in WORKFLOWS for step in await steps_of(workflow)}
+    assert controller_failpoints() - covered == NEEDS_OLD_VERSION | OPERATORS
+
+
+async def test_the_table_of_steps_in_the_readme_is_true() -> None:
+    assert await table() in (ROOT / "controller_service/workflows/README.md").read_text()
