@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pravega_common.invariants import check
 
 
@@ -19,8 +17,8 @@ class AckCalculator:
         check(sequence_number > self.last_read, "operations out of order", last=self.last_read, next=sequence_number)
         self.last_read = sequence_number
 
-    def highest(self, first_waiting: Iterable[int | None]) -> int:
-        """Given the smallest number that waits in each segment (``None``: nothing waits there)."""
-        lowest = min((number for number in first_waiting if number is not None), default=self.last_read + 1)
+    def highest(self, first_waiting: int | None) -> int:
+        """Given the smallest number that waits in any segment (``None``: nothing waits)."""
+        lowest = self.last_read + 1 if first_waiting is None else first_waiting
         check(lowest > self.acknowledged, "an acknowledged operation waits", lowest=lowest, acked=self.acknowledged)
         return lowest - 1

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+
+from sortedcontainers import SortedList
 
 from pravega_common.errors import SegmentDamaged
 from pravega_common.invariants import check
@@ -103,18 +105,31 @@ class Write:
 Step = Reconcile | Skip | Write | Sealing | Truncation | Merging | Deletion
 
 
+def _ignore(segment_id: int) -> None:
+    """Nobody wants to know."""
+
+
 class SegmentAggregator:
     """One segment. ``stored`` is its state in Tier 2 (``None``: nothing there), valid while ``is_known``."""
 
-    def __init__(self, segment_id: int, *, is_new: bool, is_transaction: bool = False, is_index: bool = False) -> None:
-        """``is_new``: created by this owner of the container, so Tier 2 cannot have anything of it."""
+    def __init__(
+        self,
+        segment_id: int,
+        *,
+        is_new: bool,
+        is_transaction: bool = False,
+        is_index: bool = False,
+        on_change: Callable[[int], None] = _ignore,
+    ) -> None:
+        """``is_new``: created by this owner of the container, so Tier 2 cannot have anything of it. ``on_change`` is
+        called with the segment id after each change of what waits here."""
         self.segment_id = segment_id
         self.is_transaction = is_transaction
         self.is_index = is_index
         self.is_known = is_new
         self.stored: StorageState | None = None
         self.is_busy = False
-        """A flush is planned or under way."""
+        """A flush is under way."""
         self.lock = asyncio.Lock()
         """Held while steps are done."""
         self.pending_bytes = 0
@@ -126,9 +141,12 @@ class SegmentAggregator:
         """Segments that are quarantined until that went well: this one, and a source whose merge waits here."""
         self.ended: deque[tuple[int, Source]] = deque()
         """Merged segments whose bytes Tier 2 has as part of this one, with the sequence number that waits until the
-        container is notified; the flusher then takes them off."""
+        container is notified; ``ended_first`` then takes them off."""
         self._items: deque[Item] = deque()
-        self._has_joined = False
+        self._joined: SortedList | None = None
+        """The sequence numbers of data that joined from elsewhere, once for each source that is not done with: they may
+        be lower than those before them. ``None`` before the first."""
+        self._on_change = on_change
 
     # --- what must be done, in log order
 
@@ -147,11 +165,11 @@ class SegmentAggregator:
     @property
     def first_sequence(self) -> int | None:
         """Smallest sequence number that waits here. Items are in order but for those that joined from elsewhere."""
-        if self._has_joined:
-            waiting = [item.sequence for item in self._items]
-            waiting.extend(sequence for sequence, _ in self.ended)
-            return min(waiting, default=None)
-        return self._items[0].sequence if self._items else None
+        first = self._items[0].sequence if self._items else None
+        if not self._joined:
+            return first
+        joined = int(self._joined[0])
+        return joined if first is None else min(first, joined)
 
     @property
     def stored_length(self) -> int:
@@ -167,18 +185,18 @@ class SegmentAggregator:
             self._add_data(Data(sequence, offset, offset + length, now_s, log_position))
 
     def seal(self, sequence: int, now_s: float, log_position: int) -> None:
-        self._items.append(Sealing(sequence, now_s, log_position))
+        self._add(Sealing(sequence, now_s, log_position))
 
     def truncate(self, sequence: int, offset: int, now_s: float, log_position: int) -> None:
-        self._items.append(Truncation(sequence, now_s, log_position, offset))
+        self._add(Truncation(sequence, now_s, log_position, offset))
 
     def merge(self, merging: Merging, source: SegmentAggregator) -> None:
         """Take the source's bytes as own ones if they are all cached, else move them in Tier 2 when it comes to it."""
         if source.can_be_joined:
             self._add_data(self._joined_data(merging, source))
         else:
-            self._items.append(merging)
             self.merging_count += 1
+            self._add(merging)
 
     def delete(self, sequence: int, now_s: float, log_position: int) -> None:
         """Drop all that waits; the segments merged into this one end with it."""
@@ -186,11 +204,12 @@ class SegmentAggregator:
         sources = self.merged_sources()
         self.ended.clear()
         self._items.clear()
+        self._joined = None
         self.pending_bytes = self.merging_count = 0
-        lowest = sequence if first is None else min(first, sequence)
-        self._items.append(Deletion(lowest, now_s, log_position, tuple(sources)))
         self.is_deleting = True
         self.held_until_s = -math.inf
+        lowest = sequence if first is None else min(first, sequence)
+        self._add(Deletion(lowest, now_s, log_position, tuple(sources)))
 
     def merged_sources(self) -> list[Source]:
         """The segments merged into this one that Tier 2 may still have under their own ids."""
@@ -269,15 +288,22 @@ class SegmentAggregator:
         if self._items and self._items[0] is item:
             self._pop()
 
+    def ended_first(self) -> None:
+        """The container was notified of the first of ``ended``."""
+        sequence, _ = self.ended.popleft()
+        if self._joined is not None:
+            self._joined.remove(sequence)
+        self._on_change(self.segment_id)
+
     def join(self, merging: Merging, source: SegmentAggregator) -> None:
         """A merge that waits here turned out to be one of cached bytes."""
         for position, item in enumerate(self._items):
             if item is merging:
                 data = self._joined_data(merging, source)
                 self._items[position] = data
-                self.pending_bytes += data.end - data.start
                 self.merging_count -= 1
-                self._has_joined = True
+                self._note_data(data)
+                self._on_change(self.segment_id)
                 return
 
     # --- inside
@@ -297,10 +323,18 @@ class SegmentAggregator:
         )
 
     def _add_data(self, data: Data) -> None:
-        self._items.append(data)
+        self._note_data(data)
+        self._add(data)
+
+    def _note_data(self, data: Data) -> None:
         self.pending_bytes += data.end - data.start
         if data.sources:
-            self._has_joined = True
+            self._joined = self._joined if self._joined is not None else SortedList()
+            self._joined.update(data.sequence for _ in data.sources)
+
+    def _add(self, item: Item) -> None:
+        self._items.append(item)
+        self._on_change(self.segment_id)
 
     def _pop(self) -> None:
         item = self._items.popleft()
@@ -308,8 +342,7 @@ class SegmentAggregator:
             self.pending_bytes -= item.end - item.start
         elif isinstance(item, Merging):
             self.merging_count -= 1
-        if not self._items and not self.ended:
-            self._has_joined = False
+        self._on_change(self.segment_id)
 
     def _is_done(self, item: Item) -> bool:
         """Whether Tier 2 is already as the item wants it, without a step."""

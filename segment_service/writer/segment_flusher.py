@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 
 import structlog
 
@@ -15,6 +15,7 @@ from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.writer_data_source import WriterDataSource
+from segment_service.writer.aggregators import Aggregators
 from segment_service.writer.config import WriterConfig
 from segment_service.writer.segment_aggregator import (
     Deletion,
@@ -36,22 +37,15 @@ SOURCE_DELETED = register("writer.source_deleted_before_metadata")
 merge_depth_max = 8
 """Merges stacked on each other; the same limit as the read index has."""
 
-Aggregators = MutableMapping[int, SegmentAggregator]
-
 
 class SegmentFlusher:
-    """Flushes one aggregator at a time; the caller holds its lock.
-
-    ``merged_at``: source id to (target id, offset) of the merges that were read from the log and are not finished in
-    Tier 2.
-    """
+    """Flushes one aggregator at a time; the caller holds its lock."""
 
     def __init__(
         self,
         source: WriterDataSource,
         storage: SegmentStorage,
         aggregators: Aggregators,
-        merged_at: dict[int, tuple[int, int]],
         clock: Clock,
         rng: random.Random,
         config: WriterConfig,
@@ -61,7 +55,7 @@ class SegmentFlusher:
         self._source = source
         self._storage = storage
         self._aggregators = aggregators
-        self._merged_at = merged_at
+        self._merged_at = aggregators.merged_at
         self._clock = clock
         self._rng = rng
         self._config = config
@@ -234,7 +228,7 @@ class SegmentFlusher:
     async def _merge(self, target: SegmentAggregator, merging: Merging) -> None:
         """A merge of a source that is, or may be, in Tier 2 under its own id."""
         self._check_readable(target.segment_id, merging.source_id)
-        source = self._source_of(merging)
+        source = self._aggregators.obtain(merging.source_id)
         async with source.lock:
             try:
                 is_moved = await self._move(target, merging, source)
@@ -278,7 +272,7 @@ class SegmentFlusher:
         partly_joined = target.stored_length > merging.offset
         if not source.merging_count and (partly_joined or source.stored_length == 0):
             target.join(merging, source)
-            self._aggregators.pop(merging.source_id, None)
+            self._aggregators.drop(merging.source_id)
             return False
         self._notify_length(source)
         if not await self._complete(source, merging.length):
@@ -286,23 +280,17 @@ class SegmentFlusher:
         await self._storage.concat(target.segment_id, merging.offset, merging.source_id)
         return True
 
-    def _source_of(self, merging: Merging) -> SegmentAggregator:
-        source = self._aggregators.get(merging.source_id)
-        if source is None:
-            source = self._aggregators[merging.source_id] = SegmentAggregator(merging.source_id, is_new=False)
-        return source
-
     async def _join_cached_mergings(self, aggregator: SegmentAggregator) -> None:
         """Merges into a segment that is itself merged away: those of cached bytes become bytes of it."""
         for merging in aggregator.mergings:
-            source = self._source_of(merging)
+            source = self._aggregators.obtain(merging.source_id)
             async with source.lock:
                 if not source.is_known:
                     await self._reconcile(source, notify=False)
                 await self._join_cached_mergings(source)
                 if source.stored is None and not source.merging_count:
                     aggregator.join(merging, source)
-                    self._aggregators.pop(merging.source_id, None)
+                    self._aggregators.drop(merging.source_id)
 
     async def _complete(self, source: SegmentAggregator, length: int) -> bool:
         """Bring all of a merged segment to Tier 2 under its own id; false if its target is gone meanwhile."""
@@ -340,7 +328,7 @@ class SegmentFlusher:
             await self._storage.delete(aggregator.segment_id)
             failpoint(STORED)
         aggregator.finished(deletion)
-        self._aggregators.pop(aggregator.segment_id, None)
+        self._aggregators.drop(aggregator.segment_id)
         self._source.deleted_in_storage(aggregator.segment_id)
 
     async def _drop_merged(self, merged: Source) -> None:
@@ -363,13 +351,13 @@ class SegmentFlusher:
                 failpoint(SOURCE_DELETED)
             length = aggregator.stored_length if merged.target_id == aggregator.segment_id else 0
             self._notify_merged(merged, length)
-            aggregator.ended.popleft()
+            aggregator.ended_first()
 
     def _notify_merged(self, merged: Source, target_length: int) -> None:
         target = self._source.segment(merged.target_id)
         known = min(target_length, target.length) if target is not None else 0
         self._merged_at.pop(merged.source_id, None)
-        self._aggregators.pop(merged.source_id, None)
+        self._aggregators.drop(merged.source_id)
         self._source.merged_in_storage(merged.target_id, merged.source_id, known)
 
     def _notify_length(self, aggregator: SegmentAggregator) -> None:

@@ -7,7 +7,6 @@ import math
 import random
 
 from pravega_common.errors import ContainerOffline, FailedError, UnknownOutcome
-from pravega_common.names import is_index_segment, is_transaction_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
@@ -25,9 +24,12 @@ from segment_service.contracts.operations import (
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.writer.ack_calculator import AckCalculator
+from segment_service.writer.aggregators import Aggregators
 from segment_service.writer.config import WriterConfig
+from segment_service.writer.flush_schedule import FlushSchedule
 from segment_service.writer.segment_aggregator import Merging, SegmentAggregator
 from segment_service.writer.segment_flusher import SegmentFlusher
+from segment_service.writer.segment_order import SegmentOrder
 
 __all__ = ["StorageWriter", "WriterConfig"]
 
@@ -54,16 +56,14 @@ class StorageWriter(Service):
         self.config = config or WriterConfig()
         self._source = source
         self._clock = clock
-        self._aggregators: dict[int, SegmentAggregator] = {}
-        self._waiting: dict[int, SegmentAggregator] = {}
-        """Those with something to flush."""
-        self._merged_at: dict[int, tuple[int, int]] = {}
-        self.flusher = SegmentFlusher(
-            source, storage, self._aggregators, self._merged_at, clock, rng or random.Random(), self.config
-        )
+        self._aggregators = Aggregators(source, self.config.idle_segments_max)
+        self.flusher = SegmentFlusher(source, storage, self._aggregators, clock, rng or random.Random(), self.config)
+        self._waiting = SegmentOrder[int]()
+        """Segments with something to flush, by the lowest sequence number of it."""
+        self._schedule = FlushSchedule()
+        self._flushing = 0
         self._acks = AckCalculator()
         self._log_bytes = 0
-        self._slots = asyncio.Semaphore(self.config.flushes_at_once_max)
         self._progress = asyncio.Event()
         self._flush_up_to = 0
         self._acknowledged = asyncio.Condition()
@@ -81,7 +81,11 @@ class StorageWriter(Service):
     async def flush(self, sequence_number: int) -> None:
         """Bring everything up to this operation to Tier 2 without waiting for sizes and ages; returns when it is.
         ``ContainerOffline`` if the writer stops before that."""
-        self._flush_up_to = max(self._flush_up_to, sequence_number)
+        if sequence_number > self._flush_up_to:
+            for segment_id in self._waiting.between(self._flush_up_to + 1, sequence_number):
+                self._aggregators.note(segment_id)
+            self._flush_up_to = sequence_number
+            self._progress.set()
         async with self._acknowledged:
             await self._acknowledged.wait_for(lambda: self.acknowledged >= sequence_number or not self.is_running)
         if self.acknowledged < sequence_number:
@@ -96,27 +100,23 @@ class StorageWriter(Service):
     async def _read(self) -> None:
         while True:
             operations = await self._source.read_operations(self._acks.last_read, self.config.operations_per_read_max)
-            touched: dict[int, SegmentAggregator] = {}
             now_s = self._clock.monotonic_s()
             for operation in operations:
                 self._acks.read(operation.sequence_number)
-                aggregator = self._take(operation, now_s)
-                if aggregator is not None:
-                    touched[aggregator.segment_id] = aggregator
-            for aggregator in touched.values():
-                self._consider(aggregator, now_s)
-            self._drop_idle()
+                self._take(operation, now_s)
+            self._schedule.log_grew(self._log_bytes - self.config.behind_bytes_max - 1)
+            self._review()
             self._progress.set()
 
-    def _take(self, operation: Operation, now_s: float) -> SegmentAggregator | None:
-        """Give the operation to its aggregator; ``None`` if Tier 2 has nothing to do with it."""
+    def _take(self, operation: Operation, now_s: float) -> None:
+        """Give the operation to its aggregator, if Tier 2 has anything to do with it."""
         if isinstance(operation, MapSegment):
             is_new = operation.sequence_number > self._source.recovered_sequence_number
-            self._aggregators[operation.segment_id] = _aggregator_for(operation.segment_id, operation.name, is_new)
-            return None
+            self._aggregators.create(operation.segment_id, operation.name, is_new=is_new)
+            return
         if not isinstance(operation, SegmentOperation) or isinstance(operation, UpdateAttributes):
-            return None
-        aggregator = self._aggregator(operation.segment_id)
+            return
+        aggregator = self._aggregators.obtain(operation.segment_id)
         sequence = operation.sequence_number
         if isinstance(operation, Append):
             self._log_bytes += operation.length
@@ -129,11 +129,10 @@ class StorageWriter(Service):
             self._merge(aggregator, operation, now_s)
         elif isinstance(operation, Delete):
             aggregator.delete(sequence, now_s, self._log_bytes)
-        return aggregator
 
     def _merge(self, target: SegmentAggregator, operation: Merge, now_s: float) -> None:
-        source = self._aggregator(operation.source_id)
-        self._merged_at[operation.source_id] = (operation.segment_id, operation.offset)
+        source = self._aggregators.obtain(operation.source_id)
+        self._aggregators.merged_at[operation.source_id] = (operation.segment_id, operation.offset)
         joins = source.can_be_joined
         target.merge(
             Merging(
@@ -147,48 +146,57 @@ class StorageWriter(Service):
             source,
         )
         if joins:
-            del self._aggregators[operation.source_id]
-            self._waiting.pop(operation.source_id, None)
-
-    def _aggregator(self, segment_id: int) -> SegmentAggregator:
-        aggregator = self._aggregators.get(segment_id)
-        if aggregator is None:
-            metadata = self._source.segment(segment_id)
-            aggregator = _aggregator_for(segment_id, "" if metadata is None else metadata.name, is_new=False)
-            self._aggregators[segment_id] = aggregator
-        return aggregator
-
-    def _drop_idle(self) -> None:
-        """Forget segments without anything to do; what Tier 2 has of them is asked again when they are used."""
-        excess = len(self._aggregators) - len(self._waiting) - self.config.idle_segments_max
-        if excess <= 0:
-            return
-        idle = [one for one in self._aggregators.values() if one.is_idle and not one.is_busy]
-        for aggregator in idle[:excess]:
-            if aggregator.segment_id not in self._merged_at:
-                del self._aggregators[aggregator.segment_id]
+            self._aggregators.drop(operation.source_id)
 
     # --- to Tier 2
 
     async def _tick(self) -> None:
-        """Look at the ages, and at what holds Tier 1 back."""
+        """Look at what fell due, while anything waits for its time."""
         while True:
+            await self._schedule.wait_timed()
             await self._clock.sleep(self.config.tick_s)
-            now_s = self._clock.monotonic_s()
-            for aggregator in list(self._waiting.values()):
-                self._consider(aggregator, now_s)
+            self._schedule.advance(self._clock.monotonic_s())
+            self._start_flushes()
 
-    def _consider(self, aggregator: SegmentAggregator, now_s: float) -> None:
-        """Start a flush of the segment if it is due."""
-        if aggregator.is_idle or self._aggregators.get(aggregator.segment_id) is not aggregator:
-            if self._waiting.get(aggregator.segment_id) is aggregator:
-                del self._waiting[aggregator.segment_id]
-                self._progress.set()
-            return
-        self._waiting[aggregator.segment_id] = aggregator
-        if not aggregator.is_busy and self._due_at_s(aggregator) <= now_s:
+    def _review(self) -> None:
+        """Look at the segments that changed since the last review, and at no others."""
+        now_s = self._clock.monotonic_s()
+        for segment_id in self._aggregators.take_changed():
+            aggregator = self._aggregators.get(segment_id)
+            if aggregator is None or aggregator.is_idle:
+                self._waiting.set(segment_id, None)
+                self._schedule.forget(segment_id)
+                if aggregator is not None:
+                    self._aggregators.rest(segment_id)
+                continue
+            self._aggregators.stir(segment_id)
+            self._waiting.set(segment_id, aggregator.first_sequence)
+            if not aggregator.is_busy:
+                self._plan(aggregator, now_s)
+        self._start_flushes()
+
+    def _plan(self, aggregator: SegmentAggregator, now_s: float) -> None:
+        oldest = aggregator.oldest
+        is_held = aggregator.held_until_s != -math.inf
+        position = None if oldest is None or is_held else oldest.log_position
+        self._schedule.plan(aggregator.segment_id, self._due_at_s(aggregator), position, now_s)
+
+    def _start_flushes(self) -> None:
+        """Start as many flushes of what is due as there may be at once."""
+        now_s = self._clock.monotonic_s()
+        while self._flushing < self.config.flushes_at_once_max:
+            segment_id = self._schedule.take()
+            if segment_id is None:
+                return
+            aggregator = self._aggregators.get(segment_id)
+            if aggregator is None or aggregator.is_idle:
+                continue
+            if self._due_at_s(aggregator) > now_s:  # things changed while it waited for its turn
+                self._plan(aggregator, now_s)
+                continue
             aggregator.is_busy = True
-            self.spawn(self._flush(aggregator), f"flush-{aggregator.segment_id}")
+            self._flushing += 1
+            self.spawn(self._flush(aggregator), f"flush-{segment_id}")
 
     def _due_at_s(self, aggregator: SegmentAggregator) -> float:
         """The time at which the segment is to be flushed; infinity while that must wait for another operation."""
@@ -200,7 +208,8 @@ class StorageWriter(Service):
         oldest = aggregator.oldest
         if oldest is None or aggregator.is_deleting or aggregator.merging_count:
             return -math.inf
-        if aggregator.pending_bytes >= config.flush_bytes or oldest.sequence <= self._flush_up_to:
+        first = aggregator.first_sequence
+        if aggregator.pending_bytes >= config.flush_bytes or (first is not None and first <= self._flush_up_to):
             return -math.inf
         if self._log_bytes - oldest.log_position > config.behind_bytes_max:
             return -math.inf
@@ -211,11 +220,13 @@ class StorageWriter(Service):
     async def _flush(self, aggregator: SegmentAggregator) -> None:
         """Flush until nothing of it is due any more: what came in the meantime may wait for more."""
         try:
-            async with self._slots, aggregator.lock:
+            async with aggregator.lock:
                 await self.flusher.run(aggregator, lambda: self._goes_on(aggregator))
         finally:
             aggregator.is_busy = False
-        self._consider(aggregator, self._clock.monotonic_s())
+            self._flushing -= 1
+        self._aggregators.note(aggregator.segment_id)
+        self._review()
         self._progress.set()
 
     def _goes_on(self, aggregator: SegmentAggregator) -> bool:
@@ -228,7 +239,8 @@ class StorageWriter(Service):
         while True:
             await self._progress.wait()
             self._progress.clear()
-            highest = self._acks.highest(one.first_sequence for one in self._waiting.values())
+            self._review()
+            highest = self._acks.highest(self._waiting.lowest)
             if highest <= self._acks.acknowledged:
                 continue
             failpoint(BEFORE_ACKNOWLEDGE)
@@ -242,9 +254,3 @@ class StorageWriter(Service):
             self._acks.acknowledged = highest
             async with self._acknowledged:
                 self._acknowledged.notify_all()
-
-
-def _aggregator_for(segment_id: int, name: str, is_new: bool) -> SegmentAggregator:
-    return SegmentAggregator(
-        segment_id, is_new=is_new, is_transaction=is_transaction_segment(name), is_index=is_index_segment(name)
-    )

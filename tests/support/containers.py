@@ -64,11 +64,14 @@ class ContainerKit:
     def make_log(self, container_id: int) -> DurableDataLog:
         return InMemoryDataLog(container_id, self.logs)
 
+    def make_storage(self, container_id: int) -> RollingStorage:
+        return RollingStorage(self.chunks, container_id, self.clock, background=self.background)
+
     def make(self, container_id: int = 0) -> SegmentContainer:
         cache = CacheManager(InMemoryCacheStorage(self.cache_bytes))
         return SegmentContainer(
             self.make_log(container_id),
-            RollingStorage(self.chunks, container_id, self.clock, background=self.background),
+            self.make_storage(container_id),
             lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, cache, spawn),
             self.writer_factory,
             self.back_pressure,
