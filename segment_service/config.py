@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from pravega_common.services.settings import (
@@ -19,6 +21,9 @@ from pravega_common.services.settings import (
     ServiceSettings,
     host_and_port,
 )
+
+redis_tier1: Final = "redis:"
+"""The Tier 1 of a cluster: the Redis servers that the settings name."""
 
 
 class StoreSection(Section):
@@ -36,12 +41,32 @@ class StoreClusterSection(ClusterSection):
     stale_read_max_ms: Milliseconds = 60_000
 
 
+def _tier1_url(url: str) -> str:
+    """``redis:``, or ``file:`` with an absolute folder; ``ValueError`` for anything else."""
+    if url != redis_tier1 and file_tier1_folder(url) is None:
+        raise ValueError(f"{url!r} is no place for Tier 1: use redis: or file:///folder")
+    return url
+
+
+def file_tier1_folder(url: str) -> Path | None:
+    """The folder of ``file:/folder`` or ``file:///folder``; ``None`` for another form."""
+    parts = urlsplit(url)
+    is_folder = parts.scheme == "file" and not parts.netloc and parts.path.startswith("/")
+    return Path(unquote(parts.path)) if is_folder else None
+
+
 class Tier1Section(RedisSafetySection):
+    url: Annotated[str, AfterValidator(_tier1_url)] = redis_tier1
     servers: Annotated[tuple[RedisAddress, ...], Field(min_length=1)] = ("127.0.0.1:6379",)
-    plog_bytes: Annotated[int, Field(ge=4 * 1024 * 1024)] = 64 * 1024 * 1024
+    plog_bytes: Annotated[int, Field(ge=4 * 1024 * 1024, le=2**31)] = 64 * 1024 * 1024
     heal_time_max_ms: Milliseconds = 60_000
     checkpoint_operations: Annotated[int, Field(ge=1)] = 100_000
     checkpoint_bytes: Bytes = 64 * 1024 * 1024
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of a log in local files; ``None`` for Redis."""
+        return file_tier1_folder(self.url)
 
 
 class Tier2Section(Section):

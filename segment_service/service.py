@@ -24,6 +24,8 @@ from segment_service.contracts.data_log import DurableDataLog
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.file_log.file_log import FileDataLog
+from segment_service.file_log.folder import FileLogFolder
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.plog.plog_client import PlogSettings
@@ -48,23 +50,33 @@ class StoreParts:
     """From container id and store id."""
     clock: Clock
     tier1_servers: tuple[str, ...] = ()
-    """The Redis servers whose memory is watched."""
+    """The Redis servers of the persistence group, whose memory is watched; none for logs in files."""
+    file_logs: FileLogFolder | None = None
+    """The folder of logs in files; ``None`` for Redis."""
 
 
 def real_parts(config: SegmentStoreConfig) -> StoreParts:
-    """Redis and the Tier 2 that the settings name. Nothing is connected yet."""
+    """The Tier 1, Tier 2 and CPO that the settings name. Nothing is connected yet."""
     clock = SystemClock()
     cpo = RedisCPO(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
-    settings = PlogSettings(
-        block_bytes=config.tier1.plog_bytes,
-        allow_unsafe_redis=config.tier1.allow_unsafe_redis,
-        heal_time_max_s=config.tier1.heal_time_max_ms / 1000,
-    )
     chunks = make_chunk_storage(
         config.tier2.url,
         access_key=config.tier2.access_key,
         secret_key=config.tier2.secret_key.get_secret_value(),
         call_time_max_s=config.tier2.call_time_max_ms / 1000,
+    )
+    heal_time_max_s = config.tier1.heal_time_max_ms / 1000
+    if config.tier1.folder is not None:
+        file_logs = FileLogFolder(
+            config.tier1.folder, plog_bytes=config.tier1.plog_bytes, call_time_max_s=heal_time_max_s
+        )
+        return StoreParts(
+            cpo, chunks, lambda container, _: FileDataLog(container, file_logs, clock), clock, file_logs=file_logs
+        )
+    settings = PlogSettings(
+        block_bytes=config.tier1.plog_bytes,
+        allow_unsafe_redis=config.tier1.allow_unsafe_redis,
+        heal_time_max_s=heal_time_max_s,
     )
 
     def make_log(container_id: int, store_id: str) -> DurableDataLog:
@@ -112,8 +124,12 @@ class SegmentStoreProcess(Service):
         if self._status_page is not None:
             self.own(self._status_page)
             await self._status_page.start()
-        group = PersistenceGroup("group-0", config.tier1.servers)
-        await parts.cpo.put_persistence_cluster(PersistenceCluster(config.cluster.name, (group,)))
+        if parts.file_logs is None:
+            group = PersistenceGroup("group-0", config.tier1.servers)
+            await parts.cpo.put_persistence_cluster(PersistenceCluster(config.cluster.name, (group,)))
+        else:
+            self.own(parts.file_logs)
+            await parts.file_logs.start()
         await parts.chunks.start()
         if self._disk_cache is not None:
             self.own(self._disk_cache)
@@ -147,6 +163,8 @@ class SegmentStoreProcess(Service):
             await self._status_page.stop()
         if self._disk_cache is not None:
             await self._disk_cache.stop()
+        if self._parts.file_logs is not None:
+            await self._parts.file_logs.stop()
         await self._parts.chunks.close()
         await self._parts.cpo.close()
 

@@ -1,14 +1,17 @@
-"""Runs the contract of ``DurableDataLog`` on the fake and on a real Redis."""
+"""Runs the contract of ``DurableDataLog`` on the fake, on local files and on a real Redis."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from segment_service.contracts.data_log import DurableDataLog, frame_bytes_max
+from segment_service.file_log.file_log import FileDataLog
+from segment_service.file_log.folder import FileLogFolder
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.contract.durable_data_log_contract import DurableDataLogContract, MakeLog
@@ -35,6 +38,25 @@ class TestInMemoryDataLog(DurableDataLogContract):
         yield make
         for log in logs:
             await log.close()
+
+
+class TestFileDataLog(DurableDataLogContract):
+    @pytest.fixture
+    async def make_log(self, tmp_path: Path) -> AsyncIterator[MakeLog]:
+        folder = FileLogFolder(tmp_path / "tier1", plog_bytes=256 * 1024, reserve_bytes=0)
+        await folder.start()
+        logs: list[DurableDataLog] = []
+
+        async def make(container_id: int) -> DurableDataLog:
+            log = FileDataLog(container_id, folder)
+            logs.append(log)
+            await log.initialize()
+            return log
+
+        yield make
+        for log in logs:
+            await log.close()
+        await folder.stop()
 
 
 class TestRedisDataLog(DurableDataLogContract):
