@@ -7,12 +7,12 @@ operations do not, except how far Tier 2 had come.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
 from pravega_common.errors import DataCorruption
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.time_slices import TimeSlices
 from segment_service.contracts.data_log import DurableDataLog, LogAddress
 from segment_service.contracts.log_identity import unknown_identity
 from segment_service.contracts.operations import Append, Checkpoint, MapSegment, Merge, Operation, SegmentOperation
@@ -27,8 +27,6 @@ sequence_gap_per_epoch: Final = 1 << 20
 """Sequence numbers that a new epoch leaves out: more than the last owner could have had on their way, so that a
 number of an operation that was lost is never used again."""
 
-replay_slice_s: Final = 0.01
-"""Time for which a replay keeps the event loop."""
 records_per_clock_reading: Final = 32
 """Records replayed between two looks at the clock: far less than a slice."""
 
@@ -50,31 +48,16 @@ class Recovered:
     """Sequence numbers of checkpoints, with the address of the frame that each begins; ascending."""
 
 
-class _TimeSlices:
-    """Gives the loop a turn whenever a slice of time is used up: other containers share it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._ends_s = clock.monotonic_s() + replay_slice_s
-        self._records = 0
-
-    async def after_record(self) -> None:
-        self._records += 1
-        if self._records % records_per_clock_reading == 0 and self._clock.monotonic_s() >= self._ends_s:
-            await asyncio.sleep(0)
-            self._ends_s = self._clock.monotonic_s() + replay_slice_s
-
-
 async def recover(log: DurableDataLog, state: MemoryState, clock: Clock) -> Recovered:
     """Read the whole log into ``state``; ``DataCorruption`` if anything in it does not fit."""
     reader = DataFrameReader()
     recovered = Recovered()
-    slices = _TimeSlices(clock)
+    slices = TimeSlices(clock, records_per_clock_reading)
     async for entry in log.read():
         recovered.frames += 1
         for record in reader.feed(entry):
             _replay(record, state, recovered)
-            await slices.after_record()
+            await slices.step()
     recovered.last_epoch = reader.epoch
     if reader.epoch > log.epoch:
         raise DataCorruption(

@@ -5,6 +5,8 @@
     c00003/e/<epoch>-<attempt>                       this epoch was opened, over a log in that state (epoch_marks.py)
     c00003/m/<segment>/<epoch>-<sequence>-<kind>     manifests of a segment; the highest (epoch, sequence) counts
     c00003/d/<segment>/<epoch>-<counter>             chunks that were written for a segment
+    c00003/t/<map>/m/<epoch>-<sequence>              manifests of a sorted map (sorted_runs/), as those of a segment
+    c00003/t/<map>/r/<epoch>-<counter>               files of its runs
 
 All numbers are 16 hexadecimal digits, so that names sort as their numbers do. ``sequence`` and ``counter`` come from
 one counter per container and epoch: no name is ever used twice.
@@ -50,6 +52,13 @@ class ChunkId(NamedTuple):
     counter: int
 
 
+class MapObjectId(NamedTuple):
+    """A manifest or a file of a sorted map, by epoch and number."""
+
+    epoch: int
+    number: int
+
+
 class Layout:
     """Makes and reads the names of one container."""
 
@@ -58,6 +67,7 @@ class Layout:
         self.epochs = f"{self.prefix}e/"
         self.manifests = f"{self.prefix}m/"
         self.chunks = f"{self.prefix}d/"
+        self.maps = f"{self.prefix}t/"
 
     def epoch(self, epoch: int, attempt: int) -> str:
         return f"{self.epochs}{epoch:016x}-{attempt:016x}"
@@ -73,6 +83,24 @@ class Layout:
 
     def chunk(self, chunk: ChunkId) -> str:
         return f"{self.chunks_of(chunk.segment_id)}{chunk.epoch:016x}-{chunk.counter:016x}"
+
+    def map_manifests(self, map_name: str) -> str:
+        return f"{self.maps}{map_name}/m/"
+
+    def map_manifest(self, map_name: str, manifest: ManifestId) -> str:
+        return f"{self.map_manifests(map_name)}{manifest.epoch:016x}-{manifest.sequence:016x}"
+
+    def map_files(self, map_name: str) -> str:
+        return f"{self.maps}{map_name}/r/"
+
+    def map_file(self, map_name: str, file: MapObjectId) -> str:
+        return f"{self.map_files(map_name)}{file.epoch:016x}-{file.number:016x}"
+
+    def parse_map_object(self, name: str) -> MapObjectId:
+        folder, _, _ = name.rpartition("/")
+        if not name.startswith(self.maps) or folder[-2:] not in ("/m", "/r"):
+            raise DataCorruption(f"Tier 2 has an object that is not ours below {self.maps!r}: {name!r}")
+        return MapObjectId(*self._numbers(name, f"{folder}/", 2))
 
     def parse_epoch(self, name: str) -> int:
         return self._numbers(name, self.epochs, 2)[0]
@@ -94,6 +122,8 @@ class Layout:
             return self.parse_chunk(name).epoch
         if name.startswith(self.manifests):
             return self.parse_manifest(name).id.epoch
+        if name.startswith(self.maps):
+            return self.parse_map_object(name).epoch
         return self.parse_epoch(name)
 
     def _numbers(self, name: str, prefix: str, count: int) -> list[int]:

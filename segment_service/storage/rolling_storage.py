@@ -34,7 +34,7 @@ from segment_service.contracts.segment_storage import (
 from segment_service.storage.chunk_names import Layout, ManifestName
 from segment_service.storage.chunk_reader import REMEDY, ChunkReader
 from segment_service.storage.compaction import Compactor
-from segment_service.storage.epoch_marks import EpochMarks
+from segment_service.storage.epoch_marks import EpochMarks, PutFresh
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import ManifestStore
@@ -67,6 +67,8 @@ class RollingStorage:
         self.layout = Layout(container_id)
         self.garbage = GarbageCollector(container_id, chunks, self.layout, clock)
         self._manifests = ManifestStore(chunks, self.layout, self.garbage)
+        self.put_fresh: PutFresh = self._manifests.put_fresh
+        self.new_number = self._manifests.new_number
         self._reader = ChunkReader(chunks, self.layout)
         self.compactor = Compactor(container_id, self._reader, self.layout, self._manifests, self.garbage)
         self.sweeper = OrphanSweeper(container_id, chunks, self.layout, self._manifests, self.garbage, clock)

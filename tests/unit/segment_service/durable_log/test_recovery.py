@@ -9,6 +9,7 @@ import pytest
 
 from pravega_common.errors import DataCorruption
 from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.time_slices import slice_s
 from pravega_common.services.base import Service
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
@@ -31,7 +32,6 @@ from segment_service.durable_log.recovery import (
     Recovered,
     records_per_clock_reading,
     recover,
-    replay_slice_s,
     sequence_gap_per_epoch,
 )
 from segment_service.durable_log.serializer import serialize
@@ -191,5 +191,5 @@ async def test_a_long_replay_gives_the_loop_its_turns() -> None:
     probe.cancel()
     assert found.operations == len(operations)
     # A hundred looks at the clock, each a millisecond, in slices of ten milliseconds.
-    assert replay_slice_s == 0.01
+    assert slice_s == 0.01
     assert 8 <= turns <= 12

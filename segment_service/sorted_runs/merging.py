@@ -1,0 +1,46 @@
+"""Decides which runs of a map are merged, and merges them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+from pravega_common.runtime.time_slices import TimeSlices
+from segment_service.sorted_runs.map_manifest import Run
+from segment_service.sorted_runs.map_objects import MapObjects
+from segment_service.sorted_runs.run_reader import walk
+from segment_service.sorted_runs.run_writer import RunWriter
+
+runs_max: Final = 32
+"""Runs of a map: what a look-up may ask, and what a manifest lists. A flush beyond that merges first."""
+
+merged_runs_min: Final = 4
+"""Fewer are not worth it."""
+
+
+def runs_to_merge(lengths: Sequence[int]) -> int:
+    """The number of the newest runs that should become one; 0 if all stay. ``lengths`` in bytes, newest first.
+
+    The oldest one that joins has at most as many bytes as the newer ones together: a byte is rewritten a logarithmic
+    number of times, and the runs that stay double in length, so that there are logarithmically many.
+    """
+    newer = list(accumulate(lengths, initial=0))
+    for count in range(len(lengths), merged_runs_min - 1, -1):
+        if lengths[count - 1] <= newer[count - 1]:
+            return count
+    return merged_runs_min if len(lengths) >= runs_max else 0
+
+
+async def merge(
+    runs: Sequence[Run], objects: MapObjects, writer: RunWriter, slices: TimeSlices, *, oldest: bool
+) -> None:
+    """Write the entries of some runs (newest first) as one. ``oldest``: no run is older, so tombstones are not needed.
+
+    Memory: a block of each run, and a file.
+    """
+    async for keys, values in walk(objects, runs, b"", slices, keep=False):
+        if oldest and None in values:
+            left = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+            keys, values = [key for key, _ in left], [value for _, value in left]
+        await writer.add(keys, values)

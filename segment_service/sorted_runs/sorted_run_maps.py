@@ -1,0 +1,88 @@
+"""Makes the sorted maps of one container, and merges their runs in the background, one map at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pravega_common.errors import DataCorruption, Fenced, PravegaError
+from pravega_common.runtime.clock import Clock
+from pravega_common.services.base import Service
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.sorted_runs.block_cache import BlockCache
+from segment_service.sorted_runs.map_objects import MapObjects
+from segment_service.sorted_runs.merging import runs_to_merge
+from segment_service.sorted_runs.sorted_run_map import SortedRunMap
+from segment_service.storage.rolling_storage import RollingStorage
+
+waiting_maps_max: Final = 10_000
+"""Maps that wait for a merge; more are considered again at their next flush, which merges itself in the end."""
+
+
+class SortedRunMaps(Service):
+    """``SortedMaps`` beside the segments of a ``RollingStorage``, with its names, its numbers and its garbage.
+
+    A merge that fails puts its map off until the next flush. Without ``start`` nothing is merged in the background.
+    """
+
+    def __init__(
+        self,
+        container_id: int,
+        chunks: ChunkStorage,
+        storage: RollingStorage,
+        clock: Clock,
+        cache: BlockCache | None = None,
+    ) -> None:
+        """``cache``: shared by the containers of a store; ``None`` makes one."""
+        super().__init__(f"sorted-runs-{container_id}")
+        self._chunks = chunks
+        self._storage = storage
+        self._clock = clock
+        self.cache = BlockCache() if cache is None else cache
+        self._waiting: dict[SortedRunMap, None] = {}
+        self._wake = asyncio.Event()
+
+    def sorted_map(self, map_name: str) -> SortedRunMap:
+        storage = self._storage
+        objects = MapObjects(
+            map_name,
+            self._chunks,
+            storage.layout,
+            storage.garbage,
+            storage.put_fresh,
+            storage.new_number,
+            self.cache,
+        )
+        return SortedRunMap(objects, self._clock, self.consider)
+
+    async def on_start(self) -> None:
+        self.spawn(self._run(), "merge")
+
+    def consider(self, changed: SortedRunMap) -> None:
+        """Note the map if it has runs to merge."""
+        if len(self._waiting) < waiting_maps_max and runs_to_merge(changed.run_lengths):
+            self._waiting[changed] = None
+            self._wake.set()
+
+    async def merge_waiting(self) -> None:
+        """Work through the maps that wait. ``Fenced`` and ``DataCorruption`` are passed on."""
+        while self._waiting:
+            waiting = next(iter(self._waiting))
+            del self._waiting[waiting]
+            try:
+                while await waiting.merge_once():
+                    pass
+            except (Fenced, DataCorruption):
+                raise
+            except PravegaError as error:
+                self.log.info("merging was put off", map=waiting.map_name, error=repr(error))
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self.merge_waiting()
+            except Fenced as error:
+                self.log.warning("merging ends", reason=str(error))
+                return

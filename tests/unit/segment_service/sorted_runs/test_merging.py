@@ -1,0 +1,166 @@
+"""Merging keeps the number of runs small and rewrites a byte a logarithmic number of times."""
+
+from __future__ import annotations
+
+import pytest
+
+from pravega_common.errors import DataCorruption, Fenced
+from pravega_common.runtime.clock import SystemClock
+from segment_service.sorted_runs.merging import runs_max, runs_to_merge
+from segment_service.sorted_runs.sorted_run_map import SortedRunMap
+from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
+from segment_service.storage.in_memory import InMemoryChunkStorage
+from segment_service.storage.rolling_storage import RollingStorage
+from tests.contract.sorted_map_contract import STAMP, nothing, open_map
+
+
+def test_few_runs_and_large_old_ones_stay() -> None:
+    assert runs_to_merge([]) == 0
+    assert runs_to_merge([1, 1, 1]) == 0
+    assert runs_to_merge([1, 1, 1, 1]) == 4
+    assert runs_to_merge([1, 1, 1, 1, 4, 100]) == 5
+    assert runs_to_merge([1, 2, 4, 8]) == 0
+    assert runs_to_merge([1] + [1 << number for number in range(1, runs_max)]) == 4
+
+
+def test_a_byte_is_rewritten_a_logarithmic_number_of_times() -> None:
+    runs: list[int] = []
+    written = most = 0
+    for _ in range(10_000):
+        runs.insert(0, 1)
+        count = runs_to_merge(runs)
+        if count:
+            written += sum(runs[:count])
+            runs[:count] = [sum(runs[:count])]
+        most = max(most, len(runs))
+    assert sum(runs) == 10_000
+    assert most <= 18
+    assert written <= 10_000 * 15
+
+
+async def opened(chunks: InMemoryChunkStorage, epoch: int) -> tuple[RollingStorage, SortedRunMaps, SortedRunMap]:
+    storage = RollingStorage(chunks, 5, SystemClock(), background=False)
+    await storage.start(epoch, nothing, lambda: STAMP)
+    maps = SortedRunMaps(5, chunks, storage, SystemClock())
+    things = maps.sorted_map("things")
+    await things.open()
+    return storage, maps, things
+
+
+async def collect(storage: RollingStorage) -> None:
+    while await storage.garbage.collect():
+        pass
+
+
+def files(chunks: InMemoryChunkStorage) -> list[str]:
+    return [name for name in chunks.objects if "/t/" in name]
+
+
+async def test_the_bottom_drops_tombstones_and_what_they_hide() -> None:
+    chunks = InMemoryChunkStorage()
+    storage, maps, things = await opened(chunks, 1)
+    for number in range(4):
+        await things.flush({b"%d" % number: b"x" * 100}, STAMP)
+    await things.flush({b"%d" % number: None for number in range(4)}, STAMP)
+    await maps.merge_waiting()
+    assert things.run_lengths == []
+    await collect(storage)
+    assert len(files(chunks)) == 1  # the manifest
+
+
+async def test_an_older_run_keeps_a_tombstone_alive() -> None:
+    chunks = InMemoryChunkStorage()
+    _, maps, things = await opened(chunks, 1)
+    await things.flush({b"%05d" % number: b"x" * 100 for number in range(1_000)}, STAMP)
+    for _ in range(3):
+        await things.flush({b"new": b"1"}, STAMP)
+    await things.flush({b"00007": None}, STAMP)
+    await maps.merge_waiting()
+    assert len(things.run_lengths) == 2
+    assert await things.get(b"00007") is None
+    assert await things.get(b"00008") == b"x" * 100
+
+
+async def test_runs_are_bounded_without_background_work() -> None:
+    _, _, things = await opened(InMemoryChunkStorage(), 1)
+    for number in range(3 * runs_max):
+        await things.flush({b"%d" % number: b"x"}, STAMP)
+        assert len(things.run_lengths) <= runs_max
+
+
+async def test_a_read_goes_on_while_its_runs_are_merged_away() -> None:
+    chunks = InMemoryChunkStorage()
+    storage, maps, things = await opened(chunks, 1)
+    for number in range(4):
+        await things.flush({b"%d" % number: b"x"}, STAMP)
+    maps.cache._parts.clear()  # private: nothing of the old runs is in memory
+    get = chunks.get
+
+    async def merge_first(name: str, offset: int, length: int) -> bytes:
+        chunks.get = get  # type: ignore[method-assign]
+        await maps.merge_waiting()
+        await collect(storage)
+        return await get(name, offset, length)
+
+    chunks.get = merge_first  # type: ignore[method-assign]
+    assert await things.get(b"2") == b"x"
+
+
+async def test_a_missing_file_is_named() -> None:
+    chunks = InMemoryChunkStorage()
+    _, _, things = await opened(chunks, 1)
+    await things.flush({b"a": b"1"}, STAMP)
+    (lost,) = (name for name in files(chunks) if "/r/" in name)
+    await chunks.delete(lost)
+    with pytest.raises(DataCorruption, match=f"{lost} is missing.*restore"):
+        await (await open_map(chunks, 2)).get(b"a")
+
+
+async def test_a_damaged_file_is_named_and_a_flipped_bit_on_the_way_is_read_again() -> None:
+    chunks = InMemoryChunkStorage()
+    _, _, things = await opened(chunks, 1)
+    await things.flush({b"a": b"1"}, STAMP)
+    (name,) = (name for name in files(chunks) if "/r/" in name)
+    whole = chunks.objects[name]
+    chunks.objects[name] = whole[:9] + bytes([whole[9] ^ 1]) + whole[10:]
+    with pytest.raises(DataCorruption, match=f"{name}.*restore"):
+        await (await open_map(chunks, 2)).get(b"a")
+    get = chunks.get
+
+    async def mend(name: str, offset: int, length: int) -> bytes:
+        data = await get(name, offset, length)
+        if offset == 0:
+            chunks.objects[name] = whole
+        return data
+
+    chunks.get = mend  # type: ignore[method-assign]
+    assert await (await open_map(chunks, 3)).get(b"a") == b"1"
+
+
+async def test_a_zombie_whose_runs_are_gone_is_fenced_and_mixes_nothing() -> None:
+    chunks = InMemoryChunkStorage()
+    _, _, zombie = await opened(chunks, 1)
+    for number in range(4):
+        await zombie.flush({b"%d" % number: b"old"}, STAMP)
+    storage, maps, owner = await opened(chunks, 2)
+    await owner.flush({b"0": b"new"}, STAMP)
+    await maps.merge_waiting()
+    await collect(storage)
+    with pytest.raises(Fenced):
+        await zombie.get_many([b"0", b"1"])
+
+
+async def test_what_a_crash_left_is_deleted_once_this_epoch_wrote() -> None:
+    chunks = InMemoryChunkStorage()
+    _, _, things = await opened(chunks, 1)
+    await things.flush({b"a": b"1"}, STAMP)
+    orphan = "c00005/t/things/r/0000000000000001-00000000000000ff"
+    chunks.objects[orphan] = b"left"
+    chunks._names = sorted(chunks.objects)  # private: as a put that no manifest followed
+    storage, _, owner = await opened(chunks, 2)
+    await collect(storage)
+    assert orphan in chunks.objects
+    await owner.flush({b"b": b"2"}, STAMP)
+    await collect(storage)
+    assert orphan not in chunks.objects
+    assert len(files(chunks)) == 3
