@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -29,10 +30,25 @@ class ControlPlaneOracleContract:
         one, two = cpos
         cluster = PersistenceCluster("main", (PersistenceGroup("g0", ("127.0.0.1:1", "127.0.0.1:2")),))
         assert await two.get_persistence_cluster("main") is None
-        await one.put_persistence_cluster(cluster)
-        assert await two.get_persistence_cluster("main") == cluster
+        registered = await one.put_persistence_cluster(cluster)
+        assert registered == replace(cluster, version=1)
+        assert await two.get_persistence_cluster("main") == registered
         with pytest.raises(InvalidArgument, match="at least one group"):
             await one.put_persistence_cluster(PersistenceCluster("main", ()))
+        with pytest.raises(InvalidArgument, match="two groups of one name"):
+            await one.put_persistence_cluster(PersistenceCluster("main", cluster.groups * 2))
+
+    async def test_persistence_clusters_change_by_compare_and_set(self, cpos: Pair) -> None:
+        one, two = cpos
+        groups = [PersistenceGroup(f"g{number}", (f"127.0.0.1:{number}",)) for number in range(3)]
+        first = await one.put_persistence_cluster(PersistenceCluster("main", (groups[0],)))
+        second = await two.put_persistence_cluster(PersistenceCluster("main", (groups[1], groups[0]), first.version))
+        assert second == PersistenceCluster("main", (groups[0], groups[1]), 2)
+        for stale in (0, first.version, 3):
+            with pytest.raises(VersionConflict, match="at version 2"):
+                await one.put_persistence_cluster(PersistenceCluster("main", (groups[2],), stale))
+        assert await one.put_persistence_cluster(PersistenceCluster("main", second.groups, 0)) == second, "the same"
+        assert await one.get_persistence_cluster("main") == second
 
     async def test_epochs_grow_and_obey_the_floor(self, cpos: Pair) -> None:
         one, two = cpos

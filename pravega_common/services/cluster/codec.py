@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import DataCorruption, InvalidArgument, VersionConflict
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup, name_chars_max, payload_bytes_max
 
 
@@ -38,10 +38,28 @@ def cluster_to_json(cluster: PersistenceCluster) -> str:
     checked_name("persistence cluster", cluster.name)
     if not cluster.groups or any(not group.servers for group in cluster.groups):
         raise InvalidArgument(f"persistence cluster {cluster.name} needs at least one group with at least one server")
-    return payload_to_json({"name": cluster.name, "groups": {group.name: group.servers for group in cluster.groups}})
+    groups = {group.name: group.servers for group in cluster.groups}
+    if len(groups) != len(cluster.groups):
+        raise InvalidArgument(f"persistence cluster {cluster.name} has two groups of one name")
+    return payload_to_json({"name": cluster.name, "version": cluster.version, "groups": groups})
 
 
 def cluster_from_json(text: str | bytes) -> PersistenceCluster:
-    record = json.loads(text)
-    groups = tuple(PersistenceGroup(name, tuple(servers)) for name, servers in record["groups"].items())
-    return PersistenceCluster(record["name"], groups)
+    """The cluster in ``text``. A record without a version, as 0.1.0 made it, has version 1."""
+    try:
+        record = json.loads(text)
+        groups = tuple(PersistenceGroup(name, tuple(servers)) for name, servers in sorted(record["groups"].items()))
+        return PersistenceCluster(record["name"], groups, int(record.get("version", 1)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataCorruption(f"persistence cluster {text[:100]!r} cannot be read: {error!r}") from error
+
+
+def replaced_cluster(registered: PersistenceCluster | None, cluster: PersistenceCluster) -> PersistenceCluster:
+    """The record that follows ``registered``: that one itself if it has these groups, else ``cluster`` at the next
+    version. ``VersionConflict`` unless ``cluster`` has the version of ``registered``."""
+    if registered is not None and {*registered.groups} == {*cluster.groups}:
+        return registered
+    version = 0 if registered is None else registered.version
+    if cluster.version != version:
+        raise VersionConflict(f"persistence cluster {cluster.name} is at version {version}, not at {cluster.version}")
+    return PersistenceCluster(cluster.name, tuple(sorted(cluster.groups, key=lambda group: group.name)), version + 1)

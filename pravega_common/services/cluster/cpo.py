@@ -32,8 +32,13 @@ class PersistenceGroup:
 
 @dataclass(frozen=True, slots=True)
 class PersistenceCluster:
+    """The groups over which logs spread their plogs."""
+
     name: str
     groups: tuple[PersistenceGroup, ...]
+    """In the order of their names when they come from the oracle."""
+    version: int = 0
+    """0 while it is not registered; raised by one with every change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +66,12 @@ class ControlPlaneOracle(Protocol):
 
     # Persistence clusters
 
-    async def put_persistence_cluster(self, cluster: PersistenceCluster) -> None:
-        """Register or replace the cluster of that name (servers may move to other addresses)."""
+    async def put_persistence_cluster(self, cluster: PersistenceCluster) -> PersistenceCluster:
+        """Replace the groups of the cluster of that name, and return it with its new version.
+
+        ``VersionConflict`` unless ``cluster.version`` is the registered one, 0 for a new cluster. Does nothing if these
+        groups are registered already.
+        """
         ...
 
     async def get_persistence_cluster(self, name: str) -> PersistenceCluster | None: ...

@@ -25,6 +25,7 @@ from pravega_common.services.cluster.codec import (
     cluster_from_json,
     cluster_to_json,
     payload_to_json,
+    replaced_cluster,
 )
 from pravega_common.services.cluster.cpo import Assignment, PersistenceCluster
 from pravega_common.services.cluster.redis_audit import (
@@ -58,6 +59,15 @@ _SET_FIELD = Script(
     + """
 return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])"""
 )
+
+_REPLACE_FIELD = Script(
+    _ROOM
+    + """
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 1"""
+)
+"""ARGV field, the value that it has ('' for none), the new value."""
 
 _SET_ONCE = Script(
     _ROOM
@@ -223,8 +233,17 @@ class RedisCPO:
     async def get_constant(self, key: str) -> str | None:
         return _text(await self._read("GET", self._key("constant", key)))
 
-    async def put_persistence_cluster(self, cluster: PersistenceCluster) -> None:
-        await self._change(_SET_FIELD, (self._key("persistence-clusters"),), cluster.name, cluster_to_json(cluster))
+    async def put_persistence_cluster(self, cluster: PersistenceCluster) -> PersistenceCluster:
+        cluster_to_json(cluster)  # refuses what cannot be stored, before anything is asked
+        key = self._key("persistence-clusters")
+        while True:  # twice at most: a change in between has another version
+            text = await self._read("HGET", key, cluster.name)
+            registered = None if text is None else cluster_from_json(text)
+            replaced = replaced_cluster(registered, cluster)
+            if replaced is registered or await self._change(
+                _REPLACE_FIELD, (key,), cluster.name, text or b"", cluster_to_json(replaced)
+            ):
+                return replaced
 
     async def get_persistence_cluster(self, name: str) -> PersistenceCluster | None:
         answer = await self._read("HGET", self._key("persistence-clusters"), name)

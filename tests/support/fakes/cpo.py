@@ -17,6 +17,7 @@ from pravega_common.services.cluster.codec import (
     cluster_from_json,
     cluster_to_json,
     payload_to_json,
+    replaced_cluster,
 )
 from pravega_common.services.cluster.cpo import Assignment, PersistenceCluster
 
@@ -48,9 +49,11 @@ class InMemoryCPO:
         self._raise_if_unavailable()
         return self._constants.get(key)
 
-    async def put_persistence_cluster(self, cluster: PersistenceCluster) -> None:
-        self._raise_if_unavailable()
-        self._clusters[cluster.name] = cluster_to_json(cluster)
+    async def put_persistence_cluster(self, cluster: PersistenceCluster) -> PersistenceCluster:
+        cluster_to_json(cluster)
+        replaced = replaced_cluster(await self.get_persistence_cluster(cluster.name), cluster)
+        self._clusters[cluster.name] = cluster_to_json(replaced)
+        return replaced
 
     async def get_persistence_cluster(self, name: str) -> PersistenceCluster | None:
         self._raise_if_unavailable()
