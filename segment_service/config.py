@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from pravega_common.services.cluster.cpo import PersistenceGroup
 from pravega_common.services.settings import (
     Address,
     Bytes,
@@ -21,6 +22,10 @@ from pravega_common.services.settings import (
     ServiceSettings,
     host_and_port,
 )
+from segment_service.plog.cluster_registration import group_problems
+
+default_group: Final = "group-0"
+"""The name of the persistence group that ``tier1.servers`` makes up."""
 
 redis_tier1: Final = "redis:"
 """The Tier 1 of a cluster: the Redis servers that the settings name."""
@@ -58,6 +63,7 @@ def file_tier1_folder(url: str) -> Path | None:
 class Tier1Section(RedisSafetySection):
     url: Annotated[str, AfterValidator(_tier1_url)] = redis_tier1
     servers: Annotated[tuple[RedisAddress, ...], Field(min_length=1)] = ("127.0.0.1:6379",)
+    groups: dict[str, tuple[RedisAddress, ...]] = Field(default_factory=dict)
     plog_bytes: Annotated[int, Field(ge=4 * 1024 * 1024, le=2**31)] = 64 * 1024 * 1024
     heal_time_max_ms: Milliseconds = 60_000
     checkpoint_operations: Annotated[int, Field(ge=1)] = 100_000
@@ -67,6 +73,12 @@ class Tier1Section(RedisSafetySection):
     def folder(self) -> Path | None:
         """The folder of a log in local files; ``None`` for Redis."""
         return file_tier1_folder(self.url)
+
+    @property
+    def persistence_groups(self) -> tuple[PersistenceGroup, ...]:
+        """The groups that get this store's new plogs: ``groups``, or one named ``group-0`` of ``servers``."""
+        named = self.groups or {default_group: self.servers}
+        return tuple(PersistenceGroup(name, servers) for name, servers in sorted(named.items()))
 
 
 class Tier2Section(Section):
@@ -103,6 +115,9 @@ class SegmentStoreConfig(ServiceSettings):
                 f"store.unflushed_bytes_max = {store.unflushed_bytes_max} must be at most two thirds of "
                 f"cache.bytes_max = {cache.bytes_max}: what is not in Tier 2 stays in the cache"
             )
+        if self.tier1.groups and "servers" in self.tier1.model_fields_set:
+            found.append("tier1.servers and tier1.groups: set one of them; servers is one group without a name")
+        found += group_problems(self.cluster.name, self.tier1.persistence_groups)
         host, port = host_and_port(store.listen)
         if not store.published and host in ("0.0.0.0", "::"):
             found.append(f"store.listen = {store.listen} is no address for clients: set store.published")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
-from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
+from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from pravega_common.services.settings import host_and_port
 from segment_service.cache.in_memory import InMemoryCacheStorage
@@ -28,6 +28,8 @@ from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
+from segment_service.plog.cluster_registration import AskServer, ask_redis, register_groups
+from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from segment_service.read_index.container_read_index import ContainerReadIndex
@@ -49,8 +51,9 @@ class StoreParts:
     make_log: Callable[[int, str], DurableDataLog]
     """From container id and store id."""
     clock: Clock
-    tier1_servers: tuple[str, ...] = ()
-    """The Redis servers of the persistence group, whose memory is watched; none for logs in files."""
+    groups: ChoiceByUse
+    """The persistence groups, of which the least used ones get new plogs; none for logs in files."""
+    ask_server: AskServer = ask_redis
     file_logs: FileLogFolder | None = None
     """The folder of logs in files; ``None`` for Redis."""
 
@@ -71,18 +74,24 @@ def real_parts(config: SegmentStoreConfig) -> StoreParts:
             config.tier1.folder, plog_bytes=config.tier1.plog_bytes, call_time_max_s=heal_time_max_s
         )
         return StoreParts(
-            cpo, chunks, lambda container, _: FileDataLog(container, file_logs, clock), clock, file_logs=file_logs
+            cpo,
+            chunks,
+            lambda container_id, _: FileDataLog(container_id, file_logs, clock),
+            clock,
+            ChoiceByUse(),
+            file_logs=file_logs,
         )
     settings = PlogSettings(
         block_bytes=config.tier1.plog_bytes,
         allow_unsafe_redis=config.tier1.allow_unsafe_redis,
         heal_time_max_s=heal_time_max_s,
     )
+    groups = ChoiceByUse(config.tier1.persistence_groups)
 
     def make_log(container_id: int, store_id: str) -> DurableDataLog:
-        return RedisDataLog(container_id, store_id, cpo, config.cluster.name, settings, clock)
+        return RedisDataLog(container_id, store_id, cpo, config.cluster.name, settings, clock, groups)
 
-    return StoreParts(cpo, chunks, make_log, clock, config.tier1.servers)
+    return StoreParts(cpo, chunks, make_log, clock, groups)
 
 
 class SegmentStoreProcess(Service):
@@ -102,9 +111,7 @@ class SegmentStoreProcess(Service):
             lambda is_exceeded: self.back_pressure.hold("cache", is_exceeded),
         )
         self._manager: ContainerManager | None = None
-        self._memory_watch = Tier1MemoryWatch(
-            self._parts.tier1_servers, self.back_pressure, self.registry, self._parts.clock
-        )
+        self._memory_watch = Tier1MemoryWatch(self._parts.groups, self.back_pressure, self.registry, self._parts.clock)
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store)
         host, port = host_and_port(config.store.listen)
@@ -125,8 +132,8 @@ class SegmentStoreProcess(Service):
             self.own(self._status_page)
             await self._status_page.start()
         if parts.file_logs is None:
-            group = PersistenceGroup("group-0", config.tier1.servers)
-            await parts.cpo.put_persistence_cluster(PersistenceCluster(config.cluster.name, (group,)))
+            wanted = config.tier1.persistence_groups
+            parts.groups.saw(await register_groups(parts.cpo, config.cluster.name, wanted, parts.ask_server))
         else:
             self.own(parts.file_logs)
             await parts.file_logs.start()

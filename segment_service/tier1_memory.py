@@ -38,7 +38,7 @@ async def check_tier1_memory(config: SegmentStoreConfig) -> None:
     if config.tier1.folder is not None:
         return
     needed = tier1_bytes_needed(config)
-    for address in config.tier1.servers:
+    for address in (server for group in config.tier1.persistence_groups for server in group.servers):
         limit = await _maxmemory(address)
         if 0 < limit < needed:
             raise ConfigurationError(

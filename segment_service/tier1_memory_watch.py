@@ -5,15 +5,15 @@ Each store reads the server's own numbers, so that all stores of a group, and wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from pravega_common.errors import PravegaError
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
-from pravega_common.services.cluster.redis_audit import RedisMemory, memory_of
+from pravega_common.services.cluster.redis_audit import memory_of
 from segment_service.container.registry import ContainerRegistry
 from segment_service.metadata.back_pressure import StoreBackPressure
+from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.redis_connection import RedisConnection
 
 period_s: Final = 0.5
@@ -29,22 +29,22 @@ HELD_BY: Final = "tier1"
 class Tier1MemoryWatch(Service):
     """Samples every server on a connection of its own, and closes or opens the back-pressure of the store.
 
-    While the servers are short of memory the containers write checkpoints, at which Tier 1 can be truncated. When
-    nothing of this store waits for Tier 2, holding appends back would free nothing: they go on, up to the limit, where
-    the logs wait by themselves.
+    Looks at all groups that hold plogs. While one is short of memory the containers write checkpoints, at which Tier 1
+    can be truncated; appends wait once no group is left that new plogs may go to. When nothing of this store waits for
+    Tier 2, holding appends back would free nothing: they go on, up to the limit, where the logs wait by themselves.
     """
 
     def __init__(
-        self, servers: Sequence[str], back_pressure: StoreBackPressure, registry: ContainerRegistry, clock: Clock
+        self, groups: ChoiceByUse, back_pressure: StoreBackPressure, registry: ContainerRegistry, clock: Clock
     ) -> None:
         super().__init__("tier1-memory")
-        self.memory: dict[str, RedisMemory] = {}
-        """The last sample of each server, by its address."""
-        self._servers = tuple(servers)
+        self._groups = groups
         self._back_pressure = back_pressure
         self._registry = registry
         self._clock = clock
         self._connections: dict[str, RedisConnection] = {}
+        self._asked: set[str] = set()
+        """Servers with a call in flight."""
 
     async def on_start(self) -> None:
         self.spawn(self._run(), "watch")
@@ -55,10 +55,13 @@ class Tier1MemoryWatch(Service):
         self._back_pressure.hold(HELD_BY, False)
 
     async def _run(self) -> None:
+        """Ask all servers at once; one that is silent holds no other up."""
         while True:
-            for server in self._servers:
-                await self._sample(server)
-            self._decide()
+            for server in self._groups.servers:
+                if server not in self._asked:
+                    self._asked.add(server)
+                    self.spawn(self._sample(server), "sample")
+            self._groups.fade()
             await self._clock.sleep(period_s)
 
     async def _sample(self, server: str) -> None:
@@ -69,18 +72,22 @@ class Tier1MemoryWatch(Service):
                 connection = self._connections[server] = await RedisConnection.open(
                     server, connect_timeout_s=call_time_max_s, reply_timeout_s=call_time_max_s
                 )
-            self.memory[server] = memory_of((await connection.call("INFO", "memory")).decode())
+            self._groups.memory[server] = memory_of((await connection.call("INFO", "memory")).decode())
         except PravegaError as error:
-            if self.memory.pop(server, None) is not None:
+            if self._groups.memory.pop(server, None) is not None:
                 self.log.warning("the memory of a Redis is not known", server=server, error=str(error))
+        finally:
+            self._asked.discard(server)
+        self._decide()
 
     def _decide(self) -> None:
-        short = [server for server, memory in self.memory.items() if memory.used_share > appends_share_max]
-        is_short = bool(short) and self._back_pressure.bytes > 0
+        short = {name for name in self._groups.groups if self._groups.is_short(name, appends_share_max)}
+        is_short = short.issuperset(self._groups.candidates(tuple(self._groups.groups)))
+        is_short = is_short and self._back_pressure.bytes > 0
         if is_short != (HELD_BY in self._back_pressure.held_by):
             self.log.warning(
                 "appends wait: Tier 1 is short of memory" if is_short else "Tier 1 has memory for appends",
-                memory={server: (memory.used, memory.limit) for server, memory in self.memory.items()},
+                memory={server: (memory.used, memory.limit) for server, memory in self._groups.memory.items()},
             )
         self._back_pressure.hold(HELD_BY, is_short)
         if short:

@@ -39,7 +39,7 @@ from segment_service.plog.chain import Chain, find_end, offset_max
 from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope, envelope_bytes
 from segment_service.plog.metadata_manager import MetadataManager
 from segment_service.plog.metadata_records import PlogRecord, SwitchRecord, TruncateRecord
-from segment_service.plog.persistence_group import PersistenceClient
+from segment_service.plog.persistence_group import PersistenceClient, PersistenceGroupClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import AppendRefused, OpenPlog, PlogMissing
 from segment_service.plog.redis_connection import ReplyError
@@ -103,7 +103,6 @@ class LogStream(Service):
         self._epoch = manager.epoch
         self._manager = manager
         self._client = client
-        self._group = client.group_for(container_id)
         self._clock = clock
         self._next_number = first.number + 1
         self._active = self._recorded = first
@@ -126,7 +125,7 @@ class LogStream(Service):
         """Frames with a lower sequence may exceed the memory that the servers allow."""
 
     async def on_start(self) -> None:
-        await self._group.open_for_appends()
+        await self._group_of(self._recorded).open_for_appends()
         self._recorded.first_sequence = self._next_sequence
         self.spawn(self._control(), "control")
 
@@ -229,7 +228,8 @@ class LogStream(Service):
             if generation == self._generation:
                 self._on_answer(frame, error)
 
-        append = self._group.append_urgent if frame.sequence < self._urgent_below else self._group.append
+        group = self._group_of(plog)
+        append = group.append_urgent if frame.sequence < self._urgent_below else group.append
         append(plog.plog, start, (envelope, *frame.parts), size, done)
 
     def _on_answer(self, frame: _Pending, error: BaseException | None) -> None:
@@ -290,6 +290,7 @@ class LogStream(Service):
         waited for without a limit: it gets room once Tier 2 has what it holds."""
         if self.is_full:
             await self._wait_room()
+            await self._give_up_full_spare()
             # A server at its very limit has room and refuses in turns; each hand-over leaves a record.
             await self._clock.sleep(self._full_delay_s)
             self._full_delay_s = min(self._full_delay_s * 2, retry_delay_max_s)
@@ -305,16 +306,29 @@ class LogStream(Service):
         await self._patiently(self._hand_over)
 
     async def _wait_room(self) -> None:
-        """Wait until the servers have memory again, or the first frame may do without. Whatever else is wrong with them
-        is left to the hand-over that follows."""
+        """Wait until a group has memory for the next plog, or the first frame may do without. Whatever else is wrong
+        with the servers is left to the hand-over that follows."""
         while self._error is None and self._first_waiting >= self._urgent_below:
-            try:
-                if await self._group.has_room():
-                    return
-            except PravegaError as error:
-                self.log.warning("the memory of a full server is not known", error=str(error))
+            looks = [await self._has_room(group) for group in self._client.groups_for_new_plogs]
+            if True in looks or set(looks) == {None}:
                 return
             await self._clock.sleep(room_look_s)
+
+    async def _has_room(self, group: PersistenceGroupClient) -> bool | None:
+        """``None`` if nobody can tell."""
+        try:
+            return await group.has_room()
+        except PravegaError as error:
+            self.log.warning("the memory of a group is not known", group=group.name, error=str(error))
+            return None
+
+    async def _give_up_full_spare(self) -> None:
+        """Let the next plog be made in a group that has room, if the spare's has none."""
+        spare = self._spare
+        if spare is None or len(self._client.groups_for_new_plogs) == 1 or await self._has_room(self._group_of(spare)):
+            return
+        self._spare = None
+        await self._free(spare.plog.plog_id)
 
     async def _patiently(self, action: Callable[[], Awaitable[None]], *, unless_broken: bool = False) -> None:
         """Repeat an action until it succeeds, for as long as the log may take to heal."""
@@ -339,12 +353,19 @@ class LogStream(Service):
             await self._manager.explain_missing(error)
 
     async def _create(self) -> WritePlog:
-        """An empty plog of this owner, under a number of its own."""
+        """An empty plog of this owner, under a number of its own, in a group that takes appends."""
         number, self._next_number = self._next_number, self._next_number + 1
-        plog_id = PlogId(self._client.cluster_name, self._group.name, secrets.token_hex(16))
+        group = self._client.choose_group(self._container_id)
+        plog_id = PlogId(self._client.cluster_name, group.name, secrets.token_hex(16))
         block_bytes = self._client.settings.block_bytes
         header = PlogHeader(plog_id, self._container_id, self._stream, number, self._epoch, block_bytes)
-        return WritePlog(number, await self._group.create(header))
+        plog = WritePlog(number, await group.create(header))
+        if group is not self._group_of(self._active):
+            await group.open_for_appends()
+        return plog
+
+    def _group_of(self, plog: WritePlog) -> PersistenceGroupClient:
+        return self._client.group_of(plog.plog.plog_id)
 
     async def _make_spare(self) -> None:
         self._spare = await self._create()
@@ -353,7 +374,7 @@ class LogStream(Service):
     async def _finish_switch(self) -> None:
         """Seal the full plog and record that the active one follows it; then the active one's frames may be acked."""
         old, new = self._recorded, self._active
-        sealed = await self._group.seal(old.plog.plog_id, self._epoch, old.offset)
+        sealed = await self._group_of(old).seal(old.plog.plog_id, self._epoch, old.offset)
         check(sealed == old.offset, "a full plog was sealed early", sealed=sealed, offset=old.offset)
         failpoint(SWITCH_SEALED)
         record = PlogRecord(new.number, new.plog.plog_id, new.first_sequence, new.previous)
@@ -366,19 +387,20 @@ class LogStream(Service):
         self._generation += 1
         self._client.close()
         old = self._recorded
-        status = await self._group.fence(old.plog.plog_id, self._epoch)
+        group = self._group_of(old)
+        status = await group.fence(old.plog.plog_id, self._epoch)
         failpoint(HAND_OVER_FENCED)
         expected = self._first_waiting
         chain = Chain(expected, self._acked_last)
-        entries = self._group.read(old.plog.plog_id, status.token, self._acked_offset, offset_max)
+        entries = group.read(old.plog.plog_id, status.token, self._acked_offset, offset_max)
         end = await find_end(entries, old.number, self._acked_offset, chain)
         self._accept_found(end.payload_sizes)
-        sealed = await self._group.seal(old.plog.plog_id, self._epoch, end.offset)
+        sealed = await group.seal(old.plog.plog_id, self._epoch, end.offset)
         check(sealed == end.offset, "a plog was sealed below its acknowledged end", sealed=sealed, offset=end.offset)
         failpoint(HAND_OVER_SEALED)
         abandoned = None if self._active is old else self._active
         new, self._spare = self._spare or await self._create(), None
-        await self._group.open_for_appends()
+        await self._group_of(new).open_for_appends()
         first_sequence = self._first_waiting
         record = PlogRecord(new.number, new.plog.plog_id, first_sequence, self._acked_last)
         await self._manager.record(SwitchRecord(self._stream, sealed, record))

@@ -169,7 +169,7 @@ class MetadataManager:
         old = self._registered
         number = state.number + 1
         full = FullRecord(state.streams, number)
-        group = self._client.group_for(self._container_id)
+        group = self._client.choose_group(self._container_id)
         plog_id = PlogId(self._client.cluster_name, group.name, secrets.token_hex(16))
         block_bytes = self._client.settings.block_bytes
         header = PlogHeader(plog_id, self._container_id, stream_name, number, self.epoch, block_bytes)

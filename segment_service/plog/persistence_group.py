@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from pravega_common.errors import ConfigurationError, UnsupportedOperation
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
 from segment_service.contracts.buffer import Buffer
+from segment_service.plog.group_choice import GroupChoice
 from segment_service.plog.plog import FenceToken, PlogHeader, PlogId, PlogStatus
 from segment_service.plog.plog_client import OnAppended, OpenPlog, PlogClient, PlogSettings, StoredEntry
 
@@ -87,17 +88,25 @@ class PersistenceGroupClient:
 class PersistenceClient:
     """The groups of one persistence cluster, as one log uses them."""
 
-    def __init__(self, cluster: PersistenceCluster, settings: PlogSettings, cpo: ControlPlaneOracle) -> None:
+    def __init__(
+        self, cluster: PersistenceCluster, settings: PlogSettings, cpo: ControlPlaneOracle, choice: GroupChoice
+    ) -> None:
         self.cluster_name = cluster.name
         self.settings = settings
+        self._choice = choice
+        choice.saw(cluster)
         self._groups = {
             group.name: PersistenceGroupClient(cluster.name, group, settings, cpo) for group in cluster.groups
         }
 
-    def group_for(self, container_id: int) -> PersistenceGroupClient:
-        """The group for a container's new plogs: containers spread over the groups."""
-        names = sorted(self._groups)
-        return self._groups[names[container_id % len(names)]]
+    def choose_group(self, container_id: int) -> PersistenceGroupClient:
+        """The group for a new plog of a container; another plog may get another one."""
+        return self._groups[self._choice.choose(tuple(self._groups), container_id, self.settings.block_bytes)]
+
+    @property
+    def groups_for_new_plogs(self) -> list[PersistenceGroupClient]:
+        """The groups that ``choose_group`` chooses from."""
+        return [self._groups[name] for name in self._choice.candidates(tuple(self._groups))]
 
     def group_of(self, plog_id: PlogId) -> PersistenceGroupClient:
         """The group that has an existing plog."""

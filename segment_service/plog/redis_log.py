@@ -15,6 +15,7 @@ from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import LogAddress, LogEntry
 from segment_service.plog.chain import Chain, find_end, offset_max, sealed_entries
+from segment_service.plog.group_choice import FixedChoice, GroupChoice
 from segment_service.plog.log_stream import LogStream, WritePlog
 from segment_service.plog.metadata_manager import EpochTooLow, MetadataManager
 from segment_service.plog.metadata_records import FullRecord, InitRecord, PlogRecord, StreamRecord, SwitchRecord, apply
@@ -44,6 +45,7 @@ class RedisDataLog:
         cluster_name: str,
         settings: PlogSettings | None = None,
         clock: Clock | None = None,
+        choice: GroupChoice | None = None,
     ) -> None:
         self._container_id = container_id
         self._owner = owner
@@ -51,6 +53,7 @@ class RedisDataLog:
         self._cluster_name = cluster_name
         self._settings = settings or PlogSettings()
         self._clock = clock or SystemClock()
+        self._choice = choice or FixedChoice()
         self._client: PersistenceClient | None = None
         self._manager: MetadataManager | None = None
         self._stream: LogStream | None = None
@@ -72,7 +75,7 @@ class RedisDataLog:
         cluster = await self._cpo.get_persistence_cluster(self._cluster_name)
         if cluster is None:
             raise ConfigurationError(f"persistence cluster {self._cluster_name} is not registered in the CPO")
-        client = self._client = PersistenceClient(cluster, self._settings, self._cpo)
+        client = self._client = PersistenceClient(cluster, self._settings, self._cpo, self._choice)
         try:
             self._stream = await self._take_over(client, epoch_min)
             for callback in self._failure_callbacks:
@@ -164,7 +167,7 @@ class RedisDataLog:
         record = manager.state.streams.get(stream_name, StreamRecord())
         chain, sealed = await self._recover_end(client, manager.epoch, record)
         number = record.next_number
-        group = client.group_for(self._container_id)
+        group = client.choose_group(self._container_id)
         plog_id = PlogId(client.cluster_name, group.name, secrets.token_hex(16))
         header = PlogHeader(plog_id, self._container_id, stream_name, number, manager.epoch, self._settings.block_bytes)
         first = WritePlog(number, await group.create(header))

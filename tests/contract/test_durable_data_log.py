@@ -12,13 +12,14 @@ from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceG
 from segment_service.contracts.data_log import DurableDataLog, frame_bytes_max
 from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
+from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.contract.durable_data_log_contract import DurableDataLogContract, MakeLog
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
 from tests.support.server_fixtures import redis_server as redis_server
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, running_redis
 
 _numbers = itertools.count()
 
@@ -77,3 +78,25 @@ class TestRedisDataLog(DurableDataLogContract):
         yield make
         for log in logs:
             await log.close()
+
+
+class TestRedisDataLogOverTwoGroups(DurableDataLogContract):
+    @pytest.fixture
+    async def make_log(self, redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[MakeLog]:
+        with running_redis(tmp_path / "second") as second:
+            cpo = InMemoryCPO()
+            groups = PersistenceGroup("g0", (redis_server.address,)), PersistenceGroup("g1", (second.address,))
+            await cpo.put_persistence_cluster(PersistenceCluster("test", groups))
+            settings = PlogSettings(block_bytes=frame_bytes_max + 128 * 1024, prefix=f"test{next(_numbers)}:")
+            choice = ChoiceByUse(groups)
+            logs: list[DurableDataLog] = []
+
+            async def make(container_id: int) -> DurableDataLog:
+                log = RedisDataLog(container_id, f"owner-{len(logs)}", cpo, "test", settings, choice=choice)
+                logs.append(log)
+                await log.initialize()
+                return log
+
+            yield make
+            for log in logs:
+                await log.close()

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from pravega_common.services.cluster.cpo import PersistenceGroup
 from segment_service.container.registry import ContainerRegistry
 from segment_service.metadata.back_pressure import StoreBackPressure
+from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.tier1_memory_watch import Tier1MemoryWatch
 from tests.support.containers import ContainerKit
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 from tests.support.server_fixtures import own_redis as own_redis
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, running_redis
 
 
 async def test_appends_are_held_back_above_the_share(own_redis: RedisServer) -> None:
     clock, pressure = ManualClock(), StoreBackPressure()
-    watch = Tier1MemoryWatch([own_redis.address], pressure, ContainerRegistry(), clock)
+    groups = ChoiceByUse([PersistenceGroup("group", (own_redis.address,))])
+    watch = Tier1MemoryWatch(groups, pressure, ContainerRegistry(), clock)
     await watch.start()
-    await eventually(lambda: bool(watch.memory), "a first sample")
+    await eventually(lambda: bool(groups.memory), "a first sample")
     pressure.change(100)
     assert pressure.is_open, "a server without a limit"
-    used = watch.memory[own_redis.address].used
+    used = groups.memory[own_redis.address].used
     own_redis.call("CONFIG", "SET", "maxmemory", str(used * 11 // 10))
 
     async def looked(is_open: bool) -> bool:
@@ -52,7 +57,8 @@ async def test_containers_write_a_checkpoint_where_tier1_can_be_truncated(
     await container.create_segment("s")
     await container.append("s", [bytes(logged_bytes)])
     own_redis.call("CONFIG", "SET", "maxmemory", str(1024 * 1024))
-    watch = Tier1MemoryWatch([own_redis.address], kit.back_pressure, registry, clock)
+    groups = ChoiceByUse([PersistenceGroup("group", (own_redis.address,))])
+    watch = Tier1MemoryWatch(groups, kit.back_pressure, registry, clock)
     await watch.start()
     await eventually(lambda: not kit.back_pressure.is_open, "appends wait")
     await container.durable_log.barrier()
@@ -63,3 +69,36 @@ async def test_containers_write_a_checkpoint_where_tier1_can_be_truncated(
     await watch.stop()
     assert kit.back_pressure.is_open
     await container.stop()
+
+
+async def test_appends_wait_only_when_no_group_is_left_for_new_plogs(own_redis: RedisServer, tmp_path: Path) -> None:
+    with running_redis(tmp_path / "second") as second:
+        clock, pressure = ManualClock(), StoreBackPressure()
+        pressure.change(100)
+        groups = ChoiceByUse([PersistenceGroup("a", (own_redis.address,)), PersistenceGroup("b", (second.address,))])
+        watch = Tier1MemoryWatch(groups, pressure, ContainerRegistry(), clock)
+        await watch.start()
+        await eventually(lambda: len(groups.memory) == 2, "a first sample of both")
+        full = str(groups.memory[own_redis.address].used * 11 // 10)
+        own_redis.call("CONFIG", "SET", "maxmemory", full)
+
+        async def seen(server: RedisServer) -> bool:
+            await clock.advance(1.0)
+            return groups.memory[server.address].limit > 0
+
+        await eventually(lambda: seen(own_redis), "the first group is short")
+        assert pressure.is_open
+        assert {groups.choose(["a", "b"], container, 1) for container in range(4)} == {"b"}
+        second.call("CONFIG", "SET", "maxmemory", full)
+        await eventually(lambda: seen(second), "both groups are short")
+        assert not pressure.is_open
+        own_redis.pause()
+        second.call("CONFIG", "SET", "maxmemory", "0")
+
+        async def opened() -> bool:
+            await clock.advance(1.0)
+            return pressure.is_open
+
+        await eventually(opened, "a silent server holds no other up")
+        own_redis.resume()
+        await watch.stop()

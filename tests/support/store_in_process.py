@@ -12,6 +12,8 @@ from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.segment.raw_client import RawClient
 from segment_service.config import SegmentStoreConfig
+from segment_service.plog.cluster_registration import ServerFacts
+from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.service import SegmentStoreProcess, StoreParts
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from tests.support.fakes.cpo import InMemoryCPO
@@ -40,6 +42,11 @@ class FixedEndpoint:
         pass
 
 
+async def _nobody_knows(address: str) -> ServerFacts:
+    """Answers for a server that no test runs."""
+    return ServerFacts(address, None)
+
+
 @dataclass(frozen=True)
 class RunningStore:
     """A store, and a client of it."""
@@ -57,7 +64,14 @@ async def running_store(folder: Path) -> AsyncIterator[RunningStore]:
     await cpo.set_once(CONTAINER_COUNT_KEY, "2")
     process = SegmentStoreProcess(
         SegmentStoreConfig.load(settings),
-        StoreParts(cpo, InMemoryChunkStorage(), lambda container, _: InMemoryDataLog(container, logs), clock),
+        StoreParts(
+            cpo,
+            InMemoryChunkStorage(),
+            lambda container, _: InMemoryDataLog(container, logs),
+            clock,
+            ChoiceByUse(),
+            ask_server=_nobody_knows,
+        ),
     )
     await process.start()
     await cpo.put_assignment(0, {0: "store", 1: "store"})

@@ -7,6 +7,7 @@ import tomllib
 import pytest
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.cluster.cpo import PersistenceGroup
 from segment_service.config import SegmentStoreConfig
 from tests.support.repository import ROOT
 
@@ -47,6 +48,33 @@ def test_contradictions_are_named() -> None:
         SegmentStoreConfig.from_values({"cache": {"bytes_max": 1_000_000}})
     with pytest.raises(ConfigurationError, match=r"set store\.published"):
         SegmentStoreConfig.from_values({"store": {"listen": "0.0.0.0:12345"}})
+
+
+def test_groups_are_named_or_one() -> None:
+    default = SegmentStoreConfig().tier1.persistence_groups
+    assert default == (PersistenceGroup("group-0", ("127.0.0.1:6379",)),)
+    groups = {"b": ["h:4"], "a": ["h:1", "h:2", "redis://h:3"]}
+    config = SegmentStoreConfig.from_values({"tier1": {"groups": groups}})
+    assert config.tier1.persistence_groups == (
+        PersistenceGroup("a", ("h:1", "h:2", "h:3")),
+        PersistenceGroup("b", ("h:4",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tier1", "text"),
+    [
+        ({"servers": ["h:1"], "groups": {"a": ["h:2"]}}, "set one of them"),
+        ({"servers": ["h:1", "h:2"]}, "group-0 has 2 servers: use 1 or 3"),
+        ({"groups": {"a": []}}, "a has 0 servers"),
+        ({"servers": ["h:1", "h:1", "h:2"]}, "h:1 is listed 2 times"),
+        ({"groups": {"a": ["h:1"], "b": ["redis://h:1/0"]}}, "listed 2 times, in a, b"),
+        ({"groups": {"a/b": ["h:1"]}}, "'a/b': 1 to 64 printable characters without /"),
+    ],
+)
+def test_groups_that_cannot_hold_plogs_are_refused(tier1: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        SegmentStoreConfig.from_values({"tier1": tier1})
 
 
 def test_the_environment_overrides_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,120 @@
+"""One log whose plogs are in several persistence groups, each a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from pravega_common.services.cluster.cpo import PersistenceGroup
+from pravega_common.services.cluster.redis_audit import memory_of
+from segment_service.plog.cluster_registration import ask_redis, register_groups
+from segment_service.plog.group_choice import ChoiceByUse
+from segment_service.plog.plog import PlogId
+from segment_service.plog.plog_client import PlogSettings
+from segment_service.plog.redis_log import RedisDataLog
+from tests.support.fakes.cpo import InMemoryCPO
+from tests.support.log_history import WriterHistory, check_history, close_all, read_entries, write_frames
+from tests.support.server_fixtures import own_redis as own_redis
+from tests.support.servers import RedisServer, running_redis
+
+SETTINGS = PlogSettings(block_bytes=1_500_000, heal_time_max_s=10.0)
+FRAME = 100_000
+
+
+class TwoGroups:
+    """A log over the groups ``a`` and ``b``."""
+
+    def __init__(self, a: RedisServer, b: RedisServer) -> None:
+        self.servers = {"a": a, "b": b}
+        self.groups = [PersistenceGroup(name, (server.address,)) for name, server in self.servers.items()]
+        self.choice = ChoiceByUse(self.groups)
+        self.cpo = InMemoryCPO()
+        self.logs: list[RedisDataLog] = []
+
+    async def open(self) -> RedisDataLog:
+        self.choice.saw(await register_groups(self.cpo, "test", self.groups, ask_redis))
+        log = RedisDataLog(1, f"store-{len(self.logs)}", self.cpo, "test", SETTINGS, choice=self.choice)
+        self.logs.append(log)
+        await log.initialize()
+        return log
+
+    def sample(self) -> None:
+        for server in self.servers.values():
+            self.choice.memory[server.address] = memory_of(server.call("INFO", "memory").decode())
+
+    def plogs(self, name: str) -> int:
+        return int(self.servers[name].call("SCARD", "pravega:plog:index:1").removeprefix(b":"))
+
+
+@pytest.fixture
+async def world(own_redis: RedisServer, tmp_path: Path) -> AsyncIterator[TwoGroups]:
+    with running_redis(tmp_path / "second") as second:
+        world = TwoGroups(own_redis, second)
+        yield world
+        await close_all(*world.logs)
+
+
+async def test_plogs_are_spread_over_the_groups_by_use(world: TwoGroups) -> None:
+    world.servers["a"].call("SET", "other", "x" * 10_000_000)
+    world.sample()
+    log = await world.open()
+    history = WriterHistory(0)
+    await write_frames(log, history, 60, sizes=(FRAME,))
+    assert (history.error, world.plogs("a")) == (None, 0), "the fuller server gets none"
+    world.choice.memory.clear()
+    await write_frames(log, history, 100, sizes=(FRAME,))
+    assert world.plogs("a") > 1 and world.plogs("b") > 1
+    check_history(await read_entries(await world.open()), [history])
+
+
+async def test_a_full_group_is_left_for_one_that_has_room(world: TwoGroups) -> None:
+    world.servers["b"].call("SET", "other", "x" * 20_000_000)
+    world.sample()
+    log = await world.open()
+    history = WriterHistory(0)
+    await write_frames(log, history, 5, sizes=(FRAME,))
+    assert world.plogs("b") == 0
+    used = memory_of(world.servers["a"].call("INFO", "memory").decode()).used
+    world.servers["a"].call("CONFIG", "SET", "maxmemory", str(used))
+    world.sample()
+    async with asyncio.timeout(20):
+        await write_frames(log, history, 60, sizes=(FRAME,))
+    assert history.error is None and len(history.acked) == 65
+    assert world.plogs("b") > 0 and not log.is_full
+    check_history(await read_entries(await world.open()), [history])
+
+
+async def test_a_log_lives_through_the_restart_of_the_server_of_its_spare(world: TwoGroups) -> None:
+    log = await world.open()
+    history = WriterHistory(0)
+    for server in world.servers.values():
+        await asyncio.to_thread(server.restart_after_kill)
+        await write_frames(log, history, 60, sizes=(FRAME,))
+    assert (history.error, len(history.acked)) == (None, 120)
+    check_history(await read_entries(await world.open()), [history])
+
+
+async def test_a_group_that_the_settings_no_longer_name_is_read_and_gets_nothing(world: TwoGroups) -> None:
+    log = await world.open()
+    history = WriterHistory(0)
+    await write_frames(log, history, 60, sizes=(FRAME,))
+    before = set(_members(world, "a"))
+    assert before
+    world.groups = world.groups[1:]
+    world.choice = ChoiceByUse(world.groups)
+    again = await world.open()
+    entries = await read_entries(again)
+    check_history(entries, [history])
+    more = WriterHistory(1)
+    await write_frames(again, more, 60, sizes=(FRAME,))
+    assert set(_members(world, "a")) <= before
+    await again.truncate(more.acked[50])
+    assert _members(world, "a") == [], "it is empty once what it held is truncated"
+
+
+def _members(world: TwoGroups, name: str) -> list[PlogId]:
+    answer = world.servers[name].call("SMEMBERS", "pravega:plog:index:1").split(b"\r\n")
+    return [PlogId.parse(text.decode()) for text in answer if b"/" in text]
