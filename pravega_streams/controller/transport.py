@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import grpc
@@ -22,13 +21,19 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
+from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.commit_operations_pb2_grpc import CommitOperationsStub
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
 from pravega_common.proto.transaction_sets_pb2_grpc import TransactionSetsStub
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller.endpoint_choice import EndpointChoice
 
 call_time_max_s: Final = 130.0
 """Longer than the 120 s that a controller lets its workflows take."""
+silence_max_s: Final = 3.0
+"""How long a call waits before its controller is asked whether it answers at all."""
+probe_time_max_s: Final = 2.0
+"""How long a controller that is asked so has; then the call goes to another one."""
 attempts_max: Final = 10
 retry_delay_min_s: Final = 0.05
 retry_delay_max_s: Final = 5.0
@@ -55,7 +60,17 @@ _ERRORS: Final[dict[grpc.StatusCode, type[PravegaError]]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
 }
 
-R = TypeVar("R")
+_SILENT: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+
+
+class _Hangs(grpc.RpcError):
+    """The error of a call to a controller that keeps its connection open and answers nothing."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.CANCELLED
+
+    def details(self) -> str:
+        return str(self)
 
 
 def parse_controller_uri(uri: str) -> tuple[Endpoint, ...]:
@@ -79,18 +94,29 @@ def parse_controller_uri(uri: str) -> tuple[Endpoint, ...]:
 
 
 class ControllerTransport:
-    """Calls one controller after the other until one answers.
+    """Calls one controller after the other until one answers. Safe to use from several threads.
+
+    A controller that is silent for ``silence_max_s`` gets a small second call. Without an answer to that one it hangs:
+    the call goes elsewhere, and the controller is avoided for a while. Workflows that take long are waited for.
 
     The controller's calls are idempotent or answer the second time what they would have answered the first
     (``createTransaction`` merely leaves a transaction to time out), so a call is repeated on every error that may pass.
     ``Unavailable``: no controller could be reached, nothing was done. ``UnknownOutcome``: all attempts ended in errors.
     """
 
-    def __init__(self, uri: str, *, attempts: int = attempts_max, call_time_s: float = call_time_max_s) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        attempts: int = attempts_max,
+        call_time_s: float = call_time_max_s,
+        silence_s: float = silence_max_s,
+    ) -> None:
         self.endpoints = parse_controller_uri(uri)
         self._attempts = attempts
         self._call_time_s = call_time_s
-        self._next = itertools.cycle(range(len(self.endpoints)))
+        self._silence_s = silence_s
+        self._choice = EndpointChoice(len(self.endpoints), time.monotonic)
         self._channels: dict[int, grpc.Channel] = {}
 
     def controller(self, method: str, request: Any) -> Any:
@@ -107,22 +133,46 @@ class ControllerTransport:
             channel.close()
         self._channels.clear()
 
-    def _call(self, bind: Callable[[grpc.Channel], Callable[..., R]], method: str, request: Any) -> R:
+    def _call(self, bind: Callable[[grpc.Channel], Any], method: str, request: Any) -> Any:
         delay_s = retry_delay_min_s
         reached = False
         for attempt in range(1, self._attempts + 1):
-            index = next(self._next)
+            index = self._choice.next()
             try:
-                return bind(self._channel(index))(request, timeout=self._call_time_s)
+                answer = self._ask(index, bind, request)
             except grpc.RpcError as error:
                 failure: grpc.RpcError = error
+            else:
+                self._choice.answered(index)
+                return answer
             code = failure.code()
+            if isinstance(failure, _Hangs) or code is grpc.StatusCode.UNAVAILABLE:
+                self._choice.failed(index)
             reached = reached or code is not grpc.StatusCode.UNAVAILABLE
             if code not in _RETRIED or attempt == self._attempts:
                 break
             time.sleep(delay_s * random.uniform(0.5, 1.0))
             delay_s = min(delay_s * 2, retry_delay_max_s)
         raise self._error_of(failure, method, index, reached) from failure
+
+    def _ask(self, index: int, bind: Callable[[grpc.Channel], Any], request: Any) -> Any:
+        channel = self._channel(index)
+        call = bind(channel).future(request, timeout=self._call_time_s)
+        while True:
+            try:
+                return call.result(timeout=self._silence_s)
+            except grpc.FutureTimeoutError:
+                if not self._answers(channel):
+                    call.cancel()
+                    raise _Hangs(f"no answer in {self._silence_s:g} s, nor to a question after it") from None
+
+    def _answers(self, channel: grpc.Channel) -> bool:
+        """Whether the controller answers anything, be it with an error."""
+        try:
+            ControllerServiceStub(channel).getDelegationToken(pb.StreamInfo(), timeout=probe_time_max_s)
+        except grpc.RpcError as error:
+            return error.code() not in _SILENT
+        return True
 
     def _channel(self, index: int) -> grpc.Channel:
         channel = self._channels.get(index)

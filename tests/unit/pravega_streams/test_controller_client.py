@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 
@@ -24,7 +27,7 @@ from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, 
 from pravega_common.proto_forms import configuration_from, configuration_to
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
-from pravega_streams.controller.transport import parse_controller_uri
+from pravega_streams.controller.transport import ControllerTransport, parse_controller_uri
 from tests.support.servers import free_port
 
 
@@ -59,16 +62,25 @@ def controller() -> Controller:
     return Controller()
 
 
-@pytest.fixture
-def client(controller: Controller) -> Iterator[ControllerClient]:
-    server = grpc.server(futures.ThreadPoolExecutor(2))
+@contextlib.contextmanager
+def serving(controller: ControllerServiceServicer) -> Iterator[int]:
+    """The port at which ``controller`` answers."""
+    server = grpc.server(futures.ThreadPoolExecutor(4))
     add_ControllerServiceServicer_to_server(controller, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    made = ControllerClient(f"tcp://127.0.0.1:{port}")
-    yield made
-    made.close()
-    server.stop(None).wait()
+    try:
+        yield port
+    finally:
+        server.stop(None).wait()
+
+
+@pytest.fixture
+def client(controller: Controller) -> Iterator[ControllerClient]:
+    with serving(controller) as port:
+        made = ControllerClient(f"tcp://127.0.0.1:{port}")
+        yield made
+        made.close()
 
 
 def test_uris() -> None:
@@ -123,3 +135,51 @@ def test_nobody_there_is_unavailable() -> None:
 def test_configurations_survive_the_wire(configuration: StreamConfiguration) -> None:
     sent = configuration_to("s", "t", configuration).SerializeToString()
     assert configuration_from(pb.StreamConfig.FromString(sent)) == configuration
+
+
+class SlowController(ControllerServiceServicer):
+    """Answers createScope when ``released`` is set, and small questions at once unless it hangs."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        self.released = threading.Event()
+        self.hangs = hangs
+        self.calls = 0
+
+    def createScope(self, request: pb.ScopeInfo, context: grpc.ServicerContext) -> pb.CreateScopeStatus:
+        self.calls += 1
+        self.released.wait(20)
+        return pb.CreateScopeStatus(status=pb.CreateScopeStatus.SUCCESS)
+
+    def getDelegationToken(self, request: pb.StreamInfo, context: grpc.ServicerContext) -> pb.DelegationToken:
+        if self.hangs:
+            self.released.wait(20)
+        return pb.DelegationToken()
+
+
+def test_a_controller_that_hangs_costs_one_short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pravega_streams.controller.transport.probe_time_max_s", 0.2)
+    hung, well = SlowController(hangs=True), Controller()
+    with serving(hung) as hung_port, serving(well) as port:
+        transport = ControllerTransport(f"tcp://127.0.0.1:{hung_port},127.0.0.1:{port}", silence_s=0.2)
+        try:
+            started_s = time.monotonic()
+            for _ in range(6):
+                answer = transport.controller("createScope", pb.ScopeInfo(scope="new"))
+                assert answer.status == pb.CreateScopeStatus.SUCCESS
+            assert time.monotonic() - started_s < 10
+            assert (hung.calls, well.calls) == (1, 6)
+        finally:
+            hung.released.set()
+            transport.close()
+
+
+def test_a_call_that_takes_long_is_waited_for() -> None:
+    busy = SlowController(hangs=False)
+    with serving(busy) as port:
+        transport = ControllerTransport(f"tcp://127.0.0.1:{port}", silence_s=0.05)
+        threading.Timer(0.5, busy.released.set).start()
+        try:
+            assert transport.controller("createScope", pb.ScopeInfo(scope="new")).status == pb.CreateScopeStatus.SUCCESS
+            assert busy.calls == 1
+        finally:
+            transport.close()
