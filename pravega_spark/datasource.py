@@ -1,8 +1,12 @@
-"""Makes the readers and writers of ``format("pravega")`` from options and schemas, for ``pyspark_pravega``."""
+"""Makes the readers and writers of ``format("pravega")`` from options and schemas, for ``pyspark_pravega``.
+
+Each is imported where it is made, since an older Spark lacks the base classes of some.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -14,10 +18,13 @@ from pravega_spark.options.given import missing_option
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SOURCE_SCHEMA, SinkColumns, check_source_schema, sink_columns
-from pravega_spark.sink.batch_writer import BatchWriter
-from pravega_spark.sink.stream_writer import StreamWriter
-from pravega_spark.source.batch_reader import METADATA_SCHEMAS, BatchReader, FilteringBatchReader, MetadataReader
-from pravega_spark.source.stream_reader import StreamReader
+from pravega_spark.source.batch_reader import METADATA_SCHEMAS, BatchReader, MetadataReader
+from pravega_spark.spark_version import ADMISSION_CONTROL, ARROW_STREAM_SINK, PUSHED_FILTERS, has, refuse
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
+
+    from pravega_spark.sink.batch_writer import BatchWriter
 
 
 def read_schema(given: Mapping[str, str]) -> str:
@@ -32,30 +39,53 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | 
     if options.metadata is not None:
         return MetadataReader(options, arrow)
     check_source_schema(arrow)
-    return FilteringBatchReader(options, arrow) if options.push_filters else BatchReader(options, arrow)
+    if not options.push_filters:
+        return BatchReader(options, arrow)
+    if not has(PUSHED_FILTERS):
+        raise refuse("option 'push_filters'", PUSHED_FILTERS, "leave it out")
+    from pravega_spark.source.filtering_batch_reader import FilteringBatchReader
+
+    return FilteringBatchReader(options, arrow)
 
 
-def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
+def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     if ReadOptions.parse(given, Use.READ).metadata is not None:
         raise ConfigurationError("option 'metadata' is of batch reads; a streaming read gives events: leave it out")
     arrow = _arrow_schema(schema)
     check_source_schema(arrow)
-    return StreamReader(ReadOptions.parse(given, Use.STREAM_READ), arrow)
+    options = ReadOptions.parse(given, Use.STREAM_READ)
+    if has(ADMISSION_CONTROL):
+        from pravega_spark.source.stream_reader import StreamReader
+
+        return StreamReader(options, arrow)
+    from pravega_spark.source.plain_stream_reader import PlainStreamReader
+
+    return PlainStreamReader(options, arrow)
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    from pravega_spark.sink.batch_writer import BatchWriter
+
     options = WriteOptions.parse(given, Use.BATCH_WRITE)
     return BatchWriter(options, _sink_columns(options, schema), overwrite=overwrite)
 
 
-def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
     options = WriteOptions.parse(given, Use.STREAM_WRITE)
-    return StreamWriter(options, _sink_columns(options, schema), overwrite=overwrite)
+    columns = _sink_columns(options, schema)
+    if has(ARROW_STREAM_SINK):
+        from pravega_spark.sink.stream_writer import StreamWriter
+
+        return StreamWriter(options, columns, overwrite=overwrite)
+    from pravega_spark.sink.row_stream_writer import RowStreamWriter
+
+    return RowStreamWriter(options, columns, _arrow_schema(schema), overwrite=overwrite)
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
     """The schema that Spark compares the first record batch with (docs/spark-source-and-sink.md B.4)."""
-    return to_arrow_schema(schema, timezone="UTC")
+    zone: dict[str, Any] = {"timezone": "UTC"} if has(ADMISSION_CONTROL) else {"timestamp_utc": True}
+    return to_arrow_schema(schema, **zone)
 
 
 def _sink_columns(options: WriteOptions, schema: StructType) -> SinkColumns:

@@ -50,7 +50,7 @@ def streaming_identity(read_property: Callable[[str], str | None], destination: 
     if missing or not batch_id.isdecimal():
         raise InvalidArgument(
             f"this task has no usable property {', '.join(missing) or BATCH_ID_PROPERTY}: exactly-once writing works "
-            "in streaming queries of Spark 4.3; set exactly_once=false to write at least once"
+            "in streaming queries of Spark 4.0 to 4.3; set exactly_once=false to write at least once"
         )
     return BatchIdentity(Sink(query_id, destination), run_id, int(batch_id))
 

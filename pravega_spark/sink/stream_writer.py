@@ -1,53 +1,29 @@
-"""Writes the micro-batches of a query; each is decided once and whole.
-
-See docs/controller-api.md 11 and docs/spark-source-and-sink.md A.4.
-"""
+"""Writes the micro-batches of a query from the Arrow batches that Spark 4.1 and later hand over."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pravega_common.errors import ConfigurationError, InvalidArgument
-from pravega_spark.gateway.provisioning import provisioned_gateway
-from pravega_spark.gateway.worker_process import worker_gateway
-from pravega_spark.ledger.batch import BatchIdentity
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
-from pravega_spark.sink.batch_commit import abort_batch, commit_batch
-from pravega_spark.sink.commit_protocol import streaming_identity
-from pravega_spark.sink.task_writer import write_rows
+from pravega_spark.sink.streaming import StreamingSink
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The writer of a query. Spark makes one for the tasks and one for the commit of each batch; only messages pass."""
+    """The writer of a query."""
 
     def __init__(self, options: WriteOptions, columns: SinkColumns, *, overwrite: bool) -> None:
-        """Raises ``ConfigurationError`` for complete mode, and when the stream is missing and must not be created."""
-        if overwrite:
-            raise ConfigurationError(
-                "output mode complete would write the whole result into the stream again at every batch; use append, "
-                "or foreachBatch with a batch write"
-            )
-        self._options = options
-        self._columns = columns
-        provisioned_gateway(options)
+        """Raises as ``StreamingSink``."""
+        self._sink = StreamingSink(options, columns, overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_rows(self._options, self._columns, self._identity, iterator)
-
-    def _identity(self, context: TaskContext | None) -> BatchIdentity:
-        if context is None:
-            raise InvalidArgument("no Spark task runs here, so the batch to write for is not known")
-        return streaming_identity(context.getLocalProperty, self._options.destination)
+        return self._sink.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        if self._options.exactly_once:
-            commit_batch(worker_gateway(self._options.controller), self._options, messages, batchId)
+        self._sink.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        if self._options.exactly_once:
-            abort_batch(worker_gateway(self._options.controller), messages)
+        self._sink.abort(messages)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
@@ -14,8 +14,8 @@ from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_span
-from pravega_spark.source.pushed_filters import NO_FILTERS, pushed
 from pravega_spark.source.range_planner import Span, split
+from pravega_spark.source.span_filters import NO_FILTERS
 from pravega_spark.source.stream_positions import StreamPositions
 
 METADATA_SCHEMAS = {
@@ -34,7 +34,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._filters = NO_FILTERS
+        self.filters = NO_FILTERS
 
     def partitions(self) -> list[InputPartition]:
         gateway = provisioned_gateway(self._options)
@@ -42,13 +42,13 @@ class BatchReader(DataSourceReader):
         positions = {
             name: StreamPositions(gateway, *name, fail_on_data_loss=fails)
             for name in self._options.streams
-            if self._filters.takes_stream(*name)
+            if self.filters.takes_stream(*name)
         }
         spans = [
             taken
             for one in positions.values()
             for span in one.spans(self._start(gateway, one), self._end(gateway, one))
-            if (taken := self._filters.narrowed(span, one.boundary_before, one.locate)) is not None
+            if (taken := self.filters.narrowed(span, one.boundary_before, one.locate)) is not None
         ]
 
         def locate(span: Span, offset: int) -> int:
@@ -83,18 +83,6 @@ class BatchReader(DataSourceReader):
                 self._options.controller,
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )
-
-
-class FilteringBatchReader(BatchReader):
-    """A batch reader with option ``push_filters``.
-
-    Spark refuses a reader that has this method unless its configuration allows it.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Yields those that Spark has to apply to the rows."""
-        self._filters, left = pushed(filters)
-        yield from left
 
 
 class MetadataReader(DataSourceReader):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -21,9 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from pravega_spark.rows.columns import SOURCE_COLUMNS
-from pravega_spark.source.range_planner import Span
-
-Test = Callable[[Any], bool]
+from pravega_spark.source.span_filters import NO_FILTERS, Filters, Test
 
 _WHOLE_SPAN: Final = ("scope", "stream", "segment_id")
 """Columns that are the same in all rows of a span: a filter on them alone is settled when spans are chosen."""
@@ -37,48 +35,12 @@ _COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Filters:
-    """The filters of one read.
-
-    ``tests``: by column. ``first`` and ``last``: the offsets that rows may have, both included.
-    """
-
-    tests: tuple[tuple[str, Filter], ...] = ()
-    first: int = 0
-    last: int = 2**63 - 1
-
-    def takes_stream(self, scope: str, stream: str) -> bool:
-        known = {"scope": scope, "stream": stream}
-        return all(_holds(item, known[column]) for column, item in self.tests if column in known)
-
-    def narrowed(
-        self, span: Span, before: Callable[[int, int, int], int], after: Callable[[int, int, int], int]
-    ) -> Span | None:
-        """The rest of a span; it may still hold rows with offsets that are not wanted.
-
-        ``before(segment id, offset, start)`` gives a boundary at or before an offset, ``after(segment id, offset,
-        end)`` one at or after it.
-        """
-        if not all(_holds(item, span.segment_id) for column, item in self.tests if column == "segment_id"):
-            return None
-        start, end = span.start, span.end
-        if self.first > start:
-            start = before(span.segment_id, min(self.first, end), start)
-        if self.last + 1 < end:
-            end = max(start, after(span.segment_id, max(self.last + 1, start), end))
-        return Span(span.scope, span.stream, span.segment_id, start, end) if start < end else None
-
-
-NO_FILTERS: Final = Filters()
-
-
 def pushed(filters: Sequence[Filter]) -> tuple[Filters, list[Filter]]:
     """The filters that spans are chosen by, and those that Spark has to apply to the rows.
 
     Filters on offsets are in both: spans end only near them.
     """
-    tests: list[tuple[str, Filter]] = []
+    tests: list[tuple[str, Test]] = []
     left: list[Filter] = []
     first, last = 0, NO_FILTERS.last
     for item in filters:
@@ -86,7 +48,7 @@ def pushed(filters: Sequence[Filter]) -> tuple[Filters, list[Filter]]:
         if isinstance(item, IsNotNull) and column in SOURCE_COLUMNS:
             continue
         if column in _WHOLE_SPAN and _is_understood(item):
-            tests.append((column, item))
+            tests.append((column, partial(_holds, item)))
             continue
         left.append(item)
         if column == "offset":

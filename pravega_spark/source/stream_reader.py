@@ -288,13 +288,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """From the end's own record of its start: for a batch that is repeated, ``start`` may be a later ``latest``."""
         first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
-        if last.start is None:
-            if first.position == last.position:
-                return []
+        if last.start is None and first.position == last.position:
+            return []
+        if last.start is None and self._options.order == "key":
             raise InvalidArgument("the checkpoint's offset is damaged: the end of a batch has no member 'from'")
-        if first.start is not None:
+        if last.start is not None and first.start is not None:
             self._check_joined(first.position, last.start)
-        spans = spans_of_batch(last.start, last)
+        spans = self._spans_between(first, last) if last.start is None else spans_of_batch(last.start, last)
 
         def locate(span: Span, offset: int) -> int:
             positions = self._opened().get(scoped_name(span.scope, span.stream))
@@ -304,6 +304,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         return [SpanPartition(span) for span in pieces]
+
+    def _spans_between(self, first: SourceOffset, last: SourceOffset) -> list[Span]:
+        """The batch of a Spark before 4.2, which does not say where it starts (``plain_stream_reader.py``)."""
+        begin = self._begin(first.position)
+        return [
+            span
+            for name, positions in self._opened().items()
+            if name in last.position
+            for span in positions.spans(begin[name], last.position[name])
+        ]
 
     def _check_joined(self, before: OffsetsByStream, start: OffsetsByStream) -> None:
         for name in set(before) & set(start):

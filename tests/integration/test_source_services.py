@@ -21,7 +21,8 @@ from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
-from pravega_spark.source.batch_reader import BatchReader, FilteringBatchReader
+from pravega_spark.source.batch_reader import BatchReader
+from pravega_spark.source.filtering_batch_reader import FilteringBatchReader
 from pravega_spark.source.stream_reader import StreamReader
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.support.cluster import cluster

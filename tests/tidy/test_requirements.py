@@ -43,6 +43,7 @@ FOLDERS: Final = {
     "spark": PACKAGES,
     "services": PACKAGES,
     "rocksdb": PACKAGES,
+    "versions_test": ("tests",),
     "test": ("tests",),
     "dev": ("scripts", "tests"),
 }

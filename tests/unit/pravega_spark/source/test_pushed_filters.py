@@ -24,7 +24,8 @@ from pyspark.sql.datasource import (
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
-from pravega_spark.source.batch_reader import BatchReader, FilteringBatchReader
+from pravega_spark.source.batch_reader import BatchReader
+from pravega_spark.source.filtering_batch_reader import FilteringBatchReader
 from pravega_spark.source.partition_reader import SpanPartition
 from pravega_spark.source.pushed_filters import pushed
 from tests.unit.pravega_spark.streams import FakeStreams

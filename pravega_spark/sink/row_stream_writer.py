@@ -1,0 +1,43 @@
+"""Writes the micro-batches of a query on Spark 4.0, which hands a streaming sink rows and not Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
+
+from pravega_spark.options.write_options import WriteOptions
+from pravega_spark.rows.columns import SinkColumns
+from pravega_spark.sink.streaming import StreamingSink
+
+rows_per_batch: Final = 4_096
+
+
+class RowStreamWriter(DataSourceStreamWriter):
+    """The writer of a query; ``schema`` is that of the rows."""
+
+    def __init__(self, options: WriteOptions, columns: SinkColumns, schema: pa.Schema, *, overwrite: bool) -> None:
+        """Raises as ``StreamingSink``."""
+        self._sink = StreamingSink(options, columns, overwrite=overwrite)
+        self._schema = schema
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        return self._sink.write(batches_of(iterator, self._schema))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._sink.commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._sink.abort(messages)
+
+
+def batches_of(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows in record batches of ``rows_per_batch`` at most."""
+    while chunk := list(islice(rows, rows_per_batch)):
+        columns = zip(*chunk, strict=True)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

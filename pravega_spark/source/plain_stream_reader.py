@@ -1,0 +1,119 @@
+"""Plans the micro-batches of a streaming read on Spark 4.0 and 4.1, whose sources cannot limit a batch.
+
+Such a Spark does not tell a source where a batch starts before it asks for the end, so a batch is all there is. It may
+hold a segment and its successors: only ``order=none`` is served (docs/spark-source-and-sink.md A.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.model.segments import SegmentOffsets
+from pravega_common.names import scoped_name, split_scoped_name
+from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.provisioning import provisioned_gateway
+from pravega_spark.gateway.worker_process import worker_gateway
+from pravega_spark.options.limits import UNBOUNDED
+from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
+from pravega_spark.source.partition_reader import SpanPartition, read_span
+from pravega_spark.source.range_planner import Span, split
+from pravega_spark.source.stream_positions import StreamPositions
+from pravega_spark.spark_version import ADMISSION_CONTROL, refuse
+
+_ABSENT: Final = ("approx_bytes_per_trigger", "max_events_per_trigger", "end_stream_cut", "end_time")
+
+
+class PlainStreamReader(DataSourceStreamReader):
+    """The reader of a query without limits; the one that is pickled to executors only reads spans."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        """Raises for options that this Spark cannot honour."""
+        for name in _ABSENT:
+            if getattr(options, name) not in (None, UNBOUNDED):
+                raise refuse(f"option '{name}' of a streaming read", ADMISSION_CONTROL, "leave it out")
+        if options.order != "none":
+            what = "a streaming read that keeps the order of a key over a scaling"
+            raise refuse(what, ADMISSION_CONTROL, "if the order over a scaling does not matter, set order=none")
+        self._options = options
+        self._schema = schema
+        self._initial: OffsetsByStream | None = None
+        self._last: SourceOffset | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The start of a query; Spark does not store it, so the first batch's end carries it."""
+        if self._initial is None:
+            self._initial = {scoped_name(*name): self._first_cut(*name) for name in self._options.streams}
+        return SourceOffset(self._initial).to_json()
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # the form of Spark before 4.2
+        """The end of the streams: the same text while nothing was added."""
+        gateway = provisioned_gateway(self._options)
+        position = {scoped_name(*name): gateway.tail_cut(*name) for name in self._options.streams}
+        if self._last is None:
+            self._last = SourceOffset(position, self._initial)
+        elif self._last.position != position:
+            self._last = SourceOffset(position)
+        return self._last.to_json()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        """From the end's own record of its start, if it has one: ``start`` may be a later ``latest``."""
+        first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        begin = first.position if last.start is None else last.start
+        gateway = worker_gateway(self._options.controller)
+        positions = {name: self._positions(gateway, name) for name in last.position}
+        self._check_streams(begin, last.position)
+        spans = [
+            span
+            for name, cut in last.position.items()
+            for span in positions[name].spans(begin.get(name) or gateway.head_cut(*split_scoped_name(name)), cut)
+        ]
+
+        def locate(span: Span, offset: int) -> int:
+            return positions[scoped_name(span.scope, span.stream)].locate(span.segment_id, offset, span.end)
+
+        pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
+        return [SpanPartition(span) for span in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SpanPartition):
+            yield from read_span(
+                partition.span,
+                self._schema,
+                self._options.controller,
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Does nothing: positions live in the checkpoint."""
+
+    def stop(self) -> None:
+        """Does nothing: Spark ends the process without asking (docs/spark-source-and-sink.md B.2)."""
+
+    def _first_cut(self, scope: str, stream: str) -> SegmentOffsets:
+        gateway, limit = provisioned_gateway(self._options), self._options.start_stream_cut
+        if self._options.start_time is not None:
+            positions = self._positions(gateway, scoped_name(scope, stream))
+            return positions.cut_at_time(self._options.start_time, as_end=False)
+        if limit is None or limit.is_latest:
+            return gateway.tail_cut(scope, stream)
+        if limit.keyword is not None:
+            return gateway.head_cut(scope, stream)
+        cut: SegmentOffsets = limit.cut_of(scope, stream)
+        return cut
+
+    def _positions(self, gateway: StreamGateway, name: str) -> StreamPositions:
+        return StreamPositions(gateway, *split_scoped_name(name), fail_on_data_loss=self._options.fail_on_data_loss)
+
+    def _check_streams(self, before: OffsetsByStream, after: OffsetsByStream) -> None:
+        removed = sorted(set(before) - set(after))
+        if removed and self._options.fail_on_data_loss:
+            raise InvalidArgument(
+                f"the checkpoint has a position in {', '.join(removed)}, which the option 'stream' does not name; "
+                "name it, or set fail_on_data_loss=false to give it up"
+            )

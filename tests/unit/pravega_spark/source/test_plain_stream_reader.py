@@ -1,0 +1,123 @@
+"""Micro-batches as Spark 4.0 and 4.1 ask for them, over the fake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from pravega_common.errors import InvalidArgument, UnsupportedOperation
+from pravega_spark.gateway.provisioning import forget_provisioned
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.plain_stream_reader import PlainStreamReader
+from pravega_spark.source.stream_reader import StreamReader
+from tests.unit.pravega_spark.streams import FakeStreams
+
+SCHEMA = pa.schema([("event", pa.binary())])
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> FakeStreams:
+    forget_provisioned()
+    return FakeStreams(tmp_path)
+
+
+def options(streams: FakeStreams, stream: str = "t", **given: str) -> dict[str, str]:
+    named = {"controller": streams.controller, "scope": "s", "stream": stream, "order": "none"}
+    return {"start_stream_cut": "earliest", **named, **given}
+
+
+def reader(streams: FakeStreams, stream: str = "t", **given: str) -> PlainStreamReader:
+    return PlainStreamReader(ReadOptions.parse(options(streams, stream, **given), Use.STREAM_READ), SCHEMA)
+
+
+def rows(source: DataSourceStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
+    partitions = source.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
+    return sorted(
+        event for partition in partitions for batch in source.read(partition) for event in batch.column(0).to_pylist()
+    )
+
+
+def step(source: PlainStreamReader, log: list[dict[str, Any]]) -> list[bytes]:
+    """One trigger; ``log`` holds the ends of the batches."""
+    start = log[-1] if log else source.initialOffset()
+    end = json.loads(json.dumps(source.latestOffset()))
+    if log and end == log[-1]:
+        return []
+    log.append(end)
+    return rows(source, start, end)
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [b"%06d" % number for number in range(first, last)]
+
+
+def test_batches_follow_each_other_over_a_scaling_and_a_restart(streams: FakeStreams) -> None:
+    streams.create("t", 2)
+    streams.append("t", 0, numbered(0, 3))
+    streams.append("t", 1, numbered(3, 5))
+    log: list[dict[str, Any]] = []
+    source = reader(streams)
+    assert step(source, log) == numbered(0, 5)
+    assert step(source, log) == []
+    streams.append("t", 0, numbered(5, 6))
+    (merged,) = streams.scale("t", [0, 1], [(0.0, 1.0)])
+    streams.append("t", merged, numbered(6, 9))
+    assert step(reader(streams), log) == numbered(5, 9)
+    streams.append("t", merged, numbered(9, 10))
+    assert step(reader(streams), log) == numbered(9, 10)
+
+
+def test_a_failed_first_batch_is_repeated_from_its_own_start(streams: FakeStreams) -> None:
+    streams.create("t")
+    source = reader(streams, start_stream_cut="latest")
+    source.initialOffset()
+    streams.append("t", 0, numbered(0, 3))
+    end = source.latestOffset()
+    streams.append("t", 0, numbered(3, 9))
+    restarted = reader(streams, start_stream_cut="latest")
+    assert rows(restarted, restarted.initialOffset(), end) == numbered(0, 3)
+
+
+def test_the_checkpoint_goes_on_with_a_later_spark(streams: FakeStreams) -> None:
+    streams.create("t")
+    streams.append("t", 0, numbered(0, 3))
+    log: list[dict[str, Any]] = []
+    source = reader(streams)
+    step(source, log)
+    streams.append("t", 0, numbered(3, 5))
+    step(source, log)
+    later = StreamReader(ReadOptions.parse(options(streams), Use.STREAM_READ), SCHEMA)
+    assert rows(later, log[0], log[1]) == numbered(3, 5)
+    streams.append("t", 0, numbered(5, 6))
+    assert rows(later, log[1], later.latestOffset(log[1], ReadAllAvailable())) == numbered(5, 6)
+
+
+@pytest.mark.parametrize("name", ["max_events_per_trigger", "approx_bytes_per_trigger"])
+def test_limits_are_refused(streams: FakeStreams, name: str) -> None:
+    streams.create("t")
+    with pytest.raises(UnsupportedOperation, match=rf"option '{name}' of a streaming read needs Spark 4\.2"):
+        reader(streams, **{name: "10"})
+
+
+def test_the_order_of_keys_is_refused(streams: FakeStreams) -> None:
+    streams.create("t")
+    with pytest.raises(UnsupportedOperation, match=r"order of a key over a scaling needs Spark 4\.2.*order=none"):
+        reader(streams, order="key")
+
+
+def test_a_stream_that_is_not_named_any_more(streams: FakeStreams) -> None:
+    for name in ("t", "u"):
+        streams.create(name)
+        streams.append(name, 0, numbered(0, 2))
+    log: list[dict[str, Any]] = []
+    assert len(step(reader(streams, stream="t,u"), log)) == 4
+    streams.append("t", 0, numbered(2, 3))
+    with pytest.raises(InvalidArgument, match=r"s/u, which the option 'stream' does not name"):
+        step(reader(streams), log)
