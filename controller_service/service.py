@@ -56,7 +56,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import arm_from_environment
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
-from pravega_common.services.cluster.redis_cpo import RedisCPO
+from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
 from pravega_common.services.retrying import RetryLimits, retry, unlimited
 from pravega_common.services.settings import host_and_port
@@ -227,8 +227,8 @@ class Controller(Service):
 
 
 def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Backends:
-    """The real ones: the oracle in Redis, and segment stores over the wire."""
-    cpo = RedisCPO(config.cluster.cpo, allow_unsafe_redis=config.cluster.allow_unsafe_redis, clock=clock)
+    """The real ones: the oracle in Redis or a file, and segment stores over the wire."""
+    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.cluster.allow_unsafe_redis, clock=clock)
     hosts = AssignmentHostStore(cpo, config.controller.containers, clock)
     client = RawClient(hosts, clock=clock)
     tables: VersionedStore = (

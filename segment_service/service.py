@@ -10,7 +10,7 @@ from pathlib import Path
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
-from pravega_common.services.cluster.redis_cpo import RedisCPO
+from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.settings import host_and_port
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
@@ -61,7 +61,7 @@ class StoreParts:
 def real_parts(config: SegmentStoreConfig) -> StoreParts:
     """The Tier 1, Tier 2 and CPO that the settings name. Nothing is connected yet."""
     clock = SystemClock()
-    cpo = RedisCPO(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
+    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
     chunks = make_chunk_storage(
         config.tier2.url,
         access_key=config.tier2.access_key,

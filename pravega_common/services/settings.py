@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
@@ -34,6 +34,16 @@ def redis_address(url: str) -> str:
     return f"{parts.hostname}:{parts.port or 6379}"
 
 
+def cpo_address(url: str) -> str:
+    """``file:/path`` of ``file:///path`` or ``file:/path``; otherwise as ``redis_address``."""
+    if not url.startswith("file:"):
+        return redis_address(url)
+    parts = urlsplit(url)
+    if parts.netloc or not parts.path.startswith("/") or parts.query:
+        raise ValueError(f"{url!r} is no file: use file:///path")
+    return f"file:{unquote(parts.path)}"
+
+
 def host_and_port(address: str) -> tuple[str, int]:
     """The host (without brackets) and the port of ``host:port``; ``ValueError`` for another form."""
     host, _, port = address.rpartition(":")
@@ -52,6 +62,7 @@ def _checked_optional_address(address: str) -> str:
 
 
 RedisAddress = Annotated[str, AfterValidator(redis_address)]
+CpoAddress = Annotated[str, AfterValidator(cpo_address)]
 Address = Annotated[str, AfterValidator(_checked_address)]
 OptionalAddress = Annotated[str, AfterValidator(_checked_optional_address)]
 Bytes = Annotated[int, Field(ge=1)]
@@ -68,7 +79,7 @@ class ClusterSection(Section):
     """The cluster that a service belongs to, its control plane oracle, and the service's lease there."""
 
     name: Annotated[str, Field(min_length=1)] = "pravega-spark"
-    cpo: RedisAddress = "127.0.0.1:6379"
+    cpo: CpoAddress = "127.0.0.1:6379"
     lease_ms: Annotated[int, Field(ge=100)] = 10_000
 
 

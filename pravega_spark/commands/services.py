@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pravega_spark.standalone.options import StandaloneOptions, Tier2, default_data_dir
+from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2, default_data_dir
 from pravega_spark.standalone.standalone import run_standalone
 
 
@@ -32,11 +32,14 @@ def standalone(
     tier2_url: Annotated[str, typer.Option(help="With --tier2 s3: https://host:port/bucket")] = "",
     ready_file: Annotated[Path | None, typer.Option(help="JSON with the endpoints, written when all serve.")] = None,
     redis_memory_mib: Annotated[int, typer.Option(help="Memory that Redis may take; 0: half of this machine's.")] = 0,
+    tier1: Annotated[Tier1, typer.Option(help="The log; file: no Redis, one copy, one store.")] = Tier1.REDIS,
+    cache_folder: Annotated[Path | None, typer.Option(help="Keep evicted blocks here (extra rocksdb).")] = None,
+    cache_mib: Annotated[int, typer.Option(help="Size of that cache, each store; 0: the default, 8 GiB.")] = 0,
 ) -> None:
     """Start everything on this machine, until SIGTERM or Ctrl-C."""
     options = StandaloneOptions(
         data_dir, host, controller_port, rest_port, segment_store_port, segment_stores, containers, tier2, tier2_url,
-        ready_file, redis_memory_mib,
+        ready_file, redis_memory_mib, tier1, cache_folder, cache_mib,
     )  # fmt: skip
     asyncio.run(run_standalone(options))
 

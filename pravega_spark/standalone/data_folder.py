@@ -12,6 +12,8 @@ from typing import IO, Any, Final
 from pravega_common.errors import ConfigurationError
 
 FORMAT_VERSION: Final = 1
+LAYOUT_BEFORE: Final = {"tier1": "redis"}
+"""The layout of folders that were made before they recorded it."""
 
 
 @dataclass
@@ -77,8 +79,9 @@ class DataFolder:
                 " upgrade pravega-spark"
             )
         for name, value in layout.items():
-            if found.get(name) != value:
+            made_with = found.get(name, LAYOUT_BEFORE.get(name))
+            if made_with != value:
                 raise ConfigurationError(
-                    f"data folder {self.root} was made with {name} {found.get(name)}, not {value}:"
+                    f"data folder {self.root} was made with {name} {made_with}, not {value}:"
                     " start with the same value, or choose another --data-dir"
                 )

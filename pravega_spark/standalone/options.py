@@ -22,6 +22,11 @@ redis_bytes_per_container: Final = 96 * 1024 * 1024
 S3_KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
+class Tier1(enum.StrEnum):
+    REDIS = "redis"
+    FILE = "file"
+
+
 class Tier2(enum.StrEnum):
     DIR = "dir"
     MINIO = "minio"
@@ -51,6 +56,12 @@ class StandaloneOptions:
     ready_file: Path | None = None
     redis_memory_mib: int = 0
     """``maxmemory`` of the Redis; 0 for ``redis_memory_share_default`` of the machine's memory."""
+    tier1: Tier1 = Tier1.REDIS
+    """``FILE``: the log and the control plane oracle in files of the data folder, without any Redis."""
+    cache_folder: Path | None = None
+    """Where each store keeps evicted blocks, in a folder of its own; ``None`` for nowhere."""
+    cache_mib: int = 0
+    """Size of that cache for each store; 0 for the default of ``cache.disk_bytes_max``."""
 
     @property
     def redis_memory_bytes(self) -> int:
@@ -82,6 +93,12 @@ class StandaloneOptions:
         _in_range("--containers", self.containers, 1, containers_max)
         if self.redis_memory_mib and self.redis_memory_mib < redis_memory_mib_min:
             raise ConfigurationError(f"--redis-memory-mib {self.redis_memory_mib} is below {redis_memory_mib_min}")
+        if self.tier1 is Tier1.FILE and self.segment_stores != 1:
+            raise ConfigurationError("--tier1 file goes with --segment-stores 1: its log belongs to one process")
+        if self.tier1 is Tier1.FILE and self.redis_memory_mib:
+            raise ConfigurationError("--redis-memory-mib goes with --tier1 redis: --tier1 file has no Redis")
+        if self.cache_mib < 0 or (self.cache_mib and self.cache_folder is None):
+            raise ConfigurationError(f"--cache-mib {self.cache_mib} must be above 0, and needs --cache-folder")
         if self.tier2 is Tier2.S3 and not self.tier2_url:
             raise ConfigurationError("--tier2 s3 needs --tier2-url https://host:port/bucket")
         if self.tier2 is Tier2.S3 and not all(self.s3_keys):

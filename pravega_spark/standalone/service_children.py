@@ -17,20 +17,24 @@ cluster_name: Final = "pravega-spark"
 
 
 def segment_store_spec(
-    options: StandaloneOptions, index: int, redis_url: str, tier2: Section, conf: Path, logs: Path
+    options: StandaloneOptions, index: int, cpo_url: str, tiers: Mapping[str, Section], conf: Path, logs: Path
 ) -> ChildSpec:
     name, port = f"segment-store-{index}", options.store_ports[index]
     settings: dict[str, Section] = {
         "store": {"id": name, "listen": f"{options.host}:{port}", "containers": options.containers},
-        "cluster": {"name": cluster_name, "cpo": redis_url},
-        "tier1": {"servers": [redis_url]},
-        "tier2": tier2,
+        "cluster": {"name": cluster_name, "cpo": cpo_url},
+        **tiers,
     }
+    if options.cache_folder is not None:
+        cache: dict[str, str | int | bool | list[str]] = {"disk_folder": str(options.cache_folder.resolve() / name)}
+        if options.cache_mib:
+            cache["disk_bytes_max"] = options.cache_mib << 20
+        settings["cache"] = cache
     file = write_settings(conf / f"{name}.toml", settings)
     return _spec(name, "segment_service", file, logs, options.host, port)
 
 
-def controller_spec(options: StandaloneOptions, redis_url: str, conf: Path, logs: Path) -> ChildSpec:
+def controller_spec(options: StandaloneOptions, cpo_url: str, conf: Path, logs: Path) -> ChildSpec:
     host, port = options.host, options.controller_port
     settings: dict[str, Section] = {
         "controller": {
@@ -38,7 +42,7 @@ def controller_spec(options: StandaloneOptions, redis_url: str, conf: Path, logs
             "rest": f"{host}:{options.rest_port}",
             "containers": options.containers,
         },
-        "cluster": {"name": cluster_name, "cpo": redis_url},
+        "cluster": {"name": cluster_name, "cpo": cpo_url},
     }
     file = write_settings(conf / "controller.toml", settings)
     return _spec("controller", "controller_service", file, logs, host, port)

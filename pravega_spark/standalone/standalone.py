@@ -12,10 +12,10 @@ from rich.console import Console
 from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
-from pravega_spark.standalone.options import StandaloneOptions, Tier2
+from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2
 from pravega_spark.standalone.ready_file import write_ready_file
 from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_spec
-from pravega_spark.standalone.service_children import controller_spec, segment_store_spec
+from pravega_spark.standalone.service_children import Section, controller_spec, segment_store_spec
 from pravega_spark.standalone.supervisor import ChildSpec, Supervisor
 
 
@@ -23,7 +23,7 @@ async def run_standalone(options: StandaloneOptions) -> None:
     """Runs until SIGTERM or Ctrl-C. ``ConfigurationError`` before anything starts if it cannot work."""
     options.validate()
     folder = DataFolder(options.data_dir)
-    folder.open({"containers": options.containers, "tier2": str(options.tier2)})
+    folder.open({"containers": options.containers, "tier1": str(options.tier1), "tier2": str(options.tier2)})
     try:
         await _serve(options, folder)
     finally:
@@ -38,7 +38,7 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
             write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": supervisor.pids()})
 
     supervisor = Supervisor(specs, announce)
-    page_cache = LogPageCache(folder.folder("redis"))
+    page_cache = LogPageCache(folder.root / "redis")
     supervisor.own(page_cache)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -67,22 +67,34 @@ def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[Chil
     """Returns the children in starting order, and the addresses of Redis and MinIO."""
     host, logs, conf = options.host, folder.folder("logs"), folder.folder("conf")
     redis_port, minio_port = free_ports(host, 2, besides=options.ports)
-    redis_url = f"redis://{host}:{redis_port}/0"
-    specs = [redis_spec(folder.folder("redis"), logs / "redis.log", host, redis_port, options.redis_memory_bytes)]
-    servers = {"redis": f"{host}:{redis_port}"}
+    specs: list[ChildSpec] = []
+    servers: dict[str, Any] = {}
+    if options.tier1 is Tier1.FILE:
+        tier1: Section
+        cpo_url, tier1 = f"{_file_url(folder, 'cpo')}/oracle.db", {"url": _file_url(folder, "tier1")}
+    else:
+        cpo_url = f"redis://{host}:{redis_port}/0"
+        memory = options.redis_memory_bytes
+        specs.append(redis_spec(folder.folder("redis"), logs / "redis.log", host, redis_port, memory))
+        servers["redis"] = f"{host}:{redis_port}"
+        tier1 = {"servers": [cpo_url]}
     url, (access, secret) = options.tier2_url, options.s3_keys if options.tier2 is Tier2.S3 else ("", "")
     if options.tier2 is Tier2.DIR:
-        url = f"file://{quote(str(folder.folder('tier2').resolve()))}"
+        url = _file_url(folder, "tier2")
     elif options.tier2 is Tier2.MINIO:
         minio_folder = folder.folder("minio")
         specs.append(minio_spec(minio_folder, logs / "minio.log", host, minio_port))
         url, (access, secret) = f"http://{host}:{minio_port}/{minio_bucket}", minio_credentials(minio_folder)
         servers["minio"] = f"{host}:{minio_port}"
-    tier2 = {"url": url, "access_key": access, "secret_key": secret}
+    tiers: dict[str, Section] = {"tier1": tier1, "tier2": {"url": url, "access_key": access, "secret_key": secret}}
     for index in range(options.segment_stores):
-        specs.append(segment_store_spec(options, index, redis_url, tier2, conf, logs))
-    specs.append(controller_spec(options, redis_url, conf, logs))
+        specs.append(segment_store_spec(options, index, cpo_url, tiers, conf, logs))
+    specs.append(controller_spec(options, cpo_url, conf, logs))
     return specs, servers
+
+
+def _file_url(folder: DataFolder, name: str) -> str:
+    return f"file://{quote(str(folder.folder(name).resolve()))}"
 
 
 def _endpoints(options: StandaloneOptions) -> dict[str, Any]:

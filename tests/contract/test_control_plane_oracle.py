@@ -1,14 +1,20 @@
-"""Runs the contract of ``ControlPlaneOracle`` on the fake and on a real Redis."""
+"""Runs the contract of ``ControlPlaneOracle`` on the fake, on a file and on a real Redis."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import sqlite3
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from pravega_common.errors import ConfigurationError, DataCorruption, Unavailable
+from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster.redis_cpo import RedisCPO
+from pravega_common.services.cluster.sqlite_cpo import SqliteCPO
 from tests.contract.control_plane_oracle_contract import ControlPlaneOracleContract, LetExpire, Pair
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.cpo import InMemoryCPO
@@ -31,6 +37,81 @@ class TestInMemoryCPO(ControlPlaneOracleContract):
     @pytest.fixture
     def let_expire(self, clock: ManualClock) -> LetExpire:
         return lambda ttl_ms: clock.advance(ttl_ms / 1000)
+
+
+class TestSqliteCPO(ControlPlaneOracleContract):
+    @pytest.fixture
+    def clock(self) -> WallClock:
+        return WallClock()
+
+    @pytest.fixture
+    async def cpos(self, clock: WallClock, tmp_path: Path) -> AsyncIterator[Pair]:
+        one, two = (SqliteCPO(tmp_path / "cpo" / "oracle.db", clock) for _ in range(2))
+        yield one, two
+        await one.close()
+        await two.close()
+        await two.close()
+
+    @pytest.fixture
+    def let_expire(self, clock: WallClock) -> LetExpire:
+        async def expire(ttl_ms: int) -> None:
+            clock.ahead_ms += ttl_ms
+
+        return expire
+
+    async def test_all_is_there_after_a_restart(self, tmp_path: Path) -> None:
+        path = tmp_path / "oracle.db"
+        first = SqliteCPO(path)
+        await first.take_epoch(3, "a")
+        await first.put_assignment(0, {3: "a"})
+        await first.close()
+        with pytest.raises(Unavailable, match="was closed"):
+            await first.current_epoch(3)
+        second = SqliteCPO(path)
+        assert await second.current_epoch(3) == 1
+        assert dict((await second.get_assignment()).owners) == {3: "a"}
+        await second.close()
+
+    async def test_other_files_and_formats_are_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "oracle.db"
+        path.write_bytes(b"this is no database, but long enough to be taken for one" * 20)
+        with pytest.raises(DataCorruption, match="is damaged"):
+            await closing(SqliteCPO(path))
+        path.unlink()
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA user_version = 2")
+        with pytest.raises(ConfigurationError, match="no control plane oracle of format 1"):
+            await closing(SqliteCPO(path))
+
+    async def test_a_file_locked_by_another_program_is_unavailable(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pravega_common.services.cluster.sqlite_cpo.lock_time_max_s", 0.1)
+        path = tmp_path / "oracle.db"
+        await closing(SqliteCPO(path))
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Unavailable, match="locked"):
+                await closing(SqliteCPO(path))
+            other.execute("ROLLBACK")
+        await closing(SqliteCPO(path))
+
+
+async def closing(cpo: SqliteCPO) -> None:
+    """Uses the oracle once."""
+    try:
+        await cpo.get_assignment()
+    finally:
+        await cpo.close()
+
+
+class WallClock(SystemClock):
+    """The clock of the machine, which a test puts forward."""
+
+    ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.ahead_ms
 
 
 class TestRedisCPO(ControlPlaneOracleContract):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pravega_common.errors import Unavailable
 from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
@@ -94,6 +95,30 @@ def test_two_stores_share_the_containers_and_one_takes_over(tmp_path: Path) -> N
 def owners(client: StreamClient) -> set[str]:
     """Endpoints that serve some of forty names, which cover every container."""
     return {str(client.controller.endpoint("s", f"name-{number}", 0)) for number in range(40)}
+
+
+def test_no_redis_runs_when_the_log_is_in_files(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, tier1="file") as own:
+        assert set(own.ready()["pids"]) == {"segment-store-0", "controller"}
+        with StreamClient(own.controller_uri) as client:
+            client.controller.create_scope("s")
+            client.controller.create_stream("s", "t")
+            with EventWriter(client, "s", "t") as writer:
+                for number in range(300):
+                    writer.write(b"%d" % number, "k")
+                    if number in (100, 200):
+                        writer.flush()
+                        child = "segment-store-0" if number == 100 else "controller"
+                        own.wait_restarted(child, own.kill(child))
+            assert [event.data for event in read_events(client, "s", "t")] == [b"%d" % n for n in range(300)]
+        assert own.stop() == 0
+        own.start()
+        with StreamClient(own.controller_uri) as client:
+            assert [event.data for event in read_events(client, "s", "t")] == [b"%d" % n for n in range(300)]
+        own.stop()
+        own.options["tier1"] = "redis"
+        with pytest.raises(Unavailable, match="was made with tier1 file, not redis"):
+            own.start()
 
 
 @pytest.mark.slow
