@@ -81,6 +81,11 @@ class StoreCollector(Collector):
             ("containers", "Containers that run here", len(self._registry)),
         ):
             yield GaugeMetricFamily(f"pravega_store_{name}", text, value=value)
+        level = self._cache.second_level
+        if level is not None:
+            yield GaugeMetricFamily("pravega_store_cache_disk_bytes", "Blocks on disk", value=level.bytes_used)
+            text = "Bytes read from the cache on disk instead of Tier 2"
+            yield CounterMetricFamily("pravega_store_cache_disk_read_bytes", text, value=level.bytes_read)
         containers = list(self._registry)
         for name, (text, read) in _CONTAINER_GAUGES.items():
             yield _filled(GaugeMetricFamily(f"pravega_container_{name}", text, labels=["container"]), containers, read)

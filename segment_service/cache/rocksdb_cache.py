@@ -55,6 +55,7 @@ class RocksDBSecondLevel(Service):
         self._folder = folder
         self._bytes_max = bytes_max
         self.bytes_used = 0
+        self.bytes_read = 0
         self.bytes_dropped = 0
         """Offered and not kept, since the disk was too slow."""
         self._thread = ThreadPoolExecutor(threads_max, thread_name_prefix="cache-second-level")
@@ -112,6 +113,7 @@ class RocksDBSecondLevel(Service):
                 self.log.warning("a block of the cache on disk is damaged", segment=key.segment_id, offset=block.offset)
             self._drop(block)
             return None
+        self.bytes_read += length
         return data[offset - block.offset :][:length]
 
     def forget(self, key: SegmentKey) -> None:

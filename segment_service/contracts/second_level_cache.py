@@ -15,6 +15,16 @@ class SegmentKey(NamedTuple):
 class SecondLevelCache(Protocol):
     """Holds bytes that are in Tier 2, and promises nothing: every call may find, or keep, nothing."""
 
+    @property
+    def bytes_used(self) -> int:
+        """Bytes that are kept."""
+        ...
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that were given out, since the start."""
+        ...
+
     def offer(self, key: SegmentKey, offset: int, data: memoryview) -> None:
         """Keep the bytes if that is possible; never waits. Holds on to the view until they are written."""
         ...
