@@ -33,6 +33,7 @@ from pravega_common.services.cluster.codec import (
     cluster_from_json,
     cluster_to_json,
     payload_to_json,
+    replaced_cluster,
 )
 from pravega_common.services.cluster.cpo import Assignment, PersistenceCluster
 
@@ -89,9 +90,16 @@ class SqliteCPO:
 
     # Persistence clusters
 
-    async def put_persistence_cluster(self, cluster: PersistenceCluster) -> None:
-        text = cluster_to_json(cluster)
-        await self._transaction(lambda database: _put_record(database, "cluster", cluster.name, text))
+    async def put_persistence_cluster(self, cluster: PersistenceCluster) -> PersistenceCluster:
+        cluster_to_json(cluster)  # refuses what cannot be stored, before anything is read
+
+        def work(database: sqlite3.Connection) -> PersistenceCluster:
+            text = _record(database, "cluster", cluster.name)
+            replaced = replaced_cluster(None if text is None else cluster_from_json(text), cluster)
+            _put_record(database, "cluster", cluster.name, cluster_to_json(replaced))
+            return replaced
+
+        return await self._transaction(work)
 
     async def get_persistence_cluster(self, name: str) -> PersistenceCluster | None:
         text = await self._transaction(lambda database: _record(database, "cluster", name))
