@@ -67,6 +67,10 @@ class SegmentStorage(Protocol):
     idempotent in the sense that after an ``UnknownOutcome`` or ``Unavailable`` the caller asks ``state`` and goes on
     from what is really there. Nothing is deleted before ``barrier`` has returned after the manifest without it was
     stored, and nothing whose name carries a higher epoch is ever deleted: then the call raises ``Fenced``.
+
+    ``sequence`` is the last operation of the log whose effect a change is; ``None`` if it may depend on any that is
+    durable now. The change shows only after a mark is stored whose high water is at least that: a log that lost the
+    operation cannot start beside its effect. Changes that a mark covers do not wait, the others share the next one.
     """
 
     async def newest_mark(self) -> EpochMark | None:
@@ -83,31 +87,31 @@ class SegmentStorage(Protocol):
         ...
 
     async def mark(self, high_water: int) -> None:
-        """See to it that the newest mark has at least this high water: store one with the present state of the log
-        unless the last one will do."""
+        """See to it that the newest mark has at least this high water, which is durable: store one with the present
+        state of the log unless the last one will do."""
         ...
 
     async def state(self, segment_id: int) -> StorageState | None:
         """The state as the manifests in Tier 2 say now, past any cache; ``None`` if Tier 2 has nothing."""
         ...
 
-    async def write(self, segment_id: int, offset: int, data: Sequence[Buffer]) -> None:
+    async def write(self, segment_id: int, offset: int, data: Sequence[Buffer], sequence: int | None = None) -> None:
         """Add bytes at ``offset``, which must be the segment's length in Tier 2 (0 creates it; else ``BadOffset``)."""
         ...
 
-    async def seal(self, segment_id: int) -> None: ...
+    async def seal(self, segment_id: int, sequence: int | None = None) -> None: ...
 
-    async def truncate(self, segment_id: int, offset: int) -> None:
+    async def truncate(self, segment_id: int, offset: int, sequence: int | None = None) -> None:
         """Forget what lies below ``offset``. An offset beyond the length in Tier 2 says that the bytes between will
         never come (they were truncated before they were written): the segment then begins and ends there."""
         ...
 
-    async def concat(self, target_id: int, offset: int, source_id: int) -> None:
+    async def concat(self, target_id: int, offset: int, source_id: int, sequence: int | None = None) -> None:
         """Move all chunks of the source to the end of the target (``offset`` = target's length in Tier 2):
         first into the target's manifest, then out of the source's. Idempotent."""
         ...
 
-    async def delete(self, segment_id: int) -> None:
+    async def delete(self, segment_id: int, sequence: int | None = None) -> None:
         """Idempotent; also for a segment that never reached Tier 2."""
         ...
 

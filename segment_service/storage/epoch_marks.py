@@ -1,5 +1,8 @@
 """Keeps the epoch marks of one container: what its owners knew of their log, in Tier 2.
 
+No manifest that shows the effect of an operation is put before a mark whose high water covers the operation is stored,
+so that a log without it is refused at the start. One put serves all changes that wait.
+
 A mark is a small object below ``e/``, put once; the one with the highest (epoch, attempt) counts, the others are
 garbage. Layout, big-endian, 52 bytes::
 
@@ -18,11 +21,9 @@ from typing import Final, Protocol, TypeVar
 
 from crc32c import crc32c
 
-from pravega_common.errors import DataCorruption, Fenced, PravegaError, SegmentNotFound, Unavailable
-from pravega_common.invariants import check
-from pravega_common.runtime.clock import Clock
+from pravega_common.errors import DataCorruption, Fenced, SegmentNotFound, Unavailable
+from pravega_common.invariants import check, unreachable
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.log_identity import identity_bytes
@@ -31,9 +32,6 @@ from segment_service.storage.chunk_names import Layout
 from segment_service.storage.garbage import GarbageCollector
 
 MARK_STORED = register("storage.mark.stored")
-
-mark_age_s = 10.0
-"""How long a change of Tier 2 goes without a mark; a log that comes back older than a mark is refused at the start."""
 
 newest_attempts_max: Final = 5
 """How often the marks are listed again when the newest one is gone (a later owner replaced it)."""
@@ -87,39 +85,29 @@ def decode_mark(data: bytes, name: str, epoch: int) -> EpochMark:
     return EpochMark(epoch, LogState(identity, high_water, next_segment_id))
 
 
-class EpochMarks(Service):
-    """Reads the newest mark, and leaves marks of the own epoch; as a service also by itself, after changes."""
+class EpochMarks:
+    """Reads the newest mark, and leaves marks of the own epoch."""
 
     def __init__(
         self,
-        container_id: int,
         chunks: ChunkStorage,
         layout: Layout,
         garbage: GarbageCollector,
-        clock: Clock,
         put_fresh: PutFresh,
         new_number: Callable[[], int],
-        changes: Callable[[], int],
     ) -> None:
-        """``changes``: a count of the manifests that were written, which grows when there is something to mark."""
-        super().__init__(f"storage-marks-{container_id}")
         self.epoch = 0
         self._chunks = chunks
         self._layout = layout
         self._garbage = garbage
-        self._clock = clock
         self._put_fresh = put_fresh
         self._new_number = new_number
-        self._changes = changes
-        self._changes_marked = 0
         self._log_state: LogStateNow | None = None
         self._last: LogState | None = None
         self._is_tried = False
         self._replaced: list[str] = []
-        self._lock = asyncio.Lock()
-
-    async def on_start(self) -> None:
-        self.spawn(self._run(), "mark")
+        self._under_way: asyncio.Future[None] | None = None
+        """The put that is under way."""
 
     async def newest(self) -> EpochMark | None:
         for _ in range(newest_attempts_max):
@@ -147,45 +135,70 @@ class EpochMarks(Service):
             earlier.append(info.name)
         self._is_tried = True  # a mark of this epoch may be ours from here on: an attempt without an answer is repeated
         self._replaced = earlier
-        await self.mark()
+        await self.cover(log_state().high_water)
 
-    async def mark(self, high_water: int | None = None) -> None:
-        """Store what is known of the log now, unless the last mark has this high water. Marks before become garbage."""
-        async with self._lock:  # a mark with a higher number never says less
-            if high_water is not None and self._last is not None and self._last.high_water >= high_water:
-                return
-            check(self._log_state is not None, "a mark before the container opened Tier 2", epoch=self.epoch)
-            if self._log_state is None:
-                return
-            changes, log = self._changes(), self._log_state()
-            check(
-                self._last is None or (self._last.identity, self._last.high_water) <= (log.identity, log.high_water),
-                "a mark says less than the one before",
-                last=self._last,
-                now=log,
-            )
-            data = encode_mark(EpochMark(self.epoch, log))
+    def covers(self, high_water: int) -> bool:
+        """Whether a mark with at least this high water is stored."""
+        return self._last is not None and self._last.high_water >= high_water
 
-            def fresh() -> tuple[str, str, Sequence[Buffer]]:
-                name = self._layout.epoch(self.epoch, self._new_number())
-                return name, name, [data]
+    async def cover(self, high_water: int | None) -> None:
+        """Return once a mark with at least this high water is stored; ``None``: that of the log now.
 
-            unanswered: list[str] = []
-            try:
-                stored = await self._put_fresh(fresh, unanswered)
-            finally:
-                self._replaced += unanswered
-            failpoint(MARK_STORED)
-            self._changes_marked, self._last = changes, log
-            self._garbage.discard(self._replaced)
-            self._replaced = [stored]
-
-    async def _run(self) -> None:
-        while True:
-            await self._clock.sleep(mark_age_s)
-            if self._changes() == self._changes_marked:
+        A put says what is durable when it begins and serves all that wait for no more than that. If it fails, the
+        call fails for all that wait for it.
+        """
+        wanted = self._now().high_water if high_water is None else high_water
+        while not self.covers(wanted):
+            under_way = self._under_way
+            if under_way is None:
+                await self._put_for_all(wanted)
                 continue
-            try:
-                await self.mark()
-            except PravegaError as error:
-                self.log.warning("no mark was left in Tier 2, a later one will do", error=repr(error))
+            await asyncio.wait((under_way,))
+            if not under_way.cancelled():
+                under_way.result()
+
+    async def _put_for_all(self, wanted: int) -> None:
+        under_way = self._under_way = asyncio.get_running_loop().create_future()
+        try:
+            await self._put(wanted)
+            under_way.set_result(None)
+        except asyncio.CancelledError:
+            under_way.cancel()  # another one that waits does it
+            raise
+        except BaseException as error:
+            under_way.set_exception(error)
+            under_way.exception()  # marks it retrieved: nobody may wait
+            raise
+        finally:
+            self._under_way = None
+
+    async def _put(self, wanted: int) -> None:
+        """Store what is known of the log now; the marks before become garbage."""
+        log = self._now()
+        check(log.high_water >= wanted, "Tier 2 gets an operation that is not durable", operation=wanted, log=log)
+        check(
+            self._last is None or (self._last.identity, self._last.high_water) <= (log.identity, log.high_water),
+            "a mark says less than the one before",
+            last=self._last,
+            now=log,
+        )
+        data = encode_mark(EpochMark(self.epoch, log))
+
+        def fresh() -> tuple[str, str, Sequence[Buffer]]:
+            name = self._layout.epoch(self.epoch, self._new_number())
+            return name, name, [data]
+
+        unanswered: list[str] = []
+        try:
+            stored = await self._put_fresh(fresh, unanswered)
+        finally:
+            self._replaced += unanswered
+        failpoint(MARK_STORED)
+        self._last = log
+        self._garbage.discard(self._replaced)
+        self._replaced = [stored]
+
+    def _now(self) -> LogState:
+        if self._log_state is None:
+            unreachable("a change of Tier 2 before the container opened it", epoch=self.epoch)
+        return self._log_state()

@@ -46,8 +46,6 @@ class ManifestStore:
         self._numbers = itertools.count(1)
         self._views: OrderedDict[int, SegmentView] = OrderedDict()
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        self.changes = 0
-        """Manifests that were, or may have been, written."""
 
     def new_number(self) -> int:
         """A number for a name that was never used in this epoch."""
@@ -100,7 +98,6 @@ class ManifestStore:
 
     async def replace(self, view: SegmentView, change: Change) -> list[str]:
         """``commit`` that returns the names of the replaced manifests instead of discarding them."""
-        self.changes += 1
         replaced = [name for name in (view.name, view.base_name) if name is not None]
         foreign = view.foreign_after(change)
         try:

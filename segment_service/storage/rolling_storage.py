@@ -73,16 +73,9 @@ class RollingStorage:
         self.compactor = Compactor(container_id, self._reader, self.layout, self._manifests, self.garbage)
         self.sweeper = OrphanSweeper(container_id, chunks, self.layout, self._manifests, self.garbage, clock)
         self._marks = EpochMarks(
-            container_id,
-            chunks,
-            self.layout,
-            self.garbage,
-            clock,
-            self._manifests.put_fresh,
-            self._manifests.new_number,
-            lambda: self._manifests.changes,
+            chunks, self.layout, self.garbage, self._manifests.put_fresh, self._manifests.new_number
         )
-        self._services: tuple[Service, ...] = (self.garbage, self.compactor, self.sweeper, self._marks)
+        self._services: tuple[Service, ...] = (self.garbage, self.compactor, self.sweeper)
         self._chunks = chunks
         self._background = background
         self._barrier: Barrier | None = None
@@ -107,7 +100,7 @@ class RollingStorage:
                 await service.start()
 
     async def mark(self, high_water: int) -> None:
-        await self._marks.mark(high_water)
+        await self._marks.cover(high_water)
 
     async def close(self) -> None:
         self._closed = True
@@ -129,7 +122,7 @@ class RollingStorage:
                 return None
             return StorageState(segment_id, view.start_offset, view.length, view.is_sealed)
 
-    async def write(self, segment_id: int, offset: int, data: Sequence[Buffer]) -> None:
+    async def write(self, segment_id: int, offset: int, data: Sequence[Buffer], sequence: int | None = None) -> None:
         length = sum(len(buffer) for buffer in data)
         if length > write_bytes_max:
             raise InvalidArgument(f"segment {segment_id}: a write of {length} bytes exceeds {write_bytes_max}")
@@ -141,33 +134,49 @@ class RollingStorage:
                 raise BadOffset(_label(segment_id), view.length, offset)
             added: tuple[ChunkRef, ...] = ()
             if length:
-                added = (await self._manifests.put_chunk(segment_id, data),)
+                added = (await self._put_chunk_and_mark(segment_id, data, sequence),)
                 failpoint(WRITE_CHUNK_STORED)
             elif view.exists:
                 return
+            else:
+                await self._marks.cover(sequence)
             await self._manifests.commit(view, Change(add=added))
             failpoint(WRITE_MANIFEST_STORED)
             self.compactor.consider(view)
 
-    async def seal(self, segment_id: int) -> None:
+    async def _put_chunk_and_mark(self, segment_id: int, data: Sequence[Buffer], sequence: int | None) -> ChunkRef:
+        """Put a chunk, and beside it the mark that must be stored before the manifest that lists it."""
+        chunk, marked = await asyncio.gather(
+            self._manifests.put_chunk(segment_id, data), self._marks.cover(sequence), return_exceptions=True
+        )
+        if isinstance(chunk, BaseException):
+            raise chunk
+        if marked is not None:
+            self._discard_chunks([chunk])
+            raise marked
+        return chunk
+
+    async def seal(self, segment_id: int, sequence: int | None = None) -> None:
         async with self._changing(segment_id):
             view = await self._live_or_new(segment_id)
             if not view.is_sealed:
+                await self._marks.cover(sequence)
                 await self._manifests.commit(view, Change(seal=True))
 
-    async def truncate(self, segment_id: int, offset: int) -> None:
+    async def truncate(self, segment_id: int, offset: int, sequence: int | None = None) -> None:
         async with self._changing(segment_id):
             view = await self._live_or_new(segment_id)
             if offset <= view.start_offset:
                 return
             if offset > view.length and view.is_sealed:
                 raise BadOffset(_label(segment_id), view.length, offset)
+            await self._marks.cover(sequence)
             dropped = view.chunks[: view.chunks_below(offset)]
             await self._manifests.commit(view, Change(drop_front=len(dropped), start_offset=offset))
             failpoint(TRUNCATE_MANIFEST_STORED)
             self._discard_chunks(dropped)
 
-    async def concat(self, target_id: int, offset: int, source_id: int) -> None:
+    async def concat(self, target_id: int, offset: int, source_id: int, sequence: int | None = None) -> None:
         check(target_id != source_id, "a segment cannot join itself", segment=target_id)
         first, second = sorted((target_id, source_id))
         async with self._changing(first), self._changing(second):
@@ -183,6 +192,7 @@ class RollingStorage:
                 )
             if target.length < offset or offset < target.length < offset + source.length:
                 raise BadOffset(_label(target_id), target.length, offset)
+            await self._marks.cover(sequence)
             if target.length < offset + source.length:
                 await self._take_over(target, source)
             await self._hand_over(source, target_id)
@@ -205,13 +215,14 @@ class RollingStorage:
         failpoint(CONCAT_SOURCE_STORED)
         self._discard_tombstone(source, replaced)
 
-    async def delete(self, segment_id: int) -> None:
+    async def delete(self, segment_id: int, sequence: int | None = None) -> None:
         async with self._changing(segment_id):
             view = await self._manifests.view(segment_id)
             if view.name is None:
                 return
             replaced: list[str] = []
             if not view.is_deleted:
+                await self._marks.cover(sequence)
                 replaced = await self._manifests.replace(view, Change(delete=True))
                 failpoint(DELETE_TOMBSTONE_STORED)
             self._discard_tombstone(view, replaced)

@@ -28,6 +28,8 @@ class Source:
     source_id: int
     in_storage: bool
     """Whether Tier 2 has something under the source's own id, to be deleted when the target has the bytes."""
+    sequence: int
+    """That of the merge."""
 
 
 @dataclass(slots=True)
@@ -36,6 +38,8 @@ class Data:
 
     sequence: int
     """Lowest sequence number that is in Tier 2 only once these bytes are."""
+    last_sequence: int
+    """Highest one: that of the append, or of the merge."""
     start: int
     end: int
     since_s: float
@@ -73,6 +77,9 @@ class Merging:
 @dataclass(slots=True)
 class Deletion:
     sequence: int
+    """Lowest sequence number that need not come to Tier 2 any more."""
+    last_sequence: int
+    """That of the deletion."""
     since_s: float
     log_position: int
     sources: tuple[Source, ...]
@@ -100,6 +107,8 @@ class Write:
 
     start: int
     end: int
+    sequence: int
+    """The last operation that brought some of them."""
 
 
 Step = Reconcile | Skip | Write | Sealing | Truncation | Merging | Deletion
@@ -182,7 +191,7 @@ class SegmentAggregator:
 
     def append(self, sequence: int, offset: int, length: int, now_s: float, log_position: int) -> None:
         if length:
-            self._add_data(Data(sequence, offset, offset + length, now_s, log_position))
+            self._add_data(Data(sequence, sequence, offset, offset + length, now_s, log_position))
 
     def seal(self, sequence: int, now_s: float, log_position: int) -> None:
         self._add(Sealing(sequence, now_s, log_position))
@@ -209,7 +218,7 @@ class SegmentAggregator:
         self.is_deleting = True
         self.held_until_s = -math.inf
         lowest = sequence if first is None else min(first, sequence)
-        self._add(Deletion(lowest, now_s, log_position, tuple(sources)))
+        self._add(Deletion(lowest, sequence, now_s, log_position, tuple(sources)))
 
     def merged_sources(self) -> list[Source]:
         """The segments merged into this one that Tier 2 may still have under their own ids."""
@@ -218,7 +227,7 @@ class SegmentAggregator:
             if isinstance(item, Data):
                 sources.extend(replace(source, in_storage=True) for source in item.sources)
             elif isinstance(item, Merging):
-                sources.append(Source(self.segment_id, item.source_id, in_storage=True))
+                sources.append(Source(self.segment_id, item.source_id, in_storage=True, sequence=item.sequence))
             elif isinstance(item, Deletion):
                 sources.extend(item.sources)
         return sources
@@ -237,8 +246,9 @@ class SegmentAggregator:
         check(head.start <= self.stored_length < head.end, "aggregator is not settled", item=head, stored=self.stored)
         if start_offset > self.stored_length:
             # Not beyond what was read from the log: a merge that comes may have its bytes in Tier 2.
-            return Skip(_contiguous_end(self._items, start_offset))
-        return Write(self.stored_length, _contiguous_end(self._items, self.stored_length + write_bytes_max))
+            return Skip(_contiguous_end(self._items, start_offset)[0])
+        end, sequence = _contiguous_end(self._items, self.stored_length + write_bytes_max)
+        return Write(self.stored_length, end, sequence)
 
     def settle(self) -> None:
         """Drop what Tier 2 has; merged segments that are now part of this one there move to ``ended``."""
@@ -312,9 +322,11 @@ class SegmentAggregator:
         """The merge as bytes of this segment. What waited in the source waits here now."""
         first = source.first_sequence
         inner = [source for item in source._items if isinstance(item, Data) for source in item.sources]
-        own = Source(self.segment_id, merging.source_id, in_storage=source.stored is not None)
+        in_storage = source.stored is not None
+        own = Source(self.segment_id, merging.source_id, in_storage, merging.sequence)
         return Data(
             sequence=merging.sequence if first is None else min(first, merging.sequence),
+            last_sequence=merging.sequence,
             start=merging.offset,
             end=merging.offset + merging.length,
             since_s=merging.since_s,
@@ -354,13 +366,13 @@ class SegmentAggregator:
         return False
 
 
-def _contiguous_end(items: Iterable[Item], limit: int) -> int:
-    """The end of the data at the head, at most ``limit``."""
-    end = -1
+def _contiguous_end(items: Iterable[Item], limit: int) -> tuple[int, int]:
+    """The end of the data at the head, at most ``limit``, and the last operation that brought some of it."""
+    end = sequence = -1
     for item in items:
         if not isinstance(item, Data) or (end >= 0 and item.start != end):
             break
-        end = item.end
+        end, sequence = item.end, max(sequence, item.last_sequence)
         if end >= limit:
-            return limit
-    return end
+            return limit, sequence
+    return end, sequence

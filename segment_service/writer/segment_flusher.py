@@ -128,22 +128,22 @@ class SegmentFlusher:
     async def _do(self, aggregator: SegmentAggregator, step: Step) -> None:
         segment_id = aggregator.segment_id
         if isinstance(step, Write):
-            await self._write(aggregator, step.start, step.end)
+            await self._write(aggregator, step)
         elif isinstance(step, Reconcile):
             await self._reconcile(aggregator)
         elif isinstance(step, Skip):
             await self._compare_once(aggregator)
-            await self._storage.truncate(segment_id, step.offset)
+            await self._storage.truncate(segment_id, step.offset)  # for a truncation that is ahead in the log
             aggregator.skipped(step.offset)
             self._notify_length(aggregator)
         elif isinstance(step, Sealing):
             if aggregator.stored is not None:
-                await self._storage.seal(segment_id)
+                await self._storage.seal(segment_id, step.sequence)
                 failpoint(STORED)
             aggregator.finished(step)
             self._source.sealed_in_storage(segment_id)
         elif isinstance(step, Truncation):
-            await self._storage.truncate(segment_id, step.offset)
+            await self._storage.truncate(segment_id, step.offset, step.sequence)
             failpoint(STORED)
             aggregator.finished(step)
         elif isinstance(step, Merging):
@@ -192,11 +192,16 @@ class SegmentFlusher:
         if metadata is not None and not metadata.is_deleted and metadata.recovered_length is not None:
             await self._reconcile(aggregator)
 
-    async def _write(self, aggregator: SegmentAggregator, start: int, end: int) -> None:
-        data = self._cached(aggregator.segment_id, start, end)
-        metadata = self._source.segment(aggregator.segment_id)
+    async def _write(self, aggregator: SegmentAggregator, step: Write) -> None:
+        segment_id, start, end = aggregator.segment_id, step.start, step.end
+        gone = self._truncated_below(segment_id, start, end)
+        data = [memoryview(bytes(gone - start))] if gone > start else []
+        if gone < end:
+            data += self._source.read_cached(segment_id, gone, end - gone)
+        metadata = self._source.segment(segment_id)
         try:
-            await self._storage.write(aggregator.segment_id, start, data)
+            # The zeros come of a truncation that is ahead in the log.
+            await self._storage.write(segment_id, start, data, step.sequence if gone == start else None)
         except UnknownOutcome:
             self._compared(metadata)  # Tier 2 had [0, start) and nothing more, else it had refused
             raise
@@ -212,8 +217,8 @@ class SegmentFlusher:
         if metadata is not None:
             metadata.recovered_length = None
 
-    def _cached(self, segment_id: int, start: int, end: int) -> list[memoryview]:
-        """The bytes, with zeros for those that were truncated meanwhile: nobody can read them any more."""
+    def _truncated_below(self, segment_id: int, start: int, end: int) -> int:
+        """The offset in [start, end] below which bytes were truncated meanwhile: nobody can read them any more."""
         root, base = segment_id, 0
         for _ in range(merge_depth_max):
             if root not in self._merged_at:
@@ -221,9 +226,7 @@ class SegmentFlusher:
             root, offset = self._merged_at[root]
             base += offset
         metadata = self._source.segment(root)
-        gone = min(max(start, (metadata.start_offset if metadata is not None else 0) - base), end)
-        filler = [memoryview(bytes(gone - start))] if gone > start else []
-        return filler + (self._source.read_cached(segment_id, gone, end - gone) if gone < end else [])
+        return min(max(start, (metadata.start_offset if metadata is not None else 0) - base), end)
 
     async def _merge(self, target: SegmentAggregator, merging: Merging) -> None:
         """A merge of a source that is, or may be, in Tier 2 under its own id."""
@@ -233,14 +236,16 @@ class SegmentFlusher:
             try:
                 is_moved = await self._move(target, merging, source)
                 if is_moved:
-                    await self._let_go(target.segment_id, merging.offset, source)
+                    await self._let_go(target.segment_id, merging, source)
             except PravegaError:
                 source.uncertain()
                 raise
         if is_moved:
             failpoint(MERGED)
             target.finished(merging)
-            self._notify_merged(Source(target.segment_id, merging.source_id, in_storage=False), target.stored_length)
+            self._notify_merged(
+                Source(target.segment_id, merging.source_id, False, merging.sequence), target.stored_length
+            )
             self._notify_length(target)
 
     def _check_readable(self, target_id: int, source_id: int) -> None:
@@ -250,13 +255,13 @@ class SegmentFlusher:
             if reason is not None:
                 raise SegmentDamaged(segment_id, f"the merge of segment {source_id} into {target_id} waits: {reason}")
 
-    async def _let_go(self, target_id: int, offset: int, source: SegmentAggregator) -> None:
+    async def _let_go(self, target_id: int, merging: Merging, source: SegmentAggregator) -> None:
         """The target has all bytes of a merged segment, and so those of the segments merged into that one."""
         for inner in source.merged_sources():
             aggregator = self._aggregators.get(inner.source_id)
             if aggregator is not None:
-                await self._let_go(target_id, offset, aggregator)
-            await self._storage.concat(target_id, offset, inner.source_id)
+                await self._let_go(target_id, merging, aggregator)
+            await self._storage.concat(target_id, merging.offset, inner.source_id, merging.sequence)
             self._notify_merged(inner, 0)
 
     async def _move(self, target: SegmentAggregator, merging: Merging, source: SegmentAggregator) -> bool:
@@ -266,7 +271,7 @@ class SegmentFlusher:
             await self._reconcile(source, notify=False)
         if target.stored_length >= merging.offset + merging.length:
             if source.stored is not None:
-                await self._storage.concat(target.segment_id, merging.offset, merging.source_id)
+                await self._concat(target, merging)
             return True
         await self._join_cached_mergings(source)
         partly_joined = target.stored_length > merging.offset
@@ -277,8 +282,11 @@ class SegmentFlusher:
         self._notify_length(source)
         if not await self._complete(source, merging.length):
             return False
-        await self._storage.concat(target.segment_id, merging.offset, merging.source_id)
+        await self._concat(target, merging)
         return True
+
+    async def _concat(self, target: SegmentAggregator, merging: Merging) -> None:
+        await self._storage.concat(target.segment_id, merging.offset, merging.source_id, merging.sequence)
 
     async def _join_cached_mergings(self, aggregator: SegmentAggregator) -> None:
         """Merges into a segment that is itself merged away: those of cached bytes become bytes of it."""
@@ -323,31 +331,31 @@ class SegmentFlusher:
 
     async def _delete(self, aggregator: SegmentAggregator, deletion: Deletion) -> None:
         for merged in deletion.sources:
-            await self._drop_merged(merged)
+            await self._drop_merged(merged, deletion.last_sequence)
         if aggregator.stored is not None:
-            await self._storage.delete(aggregator.segment_id)
+            await self._storage.delete(aggregator.segment_id, deletion.last_sequence)
             failpoint(STORED)
         aggregator.finished(deletion)
         self._aggregators.drop(aggregator.segment_id)
         self._source.deleted_in_storage(aggregator.segment_id)
 
-    async def _drop_merged(self, merged: Source) -> None:
+    async def _drop_merged(self, merged: Source, sequence: int) -> None:
         """A segment that was merged into one that is deleted ends with it, and so do those merged into it."""
         source = self._aggregators.get(merged.source_id)
         if source is None:
-            await self._storage.delete(merged.source_id)
+            await self._storage.delete(merged.source_id, sequence)
         else:
             async with source.lock:
                 for inner in source.merged_sources():
-                    await self._drop_merged(inner)
-                await self._storage.delete(merged.source_id)
+                    await self._drop_merged(inner, sequence)
+                await self._storage.delete(merged.source_id, sequence)
         self._notify_merged(merged, 0)
 
     async def _notify_ended(self, aggregator: SegmentAggregator) -> None:
         while aggregator.ended:
             _, merged = aggregator.ended[0]
             if merged.in_storage:
-                await self._storage.delete(merged.source_id)
+                await self._storage.delete(merged.source_id, merged.sequence)
                 failpoint(SOURCE_DELETED)
             length = aggregator.stored_length if merged.target_id == aggregator.segment_id else 0
             self._notify_merged(merged, length)

@@ -22,6 +22,7 @@ import uvloop
 from pravega_common.runtime.clock import SystemClock
 from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.rolling_storage import RollingStorage
+from tests.support.log_states import some_log
 
 rounds: Final = 5
 chunk_bytes: Final = 8 << 20
@@ -40,7 +41,7 @@ async def measure(url: str) -> dict[str, int]:
     chunks = make_chunk_storage(url)
     await chunks.start()
     storage = RollingStorage(chunks, random.getrandbits(16), SystemClock(), background=False)
-    await storage.start(1, no_barrier)
+    await storage.start(1, no_barrier, some_log)
     body = random.Random(1).randbytes(chunk_bytes)
     views = [memoryview(body)[start : start + view_bytes] for start in range(0, chunk_bytes, view_bytes)]
     total = chunk_bytes * chunk_count

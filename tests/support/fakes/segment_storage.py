@@ -47,19 +47,19 @@ class FakeSegmentStorage:
             return None
         return StorageState(segment_id, self.starts.get(segment_id, 0), len(data), False)
 
-    async def write(self, segment_id: int, offset: int, data: Sequence[Buffer]) -> None:
+    async def write(self, segment_id: int, offset: int, data: Sequence[Buffer], sequence: int | None = None) -> None:
         self.segments.setdefault(segment_id, bytearray()).extend(b"".join(data))
 
-    async def seal(self, segment_id: int) -> None:
+    async def seal(self, segment_id: int, sequence: int | None = None) -> None:
         """Lengths alone matter here."""
 
-    async def truncate(self, segment_id: int, offset: int) -> None:
+    async def truncate(self, segment_id: int, offset: int, sequence: int | None = None) -> None:
         self.starts[segment_id] = offset
 
-    async def concat(self, target_id: int, offset: int, source_id: int) -> None:
+    async def concat(self, target_id: int, offset: int, source_id: int, sequence: int | None = None) -> None:
         self.segments.setdefault(target_id, bytearray()).extend(self.segments.pop(source_id))
 
-    async def delete(self, segment_id: int) -> None:
+    async def delete(self, segment_id: int, sequence: int | None = None) -> None:
         self.segments.pop(segment_id, None)
 
     async def read(self, segment_id: int, offset: int, length: int) -> bytes:

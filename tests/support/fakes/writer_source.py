@@ -21,6 +21,7 @@ from segment_service.contracts.operations import (
     UpdateAttributes,
 )
 from segment_service.contracts.segment_metadata import SegmentMetadata
+from segment_service.contracts.segment_storage import LogState
 
 TRANSACTION = "scope/stream/0.#epoch.0#transaction.00000000000000000000000000000001"
 
@@ -255,6 +256,9 @@ class FakeWriterDataSource:
 
     def unreadable_reason(self, segment_id: int) -> str | None:
         return self.unreadable.get(segment_id)
+
+    def log_state(self) -> LogState:
+        return LogState(bytes(range(16)), self.last_sequence, 1)
 
     async def acknowledge(self, sequence_number: int) -> None:
         assert sequence_number > self.acknowledged

@@ -20,7 +20,7 @@ from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.durable_log.recovery import Recovered
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.storage.chunk_names import Layout
-from segment_service.storage.epoch_marks import encode_mark
+from segment_service.storage.epoch_marks import decode_mark, encode_mark
 from tests.support.containers import ContainerKit, read_all
 from tests.support.eventually import eventually
 
@@ -50,6 +50,20 @@ async def crash(container: SegmentContainer) -> None:
     container.fail(RuntimeError("crash"))
     with pytest.raises(RuntimeError):
         await container.wait_stopped()
+
+
+def manifests(kit: ContainerKit) -> list[str]:
+    return sorted(name for name in kit.stored.objects if "/m/" in name)
+
+
+async def forget_marks(kit: ContainerKit) -> None:
+    """Take the high water off the marks: programs of before left none for each change of Tier 2."""
+    for name in [name for name in kit.stored.objects if name.startswith(Layout(0).epochs)]:
+        found = decode_mark(kit.stored.objects[name], name, Layout(0).parse_epoch(name))
+        await kit.stored.delete(name)
+        if found.log is not None:
+            known = replace(found.log, high_water=1, next_segment_id=1)
+            await kit.stored.put(name, [encode_mark(replace(found, log=known))])
 
 
 async def objects(kit: ContainerKit) -> list[str]:
@@ -90,13 +104,26 @@ async def test_an_empty_log_beside_chunks_without_a_mark_is_refused(kit: Contain
     await assert_refused(kit, "Tier 1 was lost: the log is empty, but Tier 2 has c00000/d/")
 
 
-async def test_an_older_copy_of_the_log_is_refused(kit: ContainerKit) -> None:
+@pytest.mark.parametrize("way", ["append", "seal", "truncate", "merge", "delete"])
+async def test_an_older_copy_of_the_log_is_refused(kit: ContainerKit, way: str) -> None:
+    """However young it is: the last operation that is missing from it shows in Tier 2, and so does a mark."""
     container = await kit.open()
-    await container.create_segment("s")
-    await append(container, "s", b"A")
+    for segment in ("s", "t"):
+        await container.create_segment(segment)
+        await append(container, segment, b"A")
     copy = kit.logs.backup(0)
-    await append(container, "s", b"B")
-    await container._storage.mark(1 << 60)  # private: as after ``mark_age_s``, or before a truncation
+    before = manifests(kit)
+    if way == "append":
+        await container.append("s", [b"B"])
+    elif way == "seal":
+        await container.seal("s")
+    elif way == "truncate":
+        await container.truncate("s", 1)
+    elif way == "merge":
+        await container.merge("s", "t")
+    else:
+        await container.delete("s")
+    await eventually(lambda: manifests(kit) != before, "the effect in Tier 2")
     await crash(container)
     kit.logs.restore(0, copy)
     await assert_refused(kit, "an older copy of Tier 1 came back: the log ends at operation")
@@ -115,7 +142,7 @@ async def test_a_log_from_before_the_last_owner_is_refused(kit: ContainerKit) ->
 
 @pytest.mark.parametrize("way", ["append", "merge", "seal"])
 async def test_tier2_ahead_of_the_recovered_log_is_found_at_first_sight(kit: ContainerKit, way: str) -> None:
-    """The copy is so young that no mark knows more: then the segment itself shows it, however much it grew since."""
+    """Where no mark knows more the segment itself shows it, however much it grew since."""
     container = await kit.open()
     await container.create_segment("s")
     await append(container, "s", b"A")
@@ -123,6 +150,7 @@ async def test_tier2_ahead_of_the_recovered_log_is_found_at_first_sight(kit: Con
     await append(container, "s", b"BBBB")
     await crash(container)
     kit.logs.restore(0, copy)
+    await forget_marks(kit)
     container = await kit.open()
     if way == "append":
         await container.append("s", [b"C" * 100])
@@ -144,6 +172,7 @@ async def test_a_new_segment_must_find_nothing_under_its_id(kit: ContainerKit) -
     await append(container, "old", b"old bytes")
     await crash(container)
     kit.logs.restore(0, copy)
+    await forget_marks(kit)
     container = await kit.open()
     await container.create_segment("new")
     await container.append("new", [b"C"])
@@ -160,6 +189,7 @@ async def test_a_merge_into_a_new_segment_finds_what_is_under_its_id(kit: Contai
     await append(container, "old", b"very old bytes")
     await crash(container)
     kit.logs.restore(0, copy)
+    await forget_marks(kit)
     container = await kit.open()
     await container.create_segment("new")
     await container.merge("new", "source")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from pravega_common.errors import DataCorruption, Fenced, Unavailable
 from pravega_common.invariants import InvariantViolation
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.storage import epoch_marks
 from segment_service.storage.chunk_names import Layout
@@ -78,10 +81,10 @@ async def test_the_newest_mark_counts_and_the_others_go() -> None:
     assert await two.storage.newest_mark() == EpochMark(1, LOG)
     await two.start()
     one.log = replace(LOG, high_water=999)
-    await one.storage.mark(1 << 60)  # of an owner that does not know yet that it was fenced
+    await one.storage.mark(999)  # of an owner that does not know yet that it was fenced
     assert await two.storage.newest_mark() == EpochMark(2, LOG)
     two.log = replace(LOG, high_water=100, next_segment_id=9)
-    await two.storage.mark(1 << 60)
+    await two.storage.mark(100)
     assert await one.storage.newest_mark() == EpochMark(2, two.log)
     await two.storage.garbage.collect()
     assert len(await marks(chunks)) == 2, "the fenced owner's is left to the next one"
@@ -102,9 +105,9 @@ async def test_an_epoch_is_opened_once() -> None:
 async def test_a_mark_never_says_less_than_the_one_before() -> None:
     opened = Opened(1, InMemoryChunkStorage())
     await opened.start()
-    opened.log = replace(LOG, high_water=1)
+    opened.log = replace(LOG, high_water=LOG.high_water + 1, identity=bytes(16))
     with pytest.raises(InvariantViolation, match="says less"):
-        await opened.storage.mark(1 << 60)
+        await opened.storage.mark(LOG.high_water + 1)
 
 
 async def test_marks_that_keep_vanishing_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,3 +121,121 @@ async def test_marks_that_keep_vanishing_are_no_answer(monkeypatch: pytest.Monke
     monkeypatch.setattr(chunks, "get", vanishes)
     with pytest.raises(Unavailable, match="keep vanishing"):
         await opened.storage.newest_mark()
+
+
+async def test_what_is_not_durable_gets_no_mark() -> None:
+    opened = Opened(1, InMemoryChunkStorage())
+    await opened.start()
+    with pytest.raises(InvariantViolation, match="not durable"):
+        await opened.storage.write(7, 0, [b"x"], LOG.high_water + 1)
+
+
+class HeldMarks(InMemoryChunkStorage):
+    """Holds puts of marks back until ``gate`` is set, and then lets the next ``failures`` of them fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.marks = 0
+        self.failures = 0
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        if "/e/" in name:
+            self.marks += 1
+            await self.gate.wait()
+            if self.failures:
+                self.failures -= 1
+                raise Unavailable("no mark now")
+        await super().put(name, data)
+
+    def manifests(self) -> list[str]:
+        return [name for name in self.objects if "/m/" in name]
+
+
+async def some_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_changes_wait_for_a_mark_and_share_it() -> None:
+    chunks = HeldMarks()
+    opened = Opened(1, chunks)
+    storage = await opened.start()
+    await storage.write(1, 0, [b"x"], LOG.high_water)
+    assert (chunks.marks, len(chunks.manifests())) == (1, 1), "the first mark covers it"
+    chunks.gate.clear()
+    opened.log = replace(LOG, high_water=100)
+    first = asyncio.create_task(storage.write(2, 0, [b"x"], 90))
+    await some_turns()
+    opened.log = replace(LOG, high_water=120)
+    others = [asyncio.create_task(storage.write(segment, 0, [b"x"], 90 + segment)) for segment in range(3, 23)]
+    await some_turns()
+    assert (chunks.marks, len(chunks.manifests())) == (2, 1)
+    assert len([name for name in chunks.objects if "/d/" in name]) == 22, "chunks do not wait"
+    chunks.gate.set()
+    await asyncio.gather(first, *others)
+    assert chunks.marks == 3, "one that was under way, and one for all that it did not cover"
+    await storage.concat(2, 1, 4, 120)
+    await storage.seal(2, 120)
+    await storage.truncate(3, 1, 120)
+    await storage.delete(5, 120)
+    assert chunks.marks == 3
+
+
+@pytest.mark.parametrize("change", ["seal", "truncate", "concat", "delete", "empty write"])
+async def test_no_change_shows_without_its_mark(change: str) -> None:
+    chunks = HeldMarks()
+    opened = Opened(1, chunks)
+    storage = await opened.start()
+    for segment in (1, 2):
+        await storage.write(segment, 0, [b"xy"], LOG.high_water)
+    opened.log = replace(LOG, high_water=100)
+    before = chunks.manifests()
+    calls = {
+        "seal": lambda: storage.seal(1, 100),
+        "truncate": lambda: storage.truncate(1, 1),
+        "concat": lambda: storage.concat(1, 2, 2, 100),
+        "delete": lambda: storage.delete(1, 100),
+        "empty write": lambda: storage.write(3, 0, [], 100),
+    }
+    chunks.failures = 1
+    with pytest.raises(Unavailable, match="no mark now"):
+        await calls[change]()
+    assert chunks.manifests() == before
+    await calls[change]()
+    assert chunks.manifests() != before
+
+
+async def test_a_mark_that_fails_fails_all_that_wait_and_leaves_no_chunk() -> None:
+    chunks = HeldMarks()
+    opened = Opened(1, chunks)
+    storage = await opened.start()
+    opened.log = replace(LOG, high_water=100)
+    chunks.gate.clear()
+    chunks.failures = 1
+    writes = [asyncio.create_task(storage.write(segment, 0, [b"x"], 90)) for segment in (1, 2)]
+    await some_turns()
+    chunks.gate.set()
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert [type(one) for one in results] == [Unavailable, Unavailable]
+    assert not chunks.manifests()
+    await storage.garbage.collect()
+    assert not [name for name in chunks.objects if "/d/" in name]
+
+
+async def test_a_write_that_is_given_up_leaves_its_mark_to_another() -> None:
+    chunks = HeldMarks()
+    opened = Opened(1, chunks)
+    storage = await opened.start()
+    opened.log = replace(LOG, high_water=100)
+    chunks.gate.clear()
+    first, second = (asyncio.create_task(storage.write(segment, 0, [b"x"], 90)) for segment in (1, 2))
+    await some_turns()
+    first.cancel()
+    await some_turns()
+    chunks.gate.set()
+    await second
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert chunks.marks == 3

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from pravega_common.errors import BadOffset, Fenced, PravegaError, Unavailable, UnknownOutcome
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.contracts.segment_storage import StorageState
+from segment_service.contracts.segment_storage import LogState, StorageState
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
-from tests.support.log_states import some_log
 
 
 class YieldingClock:
@@ -58,10 +57,16 @@ class Log:
     operations: list[Operation] = field(default_factory=list)
     segments: dict[int, ModelSegment] = field(default_factory=dict)
     next_id: int = 1
+    durable: int = 0
 
     def take_over(self) -> int:
         self.epoch += 1
         return self.epoch
+
+    def state(self) -> LogState:
+        """Every look finds more, so that each change needs a mark of its own."""
+        self.durable += 1
+        return LogState(bytes(range(16)), self.durable, 1)
 
     async def barrier(self, epoch: int) -> None:
         await asyncio.sleep(0)
@@ -135,7 +140,7 @@ async def replay(storage: RollingStorage, log: Log, rng: random.Random, first: i
         elif drawn < 0.3:
             await storage.compactor.compact_waiting()
         elif drawn < 0.4:
-            await retried(lambda: storage.mark(1 << 60))
+            await retried(lambda: storage.mark(log.durable))
 
 
 def deleted_segments(log: Log) -> set[int]:
@@ -189,7 +194,7 @@ async def open_storage(chunks: ChunkStorage, log: Log, rng: random.Random) -> Ro
     async def once() -> RollingStorage:
         epoch = log.take_over()
         storage = RollingStorage(chunks, 1, YieldingClock(rng), background=False)
-        await storage.start(epoch, lambda: log.barrier(epoch), some_log)
+        await storage.start(epoch, lambda: log.barrier(epoch), log.state)
         return storage
 
     opened: RollingStorage = await retried(once)

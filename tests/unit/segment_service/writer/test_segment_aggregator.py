@@ -47,17 +47,17 @@ MIB = 1 << 20
     ("appends", "stored", "start_offset", "wanted"),
     [
         ([], None, 0, None),
-        ([(1, 0, 10)], None, 0, Write(0, 10)),
-        ([(1, 0, 10), (2, 10, 5)], None, 0, Write(0, 15)),
-        ([(1, 0, 10), (2, 10, 5)], state(10), 0, Write(10, 15)),
-        ([(1, 0, 10), (2, 10, 5)], state(12), 0, Write(12, 15)),
+        ([(1, 0, 10)], None, 0, Write(0, 10, 1)),
+        ([(1, 0, 10), (2, 10, 5)], None, 0, Write(0, 15, 2)),
+        ([(1, 0, 10), (2, 10, 5)], state(10), 0, Write(10, 15, 2)),
+        ([(1, 0, 10), (2, 10, 5)], state(12), 0, Write(12, 15, 2)),
         ([(1, 0, 10), (2, 10, 5)], state(15), 0, None),
         ([(1, 0, 10)], state(30), 0, None),
         ([(1, 0, 10), (2, 10, 5)], None, 4, Skip(4)),
-        ([(1, 0, 10), (2, 10, 5)], state(4, 4), 4, Write(4, 15)),
+        ([(1, 0, 10), (2, 10, 5)], state(4, 4), 4, Write(4, 15, 2)),
         ([(1, 0, 10), (2, 10, 5)], None, 99, Skip(15)),
-        ([(n, n * MIB, MIB) for n in range(40)], None, 0, Write(0, write_bytes_max)),
-        ([(n, n * MIB, MIB) for n in range(40)], state(39 * MIB + 1), 0, Write(39 * MIB + 1, 40 * MIB)),
+        ([(n, n * MIB, MIB) for n in range(40)], None, 0, Write(0, write_bytes_max, 15)),
+        ([(n, n * MIB, MIB) for n in range(40)], state(39 * MIB + 1), 0, Write(39 * MIB + 1, 40 * MIB, 39)),
     ],
 )
 def test_appends(
@@ -71,14 +71,14 @@ def test_first_sight_and_every_failure_ask_tier_2() -> None:
     one.append(1, 0, 10, 0.0, 0)
     assert next_step(one) == Reconcile()
     one.reconciled(None)
-    assert next_step(one) == Write(0, 10)
+    assert next_step(one) == Write(0, 10, 1)
     one.uncertain()
     assert next_step(one) == Reconcile()
     one.reconciled(state(10))
     assert next_step(one) is None
     new = SegmentAggregator(7, is_new=True)
     new.append(1, 0, 10, 0.0, 0)
-    assert next_step(new) == Write(0, 10)
+    assert next_step(new) == Write(0, 10, 1)
 
 
 def test_bytes_that_neither_tier_2_nor_the_log_has_are_damage() -> None:
@@ -90,7 +90,7 @@ def test_seal_and_truncation_follow_the_data() -> None:
     one = aggregator((1, 0, 10))
     one.truncate(2, 4, 0.0, 0)
     one.seal(3, 0.0, 0)
-    assert next_step(one) == Write(0, 10)
+    assert next_step(one) == Write(0, 10, 1)
     one.written(10)
     truncation = next_step(one)
     assert truncation == Truncation(2, 0.0, 0, 4)
@@ -124,13 +124,13 @@ def test_a_source_that_is_only_cached_becomes_bytes_of_the_target() -> None:
     target.merge(merging(5, 10, 5), source)
     target.append(6, 15, 1, 0.0, 0)
     assert target.first_sequence == 2, "the source's append waits here now"
-    assert next_step(target) == Write(0, 16)
+    assert next_step(target) == Write(0, 16, 6)
     target.written(12)
     target.settle()
     assert target.first_sequence == 2
     target.written(16)
     target.settle()
-    assert list(target.ended) == [(2, Source(7, 8, in_storage=False))]
+    assert list(target.ended) == [(2, Source(7, 8, in_storage=False, sequence=5))]
     assert target.first_sequence == 2, "until the container was notified"
 
 
@@ -146,13 +146,13 @@ def test_any_other_source_is_moved(reason: str) -> None:
     target.merge(wanted, source)
     target.append(6, 15, 1, 0.0, 0)
     assert target.merging_count == 1
-    assert next_step(target) == Write(0, 10)
+    assert next_step(target) == Write(0, 10, 3)
     target.written(10)
     assert next_step(target) is wanted
     assert next_step(target, 12) is wanted, "a skip stops at a merge"
     target.finished(wanted)
     assert target.stored == state(15)
-    assert next_step(target) == Write(15, 16)
+    assert next_step(target) == Write(15, 16, 6)
 
 
 def test_a_merge_may_turn_out_to_be_one_of_cached_bytes() -> None:
@@ -165,7 +165,7 @@ def test_a_merge_may_turn_out_to_be_one_of_cached_bytes() -> None:
     target.join(waiting, source)
     assert target.merging_count == 0
     assert target.first_sequence == 2
-    assert next_step(target) == Write(0, 15)
+    assert next_step(target) == Write(0, 15, 5)
 
 
 def test_a_deletion_replaces_everything_and_keeps_its_sources() -> None:

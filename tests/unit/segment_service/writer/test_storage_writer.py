@@ -18,8 +18,7 @@ from segment_service.writer import segment_aggregator
 from segment_service.writer.config import WriterConfig
 from segment_service.writer.storage_writer import StorageWriter
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
-from tests.support.fakes.writer_source import CommittedLog, FakeWriterDataSource
-from tests.support.log_states import some_log
+from tests.support.fakes.writer_source import CommittedLog, FakeWriterDataSource, State
 from tests.unit.segment_service.storage.world import YieldingClock, retried
 
 CONFIG = WriterConfig(
@@ -53,7 +52,7 @@ class Owner:
         self.writer = StorageWriter(self.container, self.storage, YieldingClock(rng), CONFIG, rng)
 
     async def start(self) -> None:
-        await self.storage.start(self.container.epoch, self.container.barrier, some_log)
+        await self.storage.start(self.container.epoch, self.container.barrier, self.container.log_state)
         await self.writer.start()
 
     async def stop(self) -> None:
@@ -191,6 +190,54 @@ async def test_a_crash_at_any_point_of_the_writer_loses_nothing(name: str, seed:
     await owner.settle()
     await verify(owner, log, chunks)
     await owner.stop()
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_no_effect_is_in_tier_2_before_a_mark_covers_it(seed: int) -> None:
+    rng = random.Random(seed)
+    chunks = InMemoryChunkStorage()
+    log = CommittedLog()
+    rates = FaultRates(unavailable=0.05, unknown_done=0.03, unknown_lost=0.03, unknown_late=0.03, delay_max_s=0.01)
+    for _ in range(2):
+        owner = await new_owner(log, chunks, rng, rates)
+        for _ in range(12):
+            log.commit_random(rng, rng.randrange(1, 8))
+            owner.container.show_all()
+            await turns(rng)
+            await assert_marked(chunks, log)
+        await owner.stop()
+        await owner.chunks.land_late_puts()
+        await assert_marked(chunks, log)
+
+
+async def assert_marked(chunks: InMemoryChunkStorage, log: CommittedLog) -> None:
+    """All that a copy of Tier 2 shows follows from the operations up to the high water of its newest mark."""
+    copied = InMemoryChunkStorage()
+    for name, data in chunks.objects.items():
+        await copied.put(name, [data])
+    storage = RollingStorage(copied, 1, YieldingClock(random.Random(0)), background=False)
+    mark = await storage.newest_mark()
+    assert mark is not None and mark.log is not None
+    covered = State()
+    for operation in log.operations:
+        if operation.sequence_number <= mark.log.high_water:
+            covered.apply(operation)
+    state = mark.log
+    await storage.start(mark.epoch + 1, _no_barrier, lambda: state)
+    for segment_id in log.bytes:
+        known, found = covered.segments.get(segment_id), await storage.state(segment_id)
+        view = storage._manifests.cached(segment_id)  # private: a tombstone is shown by nothing else
+        if view is not None and view.is_deleted:
+            assert known is not None and (known.is_deleted or known.is_merged), f"the end of segment {segment_id}"
+        elif found is not None:
+            assert known is not None, f"segment {segment_id}"
+            assert found.length <= known.length, f"bytes of segment {segment_id}"
+            assert found.start_offset <= known.start_offset, f"the truncation of segment {segment_id}"
+            assert known.is_sealed or not found.is_sealed, f"the seal of segment {segment_id}"
+
+
+async def _no_barrier() -> None:
+    """Returns at once."""
 
 
 class Crash(BaseException):

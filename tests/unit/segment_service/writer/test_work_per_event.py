@@ -16,7 +16,6 @@ from segment_service.writer.storage_writer import StorageWriter
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.writer_source import CommittedLog, FakeWriterDataSource
-from tests.support.log_states import some_log
 
 segments = 1_000
 looks_per_event_max = 20
@@ -48,7 +47,7 @@ class World:
         monkeypatch.setattr(SegmentAggregator, name, property(counted))
 
     async def start(self) -> None:
-        await self.storage.start(self.source.epoch, self.source.barrier, some_log)
+        await self.storage.start(self.source.epoch, self.source.barrier, self.source.log_state)
         await self.writer.start()
         await self.settle()
 
