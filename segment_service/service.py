@@ -209,7 +209,9 @@ class SegmentStoreProcess(Service):
         return SegmentContainer(
             parts.make_log(container_id, self.store_id),
             RollingStorage(parts.chunks, container_id, parts.clock),
-            lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, self._cache, spawn),
+            lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
+                metadata, storage, self._cache, spawn, check_owner
+            ),
             self._make_writer,
             self.back_pressure,
             parts.clock,

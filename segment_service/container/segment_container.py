@@ -28,7 +28,7 @@ from segment_service.container.log_verification import find_contradiction
 from segment_service.container.writer_source import ContainerDataSource
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.data_log import DurableDataLog
+from segment_service.contracts.data_log import CheckOwner, DurableDataLog
 from segment_service.contracts.log_identity import new_identity, unknown_identity
 from segment_service.contracts.read_index import ReadIndex
 from segment_service.contracts.segment_metadata import SegmentMetadata
@@ -65,7 +65,7 @@ from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
 from segment_service.metadata.quarantine import DamagedRange, recheck_s_default
 
-ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn], ReadIndex]
+ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn, CheckOwner], ReadIndex]
 WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class SegmentContainer(Service):
         self._writer: Service | None = None
         self._back_pressure = back_pressure
         self.pending = PendingBytes(back_pressure)
-        self.read_index = read_index_factory(self.metadata, storage, self.spawn)
+        self.read_index = read_index_factory(self.metadata, storage, self.spawn, self._check_owner)
         state = MemoryState(self.metadata, MemoryLog(), self.read_index, self.pending)
         self.durable_log = DurableLog(log, state, clock, self._config.checkpoints, storage.mark)
         self.own(self.durable_log)
@@ -237,8 +237,17 @@ class SegmentContainer(Service):
             if segment.storage_length and not segment.is_deleted
         }
 
+    async def _check_owner(self) -> None:
+        await self.durable_log.check_owner()
+
     def _quarantine(self, segment_id: int, offset: int, length: int, error: SegmentDamaged) -> None:
-        """Something that works in Tier 2 found damage. What a merged segment lacks, its target may have."""
+        """Something that works in Tier 2 found damage."""
+        self.spawn(self._quarantine_if_owner(segment_id, offset, length, error), "quarantine")
+
+    async def _quarantine_if_owner(self, segment_id: int, offset: int, length: int, error: SegmentDamaged) -> None:
+        """``Fenced`` if a later owner may have changed what looks like damage. What a merged segment lacks, its target
+        may have."""
+        await retrying(self._clock, wait=wait_fixed(self._config.storage_retry_s))(self._check_owner)
         segment = self.metadata.segments.get(segment_id)
         if segment is not None and not segment.is_merged:
             damaged = DamagedRange(segment_id, offset, length)

@@ -85,3 +85,6 @@ class ContainerDataSource:
 
     async def barrier(self) -> None:
         await self._durable_log.barrier()
+
+    async def check_owner(self) -> None:
+        await self._durable_log.check_owner()

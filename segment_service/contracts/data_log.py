@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -31,6 +31,10 @@ class LogEntry:
 
     address: LogAddress
     payload: memoryview
+
+
+CheckOwner = Callable[[], Awaitable[None]]
+"""``DurableDataLog.check_owner``."""
 
 
 class DurableDataLog(Protocol):

@@ -74,3 +74,7 @@ class WriterDataSource(Protocol):
     async def barrier(self) -> None:
         """See ``segment_service.contracts.segment_storage.Barrier``."""
         ...
+
+    async def check_owner(self) -> None:
+        """``Fenced`` if a later owner took the log over. Unlike ``barrier`` it needs no room in Tier 1."""
+        ...

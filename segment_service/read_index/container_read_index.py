@@ -20,6 +20,7 @@ from pravega_common.errors import (
 from pravega_common.invariants import check, unreachable
 from segment_service.cache.manager import CacheManager
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import CheckOwner
 from segment_service.contracts.second_level_cache import SegmentKey
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.segment_store import ReadResult, read_bytes_max
@@ -35,13 +36,21 @@ read_attempts_max: Final = 4
 class ContainerReadIndex:
     """``contracts/read_index.py`` over the container's metadata, its Tier 2 and the store's cache.
 
-    ``spawn`` is the container's ``Service.spawn``; it owns the fetches from Tier 2.
+    ``spawn`` is the container's ``Service.spawn``; it owns the fetches from Tier 2. ``check_owner`` is awaited before
+    damage is reported: what a later owner did to Tier 2 looks the same.
     """
 
-    def __init__(self, metadata: ContainerMetadata, storage: SegmentStorage, cache: CacheManager, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        metadata: ContainerMetadata,
+        storage: SegmentStorage,
+        cache: CacheManager,
+        spawn: Spawn,
+        check_owner: CheckOwner,
+    ) -> None:
         self._metadata = metadata
         self._cache = cache
-        self._fetcher = StorageFetcher(storage, spawn, metadata.quarantine, cache.second_level)
+        self._fetcher = StorageFetcher(storage, spawn, metadata.quarantine, check_owner, cache.second_level)
         self._indices: dict[int, SegmentReadIndex] = {}
         self._to_wake: dict[SegmentReadIndex, None] = {}
         """In the order in which they grew, which a set would not keep."""

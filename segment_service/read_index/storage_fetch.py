@@ -15,6 +15,7 @@ from pravega_common.errors import (
     Unavailable,
 )
 from pravega_common.invariants import check, unreachable
+from segment_service.contracts.data_log import CheckOwner
 from segment_service.contracts.second_level_cache import SecondLevelCache, SegmentKey
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.spawn import Spawn
@@ -47,9 +48,11 @@ class StorageFetcher:
         storage: SegmentStorage,
         spawn: Spawn,
         quarantine: Quarantine,
+        check_owner: CheckOwner,
         second_level: SecondLevelCache | None = None,
     ) -> None:
         self._quarantine = quarantine
+        self._check_owner = check_owner
         self._storage = storage
         self._second_level = second_level
         self._spawn = spawn
@@ -62,7 +65,8 @@ class StorageFetcher:
 
         Raises ``SegmentNotFound``/``BadOffset``/``SegmentTruncated`` of Tier 2 if they are not where they should be
         (the caller looks at the metadata again), ``Unavailable`` and ``UnknownOutcome`` as they come, and
-        ``SegmentDamaged`` if the very block of ``offset`` is damaged: what is whole is served.
+        ``SegmentDamaged`` if the very block of ``offset`` is damaged: what is whole is served. ``Fenced`` if a later
+        owner may have changed what looks like damage.
         """
         if self._is_damaged(index):
             return memoryview(await self._load_block(index, offset))
@@ -231,7 +235,7 @@ class StorageFetcher:
                     failure = error
                     continue
                 except SegmentDamaged as error:
-                    self._note_damage(index, DamagedRange(segment_id, offset, end - start), error)
+                    await self._note_damage(index, DamagedRange(segment_id, offset, end - start), error)
                     raise
                 check(len(data) == end - start, "Tier 2 gave another length", wanted=end - start, got=len(data))
                 return data
@@ -241,7 +245,7 @@ class StorageFetcher:
                 f"segment {index.metadata.name}: Tier 2 does not have bytes {start}..{end}, it must have those up to "
                 f"{index.metadata.storage_length} ({failure}): restore its objects from a copy",
             )
-            self._note_damage(index, DamagedRange(index.metadata.segment_id, start, end - start), lost)
+            await self._note_damage(index, DamagedRange(index.metadata.segment_id, start, end - start), lost)
             raise lost
         raise failure or Unavailable(f"{index.metadata.name}: bytes {start}..{end} are not in Tier 2")
 
@@ -251,6 +255,8 @@ class StorageFetcher:
         is_settled = not index.is_dropped and index.target is None and len(stored.places) == 1
         return is_settled and start >= index.metadata.start_offset and index.stored_at(start) == stored
 
-    def _note_damage(self, index: SegmentReadIndex, damaged: DamagedRange, error: SegmentDamaged) -> None:
+    async def _note_damage(self, index: SegmentReadIndex, damaged: DamagedRange, error: SegmentDamaged) -> None:
+        """Quarantine the segment, or raise what proves that it need not be damaged."""
+        await self._check_owner()
         metadata = index.root()[0].metadata
         self._quarantine.add_unreadable(metadata.segment_id, metadata.name, damaged, str(error))

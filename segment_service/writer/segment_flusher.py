@@ -78,7 +78,7 @@ class SegmentFlusher:
         failures = 0
         while goes_on():
             try:
-                if not await self._advance(aggregator):
+                if not await self._advance_as_owner(aggregator):
                     return
                 failures = 0
             except (Fenced, DataCorruption):  # also ``SegmentDamaged``
@@ -109,6 +109,15 @@ class SegmentFlusher:
             return False
         metadata = self._source.segment(aggregator.segment_id)
         return metadata is None or metadata.is_deleted or metadata.is_merged
+
+    async def _advance_as_owner(self, aggregator: SegmentAggregator) -> bool:
+        """``_advance``. Damage is believed only after the log says that there is no later owner: what that one brought
+        to Tier 2, or deleted there, looks the same to one that was fenced without knowing it."""
+        try:
+            return await self._advance(aggregator)
+        except DataCorruption:
+            await self._source.check_owner()
+            raise
 
     async def _advance(self, aggregator: SegmentAggregator) -> bool:
         """One step; whether there was one."""

@@ -42,7 +42,9 @@ class World:
         container = SegmentContainer(
             InMemoryDataLog(0, self.logs),
             RollingStorage(self.chunks, 0, clock, background=False),
-            lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, self.cache, spawn),
+            lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
+                metadata, storage, self.cache, spawn, check_owner
+            ),
             lambda source, storage: StorageWriter(source, storage, clock, config, random.Random(self.seed)),
             StoreBackPressure(),
             clock,

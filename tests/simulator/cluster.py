@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from pravega_common.errors import DataCorruption, PravegaError
 from pravega_common.hashing import container_of_segment
@@ -17,10 +16,6 @@ from tests.simulator.store import Store
 from tests.simulator.tier1 import Tier1
 from tests.simulator.tier2 import RemoteChunks
 from tests.simulator.virtual_loop import VirtualClock, VirtualLoop
-
-FENCED_ALARMS_COUNT: Final = False
-"""Whether an owner that was fenced without knowing it may report damage: today it compares what it knows with what
-later owners left in Tier 2 (``segment_flusher.py``, ``_reconcile``), and takes a merged segment for a lost one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -149,10 +144,6 @@ class Cluster:
 
     def _check_refusal(self, attempt: Attempt, error: DataCorruption) -> None:
         container_id = attempt.container_id
-        later = self.attempts[self.attempts.index(attempt) + 1 :]
-        if any(one.container_id == container_id and one.epoch for one in later) and not FENCED_ALARMS_COUNT:
-            self._note("the alarm of a fenced owner does not count")
-            return
         if not self._tier1.losses and not self.damaged:
             self._history.violated("refused", f"container {container_id} says that data was lost; none was: {error}")
         elif attempt.losses and attempt.acked and not self.damaged:

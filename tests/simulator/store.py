@@ -139,7 +139,9 @@ class Store:
         return SegmentContainer(
             RedisDataLog(container_id, self.name, cpo, cluster_name, self._plogs, clock),
             RollingStorage(self._chunks, container_id, clock),
-            lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, self._cache, spawn),
+            lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
+                metadata, storage, self._cache, spawn, check_owner
+            ),
             lambda source, storage: StorageWriter(source, storage, clock, settings.writer, rng),
             self.back_pressure,
             clock,

@@ -55,6 +55,8 @@ class ContainerKit:
         self.writer_factory: WriterFactory = IdleWriter
         self.background = False
         """Whether Tier 2 collects garbage, compacts and sweeps by itself."""
+        self.cache: CacheManager | None = None
+        """That of the container made last."""
 
     def write_to_tier2(self, config: WriterConfig | None = None) -> None:
         """Let the containers opened from now on have a real storage writer."""
@@ -68,11 +70,13 @@ class ContainerKit:
         return RollingStorage(self.chunks, container_id, self.clock, background=self.background)
 
     def make(self, container_id: int = 0) -> SegmentContainer:
-        cache = CacheManager(InMemoryCacheStorage(self.cache_bytes))
+        cache = self.cache = CacheManager(InMemoryCacheStorage(self.cache_bytes))
         return SegmentContainer(
             self.make_log(container_id),
             self.make_storage(container_id),
-            lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, cache, spawn),
+            lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
+                metadata, storage, cache, spawn, check_owner
+            ),
             self.writer_factory,
             self.back_pressure,
             self.clock,

@@ -19,7 +19,10 @@ class FakeContainer:
         self.metadata = ContainerMetadata(0)
         self.storage = FakeSegmentStorage()
         self.cache = CacheManager(InMemoryCacheStorage(cache_bytes))
-        self.index = ContainerReadIndex(self.metadata, self.storage, self.cache, service.spawn)
+        self.index = ContainerReadIndex(self.metadata, self.storage, self.cache, service.spawn, self.check_owner)
+
+    async def check_owner(self) -> None:
+        """Nobody takes over."""
 
     def create(self, name: str) -> int:
         segment_id = self.metadata.next_segment_id

@@ -268,6 +268,9 @@ class FakeWriterDataSource:
         self._log.truncate(sequence_number)
 
     async def barrier(self) -> None:
+        await self.check_owner()
+
+    async def check_owner(self) -> None:
         await asyncio.sleep(0)
         if self.epoch < self._log.epoch:
             raise Fenced(f"epoch {self.epoch} was fenced by {self._log.epoch}")

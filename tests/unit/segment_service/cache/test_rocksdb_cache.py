@@ -108,7 +108,7 @@ async def test_a_database_that_fails_only_forgets(level: RocksDBSecondLevel) -> 
 async def test_evicted_blocks_are_read_back_without_asking_tier_2(level: RocksDBSecondLevel) -> None:
     async with container() as c:
         c.cache = CacheManager(InMemoryCacheStorage(1_000_000), level)
-        c.index = ContainerReadIndex(c.metadata, c.storage, c.cache, level.spawn)
+        c.index = ContainerReadIndex(c.metadata, c.storage, c.cache, level.spawn, c.check_owner)
         s, merged = c.create("s"), c.create("m")
         data = random.Random(2).randbytes(200_000)
         c.append(s, data)

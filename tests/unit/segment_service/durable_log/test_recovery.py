@@ -75,12 +75,12 @@ def append(sequence_number: int, segment_id: int, offset: int, length: int) -> A
 
 
 async def recovered(*operations: Operation, clock: Clock | None = None) -> tuple[MemoryState, Recovered]:
+    log = FixedLog(operations)
     metadata = ContainerMetadata(1)
     storage = RollingStorage(InMemoryChunkStorage(), 1, SystemClock(), background=False)
     cache = CacheManager(InMemoryCacheStorage())
-    index = ContainerReadIndex(metadata, storage, cache, Service("test").spawn)
+    index = ContainerReadIndex(metadata, storage, cache, Service("test").spawn, log.check_owner)
     state = MemoryState(metadata, MemoryLog(), index, PendingBytes(StoreBackPressure()))
-    log = FixedLog(operations)
     await log.initialize()
     return state, await recover(log, state, clock or SystemClock())
 

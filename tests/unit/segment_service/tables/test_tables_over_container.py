@@ -31,7 +31,7 @@ async def running(logs: InMemoryLogStore, cache: CacheManager) -> AsyncIterator[
     container = SegmentContainer(
         InMemoryDataLog(0, logs),
         RollingStorage(InMemoryChunkStorage(), 0, clock, background=False),
-        lambda metadata, storage, spawn: ContainerReadIndex(metadata, storage, cache, spawn),
+        lambda metadata, storage, spawn, check_owner: ContainerReadIndex(metadata, storage, cache, spawn, check_owner),
         lambda source, storage: Service("no-writer"),
         StoreBackPressure(),
         clock,
