@@ -217,7 +217,7 @@ class SegmentContainer(Service):
         raise Fenced(f"container {self.container_id}: Tier 2 has a mark of an epoch above {self.epoch}")
 
     async def _open_storage(self) -> None:
-        await self._storage.start(self.epoch, self.source.barrier, self._log_state)
+        await self._storage.start(self.epoch, self._check_owner, self._log_state)
 
     def _log_state(self) -> LogState:
         metadata = self.metadata

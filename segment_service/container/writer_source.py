@@ -83,8 +83,5 @@ class ContainerDataSource:
     async def acknowledge(self, sequence_number: int) -> None:
         await self._durable_log.acknowledge(sequence_number)
 
-    async def barrier(self) -> None:
-        await self._durable_log.barrier()
-
     async def check_owner(self) -> None:
         await self._durable_log.check_owner()

@@ -61,7 +61,8 @@ class DurableDataLog(Protocol):
         ...
 
     async def check_owner(self) -> None:
-        """``Fenced`` if a later owner took the log over. Writes nothing."""
+        """Return only if no later owner had taken the log over when this was called, so that one reads what is in
+        Tier 2 by then; ``Fenced`` if one had. Adds no frame and needs no room: a full log answers too."""
         ...
 
     def read(self) -> AsyncIterator[LogEntry]:

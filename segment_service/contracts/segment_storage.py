@@ -13,7 +13,8 @@ write_bytes_max = 16 << 20
 """Bytes of one write, which is one object."""
 
 Barrier = Callable[[], Awaitable[None]]
-"""Adds an operation to the container's log and returns once it is durable: proof that this owner is not fenced."""
+"""Returns once the container's log proved that no later owner had taken it over when this was called, or raises
+``Fenced``; see ``segment_service.contracts.data_log.DurableDataLog.check_owner``."""
 
 
 OnDamage = Callable[[int, int, int, SegmentDamaged], None]

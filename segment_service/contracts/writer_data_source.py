@@ -71,10 +71,6 @@ class WriterDataSource(Protocol):
         """Say that Tier 2 has all up to this number; Tier 1 may be truncated up to a checkpoint at or below it."""
         ...
 
-    async def barrier(self) -> None:
-        """See ``segment_service.contracts.segment_storage.Barrier``."""
-        ...
-
     async def check_owner(self) -> None:
-        """``Fenced`` if a later owner took the log over. Unlike ``barrier`` it needs no room in Tier 1."""
+        """See ``segment_service.contracts.data_log.DurableDataLog.check_owner``."""
         ...

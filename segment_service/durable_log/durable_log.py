@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from pravega_common.errors import ContainerOffline, FailedError, PravegaError, UnknownOutcome
+from pravega_common.errors import ContainerOffline, FailedError, Fenced, PravegaError, UnknownOutcome
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -134,22 +134,25 @@ class DurableLog(Service):
             self.log.info("Tier 1 takes appends again")
 
     async def check_owner(self) -> None:
-        """As ``DurableDataLog.check_owner``."""
-        await self._log.check_owner()
+        """As ``DurableDataLog.check_owner``; a log that was taken over is over."""
+        try:
+            await self._log.check_owner()
+        except Fenced as error:
+            self.fail(error)
+            raise
 
     async def on_stop(self) -> None:
         processor = self._processor
         if processor is not None:
             if self.failure is None:
-                await self._drain(processor)
+                await self._drain()
             processor.fail(self.failure or ContainerOffline("the container was stopped"))
         await self._log.close()
 
-    async def _drain(self, processor: OperationProcessor) -> None:
+    async def _drain(self) -> None:
         """Let what was accepted become durable, within a limit of time."""
-        last = self._enqueue(BarrierRequest())
         try:
-            await asyncio.wait_for(last, drain_time_max_s)
+            await asyncio.wait_for(self.barrier(), drain_time_max_s)
         except (PravegaError, TimeoutError) as error:
             self.log.warning("stopping with operations on their way", error=repr(error))
 
@@ -172,7 +175,7 @@ class DurableLog(Service):
         await self._enqueue(CheckpointRequest())
 
     async def barrier(self) -> None:
-        """Wait until an operation added now is durable: proof that nobody took over before."""
+        """Wait until an operation added now is durable, and so all before it."""
         await self._enqueue(BarrierRequest())
 
     async def read(self, after: int, count_max: int) -> Sequence[Operation]:

@@ -20,7 +20,6 @@ from typing import Final
 from tenacity import wait_exponential
 
 from pravega_common.errors import (
-    Fenced,
     InvalidArgument,
     Outcome,
     PravegaError,
@@ -141,12 +140,7 @@ class LogStream(Service):
 
     async def check_owner(self) -> None:
         """See ``DurableDataLog.check_owner``."""
-        plog_id = self._recorded.plog.plog_id
-        status = await self._client.group_of(plog_id).status(plog_id)
-        if status is None:
-            await self._manager.explain_missing(PlogMissing(f"plog {plog_id} is gone: the server lost data"))
-        elif status.token.epoch > self._epoch:
-            raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over")
+        await self._manager.check_owner()
 
     def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
         """See ``DurableDataLog.append``."""

@@ -125,6 +125,15 @@ class MetadataManager:
             else:
                 await self._append(self._plog, frame, state)
 
+    async def check_owner(self) -> None:
+        """``Fenced`` if a later owner came. One begins by fencing the metadata plog that the CPO names; as long as that
+        may be another than this owner's, a new one is made and registered."""
+        async with self._lock:
+            if self._plog is None:
+                await self._start_plog(self.state)
+            else:
+                await self._check_not_fenced(self._plog.plog_id)
+
     async def explain_missing(self, error: PlogMissing) -> NoReturn:
         """A plog is gone: a later owner freed it (``Fenced``), or the server lost data (``error`` itself)."""
         current = await self._cpo.current_epoch(self._container_id)
@@ -155,15 +164,21 @@ class MetadataManager:
             raise
         except (UnknownOutcome, FailedError) as error:
             self._plog = None
-            status = await group.status(plog.plog_id)
-            if status is None:
-                await self.explain_missing(PlogMissing(f"metadata plog {plog.plog_id} is gone: the server lost data"))
-            elif status.token.epoch > self.epoch:
-                raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over") from error
+            try:
+                await self._check_not_fenced(plog.plog_id)
+            except Fenced as fenced:
+                raise fenced from error
             await self._start_plog(state)
             return
         self._advance(frame)
         self.state = state
+
+    async def _check_not_fenced(self, plog_id: PlogId) -> None:
+        status = await self._client.group_of(plog_id).status(plog_id)
+        if status is None:
+            await self.explain_missing(PlogMissing(f"metadata plog {plog_id} is gone: the server lost data"))
+        elif status.token.epoch > self.epoch:
+            raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over")
 
     async def _start_plog(self, state: FullRecord) -> None:
         old = self._registered

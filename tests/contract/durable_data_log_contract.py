@@ -91,6 +91,17 @@ class DurableDataLogContract:
         await new.append([b"of the new owner"])
         assert await payloads(await make_log(1)) == [b"acked", b"of the new owner"]
 
+    async def test_an_owner_learns_of_a_later_one_without_appending(self, make_log: MakeLog) -> None:
+        old = await make_log(1)
+        await old.append([b"acked"])
+        await old.check_owner()
+        new = await make_log(1)
+        for _ in range(2):
+            with pytest.raises(Fenced):
+                await old.check_owner()
+        await new.check_owner()
+        assert await payloads(await make_log(1)) == [b"acked"]
+
     async def test_a_log_that_is_over_tells_its_owner_and_one_that_was_closed_does_not(self, make_log: MakeLog) -> None:
         old = await make_log(1)
         heard: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import ConfigurationError, Unavailable, UnknownOutcome
+from pravega_common.errors import ConfigurationError, Fenced, Unavailable, UnknownOutcome, VersionConflict
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.eventually import eventually
+from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.log_history import WriterHistory, check_history, read_entries, write_frames
 from tests.support.proxy import CuttingProxy
 from tests.support.server_fixtures import own_redis as own_redis
@@ -93,3 +94,45 @@ async def test_losing_the_cpo_stops_no_log(own_redis: RedisServer, tmp_path: Pat
         await log.close()
         await new.close()
         await cpo.close()
+
+
+class ForgetfulCPO(InMemoryCPO):
+    """Registers metadata plogs without an answer while ``is_silent``."""
+
+    is_silent = False
+
+    async def put_metadata_plog(self, container_id: int, epoch: int, expected: str | None, plog_id: str) -> None:
+        await super().put_metadata_plog(container_id, epoch, expected, plog_id)
+        if self.is_silent:
+            raise UnknownOutcome("no answer")
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+async def test_an_owner_in_doubt_about_its_metadata_plog_makes_sure(
+    own_redis: RedisServer, is_taken_over: bool
+) -> None:
+    """The plog that it last knew is not the one that a later owner fences."""
+    cpo = ForgetfulCPO()
+    await cpo.put_persistence_cluster(PersistenceCluster("test", (PersistenceGroup("group-0", (own_redis.address,)),)))
+    log = RedisDataLog(1, "old", cpo, "test", SETTINGS)
+    await log.initialize()
+    await log.append([b"acked"])
+    known = await cpo.get_metadata_plog(1)
+    cpo.is_silent = True
+    manager = log._manager
+    assert manager is not None  # private: a metadata plog is replaced when it is full, or lost an append
+    with pytest.raises((UnknownOutcome, VersionConflict)):
+        await manager.start_plog(manager.state)
+    cpo.is_silent = False
+    assert await cpo.get_metadata_plog(1) != known
+    later = RedisDataLog(1, "new", cpo, "test", SETTINGS)
+    if is_taken_over:
+        await later.initialize()
+        with pytest.raises(Fenced):
+            await log.check_owner()
+    else:
+        await log.check_owner()
+        await later.initialize()
+    assert [bytes(entry.payload) async for entry in later.read()] == [b"acked"]
+    await log.close()
+    await later.close()

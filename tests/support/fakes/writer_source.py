@@ -263,12 +263,9 @@ class FakeWriterDataSource:
     async def acknowledge(self, sequence_number: int) -> None:
         assert sequence_number > self.acknowledged
         assert sequence_number <= self.last_sequence
-        await self.barrier()
+        await self.check_owner()
         self.acknowledged = sequence_number
         self._log.truncate(sequence_number)
-
-    async def barrier(self) -> None:
-        await self.check_owner()
 
     async def check_owner(self) -> None:
         await asyncio.sleep(0)

@@ -46,6 +46,25 @@ async def test_a_running_container_waits_and_goes_on(kit: ContainerKit) -> None:
     await container.stop()
 
 
+async def test_a_merge_in_tier2_does_not_wait_for_room(kit: ContainerKit) -> None:
+    """It is what holds the room: Tier 1 keeps all from the merge on until Tier 2 has done it."""
+    container = await kit.open()
+    for segment in ("s", "t"):
+        await container.create_segment(segment)
+    await container.append("t", [block])
+    source = container.metadata.by_name("t")
+    assert source is not None
+    await eventually(lambda: source.storage_length == source.length, "the source is in Tier 2")
+    kit.chunks.stop()
+    await container.merge("s", "t")
+    kit.logs.faults.capacity_bytes = capacity_bytes
+    appends = await fill(container)
+    kit.chunks.resume()
+    await asyncio.wait_for(asyncio.gather(*appends), 10)
+    assert len(await read_all(container, "s")) == (len(appends) + 1) * len(block)
+    await container.stop()
+
+
 async def test_a_start_frees_first(kit: ContainerKit) -> None:
     container = await kit.open()
     await container.create_segment("s")

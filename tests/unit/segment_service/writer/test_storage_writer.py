@@ -52,7 +52,7 @@ class Owner:
         self.writer = StorageWriter(self.container, self.storage, YieldingClock(rng), CONFIG, rng)
 
     async def start(self) -> None:
-        await self.storage.start(self.container.epoch, self.container.barrier, self.container.log_state)
+        await self.storage.start(self.container.epoch, self.container.check_owner, self.container.log_state)
         await self.writer.start()
 
     async def stop(self) -> None:

@@ -47,7 +47,7 @@ class World:
         monkeypatch.setattr(SegmentAggregator, name, property(counted))
 
     async def start(self) -> None:
-        await self.storage.start(self.source.epoch, self.source.barrier, self.source.log_state)
+        await self.storage.start(self.source.epoch, self.source.check_owner, self.source.log_state)
         await self.writer.start()
         await self.settle()
 
