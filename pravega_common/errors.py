@@ -62,10 +62,12 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   └── EpochTooLow
     ├── Fenced                        not done, and never will be: another owner took over, this one stops for good
     ├── UnknownOutcome                done or not, nobody can tell here: resolve it, never guess
-    │   └── ConnectionLost            segment_service
+    │   ├── ConnectionLost            segment_service
+    │   └── MajorityLost
     └── DataCorruption                bytes that fail their checksum or their own rules; never retried, never replayed
         ├── SegmentDamaged
-        └── PlogMissing               segment_service
+        ├── PlogMissing               segment_service
+        └── ServerLost
 
 A name says what is wrong with which thing, in one form: ``<Thing>NotFound``, ``<Thing>Exists``, ``<Thing>Sealed``,
 ``<Thing>NotSealed``, ``<Thing>NotEmpty``. Messages name the value, the limit and the remedy.

@@ -75,7 +75,8 @@ class DurableDataLog(Protocol):
     def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
         """Append the joined buffers (≤ ``frame_bytes_max``) as one frame; registers at once, in call order.
 
-        The future gives the frame's address once it is durable. The buffers must stay unchanged until then.
+        The future gives the frame's address once it is durable. The buffers must never change while somebody holds a
+        view on them: a server that is slower than the majority may be sent them after the future is done.
         The caller keeps to ``frames_in_flight_max`` and ``frames_in_flight_bytes_max``.
         """
         ...

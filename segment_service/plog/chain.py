@@ -8,7 +8,7 @@ from typing import Final
 
 from pravega_common.errors import DataCorruption
 from segment_service.contracts.data_log import LogAddress, LogEntry
-from segment_service.plog.entry import PlogEntry, PlogEntryKind, decode_entry, envelope_bytes
+from segment_service.plog.entry import PlogEntry, PlogEntryKind, envelope_bytes
 from segment_service.plog.plog_client import StoredEntry
 
 offset_max: Final = 2**62
@@ -57,7 +57,7 @@ async def find_end(
     offset, sizes, acked, gap = start, [], 0, False
     async for stored in entries:
         where = f"plog {number}, offset {stored.start}"
-        entry = decode_entry(stored.data, where)
+        entry = stored.decode(where)
         acked = max(acked, entry.header.acked)
         gap = gap or stored.start != offset
         if gap:
@@ -83,7 +83,7 @@ async def sealed_entries(
         where = f"plog {number}, offset {stored.start}"
         if stored.start != offset:
             raise DataCorruption(f"{where}: the entry before it ends at {offset}")
-        entry = decode_entry(stored.data, where)
+        entry = stored.decode(where)
         check_kind(entry, PlogEntryKind.DATA, where)
         address = LogAddress(number, stored.start)
         chain.accept(entry, address, where)

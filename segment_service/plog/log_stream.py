@@ -20,6 +20,7 @@ from typing import Final
 from tenacity import wait_exponential
 
 from pravega_common.errors import (
+    DataCorruption,
     InvalidArgument,
     Outcome,
     PravegaError,
@@ -34,13 +35,15 @@ from pravega_common.services.base import Service
 from pravega_common.services.retrying import retrying
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import LogAddress, frame_bytes_max
-from segment_service.plog.chain import Chain, find_end, offset_max
+from segment_service.plog.append_quorum import means_full
+from segment_service.plog.chain import Chain, PlogEnd, find_end, offset_max
 from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope, envelope_bytes
+from segment_service.plog.group_contract import FencedPlog, OpenPlog
 from segment_service.plog.metadata_manager import MetadataManager
 from segment_service.plog.metadata_records import PlogRecord, SwitchRecord, TruncateRecord
 from segment_service.plog.persistence_group import PersistenceClient, PersistenceGroupClient
 from segment_service.plog.plog import PlogHeader, PlogId
-from segment_service.plog.plog_client import AppendRefused, OpenPlog, PlogMissing
+from segment_service.plog.plog_client import AppendRefused, PlogMissing
 from segment_service.plog.redis_connection import ReplyError
 
 frames_pending_max: Final = 1024
@@ -232,7 +235,7 @@ class LogStream(Service):
             self._acknowledge()
             return
         frame.refused = isinstance(error, AppendRefused | ReplyError)
-        if isinstance(error, ReplyError) and error.code == "OOM":
+        if means_full(error):
             self._full.set()
         if not self._broken:
             self.log.warning("append not confirmed; handing the plog over", error=str(error), at=str(frame.address))
@@ -368,7 +371,7 @@ class LogStream(Service):
     async def _finish_switch(self) -> None:
         """Seal the full plog and record that the active one follows it; then the active one's frames may be acked."""
         old, new = self._recorded, self._active
-        sealed = await self._group_of(old).seal(old.plog.plog_id, self._epoch, old.offset)
+        sealed = await self._group_of(old).seal(old.plog, self._epoch, old.offset)
         check(sealed == old.offset, "a full plog was sealed early", sealed=sealed, offset=old.offset)
         failpoint(SWITCH_SEALED)
         record = PlogRecord(new.number, new.plog.plog_id, new.first_sequence, new.previous)
@@ -381,15 +384,11 @@ class LogStream(Service):
         self._generation += 1
         self._client.close()
         old = self._recorded
-        group = self._group_of(old)
-        status = await group.fence(old.plog.plog_id, self._epoch)
+        fenced = await self._group_of(old).fence(old.plog.plog_id, self._epoch, old.plog)
         failpoint(HAND_OVER_FENCED)
-        expected = self._first_waiting
-        chain = Chain(expected, self._acked_last)
-        entries = group.read(old.plog.plog_id, status.token, self._acked_offset, offset_max)
-        end = await find_end(entries, old.number, self._acked_offset, chain)
+        end = await self._settled_end(old, fenced)
         self._accept_found(end.payload_sizes)
-        sealed = await group.seal(old.plog.plog_id, self._epoch, end.offset)
+        sealed = await fenced.seal(end.offset)
         check(sealed == end.offset, "a plog was sealed below its acknowledged end", sealed=sealed, offset=end.offset)
         failpoint(HAND_OVER_SEALED)
         abandoned = None if self._active is old else self._active
@@ -410,6 +409,16 @@ class LogStream(Service):
             await self._free(old.plog.plog_id)
         if abandoned is not None:
             await self._free(abandoned.plog.plog_id)
+
+    async def _settled_end(self, old: WritePlog, fenced: FencedPlog) -> PlogEnd:
+        """The end of a fenced plog, up to which a majority of servers has it now."""
+        chain = Chain(self._first_waiting, self._acked_last)
+        try:
+            end = await find_end(fenced.read(self._acked_offset, offset_max), old.number, self._acked_offset, chain)
+        except DataCorruption as error:
+            raise fenced.explained(error) from error
+        await fenced.settle(end.offset, is_acked=True)
+        return end
 
     @property
     def _first_waiting(self) -> int:
@@ -453,7 +462,7 @@ class LogStream(Service):
             return
         self._error = error
         self._generation += 1
-        self._client.close()  # first, since callers may reuse their buffers once they hear of the end
+        self._client.close()  # first, so that nothing more is sent of appends whose callers hear of the end
         unknown = UnknownOutcome(f"container {self._container_id}: {error}")
         refused = False
         for frame in self._sent:

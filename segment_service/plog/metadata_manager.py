@@ -28,11 +28,12 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.chain import Chain, check_kind, offset_max
-from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, decode_entry, encode_envelope
+from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope
+from segment_service.plog.group_contract import FencedPlog, OpenPlog
 from segment_service.plog.metadata_records import FullRecord, MetadataRecord, apply, decode_record, encode_record
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
-from segment_service.plog.plog_client import OpenPlog, PlogMissing
+from segment_service.plog.plog_client import PlogMissing
 
 register_attempts_max: Final = 5
 register_delay_s: Final = 0.1
@@ -85,27 +86,35 @@ class MetadataManager:
         plog_id = PlogId.parse(self._registered)
         group = self._client.group_of(plog_id)
         try:
-            status = await group.fence(plog_id, epoch)
+            fenced = await group.fence(plog_id, epoch)
         except PlogMissing as error:
             await self.explain_missing(error)
         except Fenced as error:
             shown = await group.status(plog_id)
             raise EpochTooLow(epoch if shown is None else shown.token.epoch) from error
         failpoint(FENCED)
-        chain = Chain(next_sequence=0)
-        end = 0
-        async for stored in group.read(plog_id, status.token, 0, offset_max):
+        try:
+            self.state, end = await self._replay(fenced, plog_id)
+        except DataCorruption as error:
+            raise fenced.explained(error) from error
+        await fenced.settle(end)
+        return True
+
+    async def _replay(self, fenced: FencedPlog, plog_id: PlogId) -> tuple[FullRecord, int]:
+        """The state at the end of a metadata plog, and that end."""
+        state, chain, end = FullRecord(), Chain(next_sequence=0), 0
+        async for stored in fenced.read(0, offset_max):
             where = f"metadata plog {plog_id}, offset {stored.start}"
-            entry = decode_entry(stored.data, where)
+            entry = stored.decode(where)
             check_kind(entry, PlogEntryKind.METADATA, where)
             chain.accept(entry, LogAddress(0, stored.start), where)
             if stored.start != end:
                 raise DataCorruption(f"{where}: the record before it ends at {end}")
             end = stored.end
-            self.state = apply(self.state, decode_record(entry.payload))
+            state = apply(state, decode_record(entry.payload))
         if end == 0:
             raise DataCorruption(f"metadata plog {plog_id} of container {self._container_id} is empty")
-        return True
+        return state, end
 
     async def start_plog(self, state: FullRecord) -> None:
         """Make ``state`` durable as the full record of a new metadata plog and register that in the CPO."""
@@ -242,13 +251,9 @@ class MetadataManager:
         """A container without a registered metadata plog must not have data frames: the CPO would have lost it."""
         for group in self._client.groups:
             for plog_id in await group.list_plogs(self._container_id):
-                status = await group.status(plog_id)
-                if status is None:
+                if await group.status(plog_id) is None or (await group.header(plog_id)).stream == stream_name:
                     continue
-                header = await group.header(plog_id)
-                if header.stream == stream_name:
-                    continue
-                async for _ in group.read(plog_id, status.token, 0, offset_max):
+                if await group.has_entries(plog_id):
                     raise DataCorruption(
                         f"container {self._container_id} has data in plog {plog_id}, but the CPO knows no metadata "
                         f"plog of it: the CPO lost its data; register the newest metadata plog again"

@@ -1,102 +1,72 @@
-"""Speaks to a persistence group: the servers that hold the same plogs. Today groups have one server.
-
-Every operation is stated for the group, so that a quorum of three can stand behind the same interface: an append is
-done when a majority has it and everything before it is done; a fence needs a majority; a recovery reads a majority.
-"""
+"""Makes the clients of the persistence groups of a cluster, for one log."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-
-from pravega_common.errors import ConfigurationError, UnsupportedOperation
+from pravega_common.errors import ConfigurationError
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
-from segment_service.contracts.buffer import Buffer
 from segment_service.plog.group_choice import GroupChoice
-from segment_service.plog.plog import FenceToken, PlogHeader, PlogId, PlogStatus
-from segment_service.plog.plog_client import OnAppended, OpenPlog, PlogClient, PlogSettings, StoredEntry
+from segment_service.plog.group_contract import PersistenceGroupClient
+from segment_service.plog.plog import PlogId
+from segment_service.plog.plog_client import PlogClient, PlogSettings
+from segment_service.plog.quorum_group import QuorumGroup
+from segment_service.plog.single_server_group import SingleServerGroup
+
+group_sizes = (1, 3)
 
 
-class PersistenceGroupClient:
-    """The plog operations on one group, for one log."""
+class _IdentityRecord:
+    """Looks the identity of one server up for one container.
 
-    def __init__(
-        self, cluster_name: str, config: PersistenceGroup, settings: PlogSettings, cpo: ControlPlaneOracle
-    ) -> None:
-        if len(config.servers) != 1:
-            raise UnsupportedOperation(
-                f"persistence group {config.name} has {len(config.servers)} servers; groups of one are supported"
-            )
-        self.name = config.name
-        self._cluster_name = cluster_name
+    A container has a record of its own, so that each admits a repaired server by itself. Without one, the record that
+    all containers share counts.
+    """
+
+    def __init__(self, cpo: ControlPlaneOracle, cluster_name: str, group: str, index: int, container_id: int) -> None:
         self._cpo = cpo
-        self._server = PlogClient(config.servers[0], settings, self._identity_on_record)
+        self._shared = f"plog-server/{cluster_name}/{group}/{index}"
+        self._own = f"{self._shared}/{container_id}"
 
-    async def _identity_on_record(self, shown: str | None) -> str | None:
-        key = f"plog-server/{self._cluster_name}/{self.name}/0"
-        return await self._cpo.get_constant(key) if shown is None else await self._cpo.set_once(key, shown)
+    async def __call__(self, shown: str | None) -> str | None:
+        own = await self._cpo.get_constant(self._own)
+        if own is not None:
+            return own
+        return await (
+            self._cpo.get_constant(self._shared) if shown is None else self._cpo.set_once(self._shared, shown)
+        )
 
-    def reset(self) -> None:
-        """Drop all connections; unanswered appends become unknown."""
-        self._server.reset()
 
-    async def open_for_appends(self) -> None:
-        await self._server.open_for_appends()
-
-    async def create(self, header: PlogHeader) -> OpenPlog:
-        return await self._server.create(header)
-
-    def append(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
-        """Append in call order, without waiting; ``done`` is called on the loop, also in call order."""
-        self._server.append(plog, start, frame, size, done)
-
-    def append_urgent(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
-        """As ``append``, also on servers that are full; much slower."""
-        self._server.append_urgent(plog, start, frame, size, done)
-
-    async def has_room(self) -> bool:
-        """Whether appends find memory."""
-        return await self._server.has_room()
-
-    async def append_small(self, plog: OpenPlog, start: int, frame: bytes) -> None:
-        await self._server.append_small(plog, start, frame)
-
-    async def status(self, plog_id: PlogId) -> PlogStatus | None:
-        return await self._server.status(plog_id)
-
-    async def fence(self, plog_id: PlogId, epoch: int) -> PlogStatus:
-        return await self._server.fence(plog_id, epoch)
-
-    async def seal(self, plog_id: PlogId, epoch: int, offset: int) -> int:
-        return await self._server.seal(plog_id, epoch, offset)
-
-    async def delete(self, plog_id: PlogId, container_id: int, epoch: int) -> bool:
-        return await self._server.delete(plog_id, container_id, epoch)
-
-    async def list_plogs(self, container_id: int) -> list[PlogId]:
-        return await self._server.list_plogs(container_id)
-
-    async def header(self, plog_id: PlogId) -> PlogHeader:
-        return await self._server.header(plog_id)
-
-    async def has_entry_at(self, plog_id: PlogId, offset: int) -> bool:
-        return await self._server.has_entry_at(plog_id, offset)
-
-    def read(self, plog_id: PlogId, token: FenceToken, start: int, end: int) -> AsyncIterator[StoredEntry]:
-        return self._server.read(plog_id, token, start, end)
+def make_group(
+    cluster_name: str, config: PersistenceGroup, settings: PlogSettings, cpo: ControlPlaneOracle, container_id: int
+) -> PersistenceGroupClient:
+    """The client of a group for the log of one container."""
+    if len(config.servers) not in group_sizes or len(set(config.servers)) != len(config.servers):
+        raise ConfigurationError(
+            f"persistence group {config.name} has servers {', '.join(config.servers)}; give it 1 or 3, each once"
+        )
+    servers = [
+        PlogClient(address, settings, _IdentityRecord(cpo, cluster_name, config.name, index, container_id))
+        for index, address in enumerate(config.servers)
+    ]
+    return SingleServerGroup(config.name, servers[0]) if len(servers) == 1 else QuorumGroup(config.name, servers)
 
 
 class PersistenceClient:
     """The groups of one persistence cluster, as one log uses them."""
 
     def __init__(
-        self, cluster: PersistenceCluster, settings: PlogSettings, cpo: ControlPlaneOracle, choice: GroupChoice
+        self,
+        cluster: PersistenceCluster,
+        settings: PlogSettings,
+        cpo: ControlPlaneOracle,
+        choice: GroupChoice,
+        container_id: int,
     ) -> None:
         self.cluster_name = cluster.name
         self.settings = settings
         self._choice = choice
         choice.saw(cluster)
         self._groups = {
-            group.name: PersistenceGroupClient(cluster.name, group, settings, cpo) for group in cluster.groups
+            group.name: make_group(cluster.name, group, settings, cpo, container_id) for group in cluster.groups
         }
 
     def choose_group(self, container_id: int) -> PersistenceGroupClient:

@@ -60,6 +60,8 @@ class PlogStatus:
     token: FenceToken
     sealed: int | None
     """Length in bytes at which the plog was sealed; ``None`` while it is open."""
+    same_run: bool = True
+    """Whether the server's process is still the one that made the plog: what it does not have, it never had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +143,20 @@ CREATE = Script("""
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'exists' end
 redis.call('DEL', KEYS[2])
 redis.call('XADD', KEYS[2], '0-1', 'h', ARGV[3])
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'fences', ARGV[2], 'created', ARGV[1])
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'fences', ARGV[2], 'created', ARGV[1], 'run', ARGV[5])
 redis.call('SADD', KEYS[3], ARGV[4])
 return 'ok'""")
-"""KEYS meta, stream, index; ARGV epoch, fences, header, id."""
+"""KEYS meta, stream, index; ARGV epoch, fences, header, id, the run of the server."""
+
+REMAKE = Script("""
+local m = redis.call('HMGET', KEYS[1], 'epoch')
+if m[1] and tonumber(m[1]) > tonumber(ARGV[1]) then return 'fenced' end
+redis.call('UNLINK', KEYS[1], KEYS[2])
+redis.call('XADD', KEYS[2], '0-1', 'h', ARGV[3])
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'fences', ARGV[2], 'created', ARGV[1], 'run', ARGV[5])
+redis.call('SADD', KEYS[3], ARGV[4])
+return 'ok'""")
+"""As ``CREATE``, in the place of a copy that is damaged or not there."""
 
 _MOVE = """
 local m = redis.call('HMGET', KEYS[1], 'epoch', 'fences', 'sealed')
@@ -165,16 +177,25 @@ return {'ok'}"""
 SEAL = Script(
     _MOVE
     + """
-if m[3] then return {'ok', tonumber(m[3])} end
+local whole = ARGV[6] == '1'
+if m[3] and not whole then return {'ok', tonumber(m[3])} end
 local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)
 local length = tonumber(string.match(last[1][1], '^(%d+)-'))
 local sealed = tonumber(ARGV[5])
+if length < sealed and whole then return {'short', length} end
 if length < sealed then sealed = length end
 if redis.call('RENAMENX', KEYS[2], KEYS[3]) == 0 then return {'taken'} end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[3], 'fences', ARGV[4], 'sealed', string.format('%.0f', sealed))
 return {'ok', sealed}"""
 )
-"""As ``FENCE``, and ARGV[5] the sealed offset; answers the smaller of it and of the plog's length."""
+"""As ``FENCE``, and ARGV[5] the sealed offset; answers the smaller of it and of the plog's length. With ARGV[6] = 1 it
+is that offset or nothing, and stands instead of an earlier one: one copy of several, whose length the group decides."""
+
+TRIM = Script("""
+redis.call('XDEL', KEYS[1], unpack(ARGV, 2))
+redis.call('XSETID', KEYS[1], ARGV[1])
+return 'ok'""")
+"""KEYS stream; ARGV the id that is the last one from now on, the ids behind it."""
 
 DELETE = Script("""
 local m = redis.call('HMGET', KEYS[1], 'epoch', 'fences')
@@ -194,6 +215,8 @@ return redis.call('SET', KEYS[1], ARGV[1], 'NX')""")
 
 APPEND_SMALL = Script("""
 redis.call('UNLINK', KEYS[2])
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
+if not last[1] or string.match(last[1][1], '^(%d+)-') ~= ARGV[2] then return false end
 return redis.call('XADD', KEYS[1], 'NOMKSTREAM', ARGV[1], 's', ARGV[2], 'd', ARGV[3])""")
-"""For metadata entries and urgent frames, which must find room on a full server. KEYS stream, none; ARGV id, start,
-entry."""
+"""For metadata entries and urgent frames, which must find room on a full server, and for entries copied in a recovery.
+Refused unless the entry before ends at its start. KEYS stream, none; ARGV id, start, entry."""

@@ -1,53 +1,42 @@
-"""Speaks to one plog server: connections, audit, and the plog operations on that Redis."""
+"""Speaks to one plog server: the plog operations on that Redis."""
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-
 from pravega_common.errors import ConfigurationError, DataCorruption, FailedError, Fenced, Unavailable
 from pravega_common.invariants import check
-from pravega_common.services.cluster.redis_audit import (
-    CONFIG_NAMES,
-    INFO_SECTIONS,
-    find_problems,
-    memory_of,
-    parse_info,
-    refuse_unsafe,
-)
+from pravega_common.services.cluster.redis_audit import memory_of
+from pravega_common.services.cluster.redis_script import Script
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import frame_bytes_max
-from segment_service.plog.entry import envelope_bytes
+from segment_service.plog.append_quorum import OnAppended
+from segment_service.plog.entry import PlogEntry, decode_entry, envelope_bytes
 from segment_service.plog.plog import (
     APPEND_SMALL,
     CREATE,
     DELETE,
     FENCE,
+    REMAKE,
     SEAL,
-    SET_IDENTITY,
+    TRIM,
     FenceToken,
     PlogHeader,
     PlogId,
     PlogKeys,
     PlogStatus,
-    identity_key,
     index_key,
     plog_block_bytes_service,
 )
-from segment_service.plog.redis_connection import RedisConnection, Reply, ReplyError
+from segment_service.plog.redis_connection import Reply
+from segment_service.plog.server_connections import IdentityOf, ServerConnections
 
 read_page_bytes: Final = 4 * 1024 * 1024
 """Bytes asked for by one range read; ids are byte offsets, so a page is bounded by bytes and not by a count."""
 move_attempts_max: Final = 10
 """Tries of a fence, seal or delete whose plog was renamed by somebody else in between."""
-
-IdentityOf = Callable[[str | None], Awaitable[str | None]]
-"""The identity on record for a server; given the one that it shows, that one is put on record if none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +68,8 @@ class PlogMissing(DataCorruption):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenPlog:
-    """A plog under the name that its owner appends to."""
+class ServerPlog:
+    """The copy of a plog on one server, under the name that its owner appends to."""
 
     plog_id: PlogId
     token: FenceToken
@@ -89,16 +78,27 @@ class OpenPlog:
     """The part of every append command that does not change."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StoredEntry:
     """The bytes of an entry as the server holds them, with their place in the plog."""
 
     start: int
     end: int
     data: bytes
+    _decoded: PlogEntry | None = None
+
+    def decode(self, where: str) -> PlogEntry:
+        """The entry, checked once; ``DataCorruption`` naming ``where`` if it is damaged."""
+        if self._decoded is None:
+            self._decoded = decode_entry(self.data, where)
+        return self._decoded
 
 
-OnAppended = Callable[[BaseException | None], None]
+def next_token(plog_id: PlogId, old: FenceToken, epoch: int) -> FenceToken:
+    """The token that follows ``old`` for an owner at ``epoch``; ``Fenced`` if that is below."""
+    if old.epoch > epoch:
+        raise Fenced(f"plog {plog_id} belongs to epoch {old.epoch}, above {epoch}")
+    return FenceToken(epoch, old.fences + 1) if old.epoch == epoch else FenceToken(epoch)
 
 
 class PlogClient:
@@ -109,27 +109,18 @@ class PlogClient:
 
     def __init__(self, address: str, settings: PlogSettings, identity_of: IdentityOf) -> None:
         self.address = address
+        self.connections = ServerConnections(address, settings, identity_of)
         self._settings = settings
-        self._identity_of = identity_of
-        self._identity: str | None = None
-        self._control: RedisConnection | None = None
-        self._data: RedisConnection | None = None
-        self._connecting = asyncio.Lock()
 
     def reset(self) -> None:
         """Drop both connections; unanswered appends end with ``ConnectionLost``. The next call connects again."""
-        for connection in (self._data, self._control):
-            if connection is not None:
-                connection.abort()
-        self._data = self._control = None
+        self.connections.reset()
 
     async def open_for_appends(self) -> None:
         """Connect (and audit) if needed; ``append`` needs an open connection."""
-        await self._connection()
-        if self._data is None or not self._data.is_open:
-            self._data = await self._open()
+        await self.connections.open_data()
 
-    def append(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
+    def append(self, plog: ServerPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
         """Send one entry of ``size`` bytes to the plog's offset ``start``; ``done`` hears ``None`` once durable.
 
         One native XADD: the payload passes through no script and is not joined here.
@@ -147,7 +138,7 @@ class PlogClient:
 
         self._send_append(plog, end_id, [head, *frame, b"\r\n"], done)
 
-    def append_urgent(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
+    def append_urgent(self, plog: ServerPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
         """As ``append``, also on a server that is full: through a script, and so at a fraction of the speed."""
         end_id = b"%d-0" % (start + size)
         none = self._keys(plog.plog_id).none
@@ -158,7 +149,7 @@ class PlogClient:
         head.append(b"$%d\r\n" % size)
         self._send_append(plog, end_id, [b"".join(head), *frame, b"\r\n"], done)
 
-    def _send_append(self, plog: OpenPlog, end_id: bytes, request: Sequence[Buffer], done: OnAppended) -> None:
+    def _send_append(self, plog: ServerPlog, end_id: bytes, request: Sequence[Buffer], done: OnAppended) -> None:
         def on_reply(reply: Reply) -> None:
             if reply == end_id:
                 done(None)
@@ -167,67 +158,106 @@ class PlogClient:
             else:
                 done(AppendRefused(f"plog {plog.plog_id} is not at {plog.stream} any more: fenced, or lost"))
 
-        if self._data is None:
+        data = self.connections.data
+        if data is None:
             done(Unavailable(f"not connected to Redis at {self.address}"))
             return
-        self._data.send(request, on_reply)
+        data.send(request, on_reply)
 
     async def has_room(self) -> bool:
         """Whether the server, as it is now, takes commands that need memory."""
-        return memory_of((await (await self._connection()).call("INFO", "memory")).decode()).has_room
+        return memory_of((await (await self.connections.control()).call("INFO", "memory")).decode()).has_room
 
-    async def create(self, header: PlogHeader) -> OpenPlog:
+    async def create(self, header: PlogHeader) -> ServerPlog:
         """Make an empty plog; the id must be a new one."""
         token = FenceToken(header.epoch)
+        check(await self._make(CREATE, header, token) == b"ok", "plog id used twice", plog_id=str(header.plog_id))
+        stream = self._keys(header.plog_id).stream(token)
+        prefix = b"*8\r\n$4\r\nXADD\r\n$%d\r\n%b\r\n$10\r\nNOMKSTREAM\r\n" % (len(stream.encode()), stream.encode())
+        return ServerPlog(header.plog_id, token, stream, prefix)
+
+    async def remake(self, header: PlogHeader, token: FenceToken) -> None:
+        """Put an empty copy under ``token`` in the place of one that is damaged or not there."""
+        if await self._make(REMAKE, header, token) != b"ok":
+            raise Fenced(f"plog {header.plog_id} belongs to an epoch above {token.epoch}")
+
+    async def _make(self, script: Script, header: PlogHeader, token: FenceToken) -> Reply:
         keys = self._keys(header.plog_id)
         names = (keys.meta, keys.stream(token), index_key(self._settings.prefix, header.container_id))
         arguments = (token.epoch, token.fences, header.to_json(), str(header.plog_id))
-        answer = await (await self._connection()).run(CREATE, names, *arguments)
-        check(answer == b"ok", "plog id used twice", plog_id=str(header.plog_id))
-        stream = keys.stream(token)
-        prefix = b"*8\r\n$4\r\nXADD\r\n$%d\r\n%b\r\n$10\r\nNOMKSTREAM\r\n" % (len(stream.encode()), stream.encode())
-        return OpenPlog(header.plog_id, token, stream, prefix)
+        connection = await self.connections.control()
+        return await connection.run(script, names, *arguments, self.connections.run_id)
 
-    async def append_small(self, plog: OpenPlog, start: int, frame: bytes) -> None:
+    async def append_small(self, plog: ServerPlog, start: int, frame: bytes) -> None:
         """Append a metadata entry, also on a server that is full; ``AppendRefused`` if the plog is not there."""
-        names = (plog.stream, self._keys(plog.plog_id).none)
-        answer = await (await self._connection()).run(APPEND_SMALL, names, f"{start + len(frame)}-0", start, frame)
-        if answer is None:
-            raise AppendRefused(f"plog {plog.plog_id} is not at {plog.stream} any more: fenced, or lost")
+        await self._append_in_script(plog.plog_id, plog.stream, start, frame)
+
+    async def append_copy(self, plog_id: PlogId, token: FenceToken, entry: StoredEntry) -> None:
+        """Append an entry of another copy where this one ends; ``AppendRefused`` if it ends elsewhere."""
+        await self._append_in_script(plog_id, self._keys(plog_id).stream(token), entry.start, entry.data)
+
+    async def _append_in_script(self, plog_id: PlogId, stream: str, start: int, data: bytes) -> None:
+        names = (stream, self._keys(plog_id).none)
+        connection = await self.connections.control()
+        if await connection.run(APPEND_SMALL, names, f"{start + len(data)}-0", start, data) is None:
+            raise AppendRefused(f"plog {plog_id} does not end at {start} in {stream} any more: fenced, or lost")
+
+    async def trim(self, plog_id: PlogId, token: FenceToken, end: int, entry_ends: Sequence[int]) -> None:
+        """Remove the entries that end at ``entry_ends``, all of them behind ``end``, where the next one goes then."""
+        ids = [f"{offset}-0" for offset in entry_ends]
+        last = f"{end}-0" if end else "0-1"
+        await (await self.connections.control()).run(TRIM, (self._keys(plog_id).stream(token),), last, *ids)
 
     async def status(self, plog_id: PlogId) -> PlogStatus | None:
         """``None`` if the plog does not exist."""
         keys = self._keys(plog_id)
-        answer = await (await self._connection()).call("HMGET", keys.meta, "epoch", "fences", "sealed")
-        epoch, fences, sealed = answer
+        connection = await self.connections.control()
+        epoch, fences, sealed, run = await connection.call("HMGET", keys.meta, "epoch", "fences", "sealed", "run")
         if epoch is None:
             return None
-        return PlogStatus(FenceToken(int(epoch), int(fences)), None if sealed is None else int(sealed))
+        same_run = run is not None and run.decode() == self.connections.run_id
+        return PlogStatus(FenceToken(int(epoch), int(fences)), None if sealed is None else int(sealed), same_run)
 
     async def fence(self, plog_id: PlogId, epoch: int) -> PlogStatus:
         """Rename the plog so that nobody else can append; ``Fenced`` if its epoch is higher already."""
-        keys = self._keys(plog_id)
         for _ in range(move_attempts_max):
             old = await self._existing(plog_id)
-            new = self._next_token(plog_id, old.token, epoch)
-            names = (keys.meta, keys.stream(old.token), keys.stream(new))
-            arguments = (old.token.epoch, old.token.fences, new.epoch, new.fences)
-            answer = await (await self._connection()).run(FENCE, names, *arguments)
-            if self._moved_as_asked(plog_id, answer):
-                return PlogStatus(new, old.sealed)
+            new = next_token(plog_id, old.token, epoch)
+            if await self._rename(plog_id, old.token, new):
+                return PlogStatus(new, old.sealed, old.same_run)
         raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being fenced")
 
-    async def seal(self, plog_id: PlogId, epoch: int, offset: int) -> int:
-        """Seal at the smaller of ``offset`` and the plog's length, and answer it; the first seal stands."""
+    async def fence_as(self, plog_id: PlogId, new: FenceToken) -> PlogStatus:
+        """As ``fence``, to the token that all servers of a group are to have."""
+        for _ in range(move_attempts_max):
+            old = await self._existing(plog_id)
+            if old.token > new:
+                text = f"plog {plog_id} has token {old.token} on {self.address}, above {new}"
+                raise Fenced(text) if old.token.epoch > new.epoch else Unavailable(text)
+            if old.token == new or await self._rename(plog_id, old.token, new):
+                return PlogStatus(new, old.sealed, old.same_run)
+        raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being fenced")
+
+    async def _rename(self, plog_id: PlogId, old: FenceToken, new: FenceToken) -> bool:
+        keys = self._keys(plog_id)
+        names = (keys.meta, keys.stream(old), keys.stream(new))
+        arguments = (old.epoch, old.fences, new.epoch, new.fences)
+        return self._moved_as_asked(plog_id, await (await self.connections.control()).run(FENCE, names, *arguments))
+
+    async def seal(self, plog_id: PlogId, epoch: int, offset: int, *, whole: bool = False) -> int:
+        """Seal at the smaller of ``offset`` and the plog's length, and answer it; the first seal stands.
+
+        ``whole``: seal at ``offset`` instead of an earlier one, or not at all if the plog is shorter.
+        """
         keys = self._keys(plog_id)
         for _ in range(move_attempts_max):
             old = await self._existing(plog_id)
-            if old.sealed is not None:
+            if old.sealed is not None and (not whole or old.sealed == offset):
                 return old.sealed
-            new = self._next_token(plog_id, old.token, epoch)
+            new = next_token(plog_id, old.token, epoch)
             names = (keys.meta, keys.stream(old.token), keys.stream(new))
-            arguments = (old.token.epoch, old.token.fences, new.epoch, new.fences, offset)
-            answer = await (await self._connection()).run(SEAL, names, *arguments)
+            arguments = (old.token.epoch, old.token.fences, new.epoch, new.fences, offset, int(whole))
+            answer = await (await self.connections.control()).run(SEAL, names, *arguments)
             if self._moved_as_asked(plog_id, answer):
                 return int(answer[1])
         raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being sealed")
@@ -240,14 +270,16 @@ class PlogClient:
             token = FenceToken(0) if status is None else status.token
             names = (keys.meta, keys.stream(token), index_key(self._settings.prefix, container_id))
             arguments = (token.epoch, token.fences, epoch, str(plog_id))
-            answer = await (await self._connection()).run(DELETE, names, *arguments)
+            answer = await (await self.connections.control()).run(DELETE, names, *arguments)
             if answer != b"moved":
                 return bool(answer == b"ok")
         raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being deleted")
 
     async def list_plogs(self, container_id: int) -> list[PlogId]:
         """All plogs of a container on this server, in no order."""
-        answer = await (await self._connection()).call("SMEMBERS", index_key(self._settings.prefix, container_id))
+        answer = await (await self.connections.control()).call(
+            "SMEMBERS", index_key(self._settings.prefix, container_id)
+        )
         return [PlogId.parse(text.decode()) for text in answer]
 
     async def header(self, plog_id: PlogId) -> PlogHeader:
@@ -260,12 +292,18 @@ class PlogClient:
         """Whether an entry of the plog ends at ``offset``, so that another one may begin there."""
         return bool(await self._entry_at(plog_id, f"{offset}-0"))
 
+    async def has_entries(self, plog_id: PlogId) -> bool:
+        status = await self._existing(plog_id)
+        async for _ in self.read(plog_id, status.token, 0, 2**62):
+            return True
+        return False
+
     async def _entry_at(self, plog_id: PlogId, entry_id: str) -> Reply:
         """Read one entry; an empty answer comes only from a plog that was not renamed meanwhile."""
         status = await self._existing(plog_id)
         for _ in range(move_attempts_max):
             stream = self._keys(plog_id).stream(status.token)
-            answer = await (await self._connection()).call("XRANGE", stream, entry_id, entry_id)
+            answer = await (await self.connections.control()).call("XRANGE", stream, entry_id, entry_id)
             asked, status = status, await self._existing(plog_id)
             if answer or status.token == asked.token:
                 return answer
@@ -281,7 +319,7 @@ class PlogClient:
         while position < end:
             after = "(0-1" if position == 0 else f"({position}-0"
             page_end = min(end, position + read_page_bytes)
-            connection = await self._connection()
+            connection = await self.connections.control()
             page = await connection.call("XRANGE", stream, after, f"{page_end}-0")
             if not page:
                 page = await connection.call("XRANGE", stream, after, f"{end}-0", "COUNT", 1)
@@ -304,17 +342,12 @@ class PlogClient:
             raise DataCorruption(f"{where}: holds {len(data)} bytes, its offsets say {end - start}")
         return StoredEntry(start, end, data)
 
-    def _next_token(self, plog_id: PlogId, old: FenceToken, epoch: int) -> FenceToken:
-        if old.epoch > epoch:
-            raise Fenced(f"plog {plog_id} belongs to epoch {old.epoch}, above {epoch}")
-        return FenceToken(epoch, old.fences + 1) if old.epoch == epoch else FenceToken(epoch)
-
     def _moved_as_asked(self, plog_id: PlogId, answer: list[bytes]) -> bool:
         verdict = answer[0]
         if verdict == b"missing":
             raise PlogMissing(f"plog {plog_id} is not on Redis at {self.address}: the server lost data")
-        check(verdict in (b"ok", b"moved"), "the plog's next name is taken", plog_id=str(plog_id))
-        return verdict == b"ok"
+        check(verdict in (b"ok", b"short", b"moved"), "the plog's next name is taken", plog_id=str(plog_id))
+        return verdict != b"moved"
 
     async def _existing(self, plog_id: PlogId) -> PlogStatus:
         status = await self.status(plog_id)
@@ -324,58 +357,3 @@ class PlogClient:
 
     def _keys(self, plog_id: PlogId) -> PlogKeys:
         return PlogKeys(self._settings.prefix, plog_id)
-
-    async def _connection(self) -> RedisConnection:
-        """The control connection, open and audited."""
-        async with self._connecting:
-            if self._control is None or not self._control.is_open:
-                connection = await self._open()
-                try:
-                    await self._audit(connection)
-                except BaseException:
-                    connection.abort()
-                    raise
-                self._control = connection
-            return self._control
-
-    async def _open(self) -> RedisConnection:
-        return await RedisConnection.open(
-            self.address,
-            connect_timeout_s=self._settings.connect_timeout_s,
-            reply_timeout_s=self._settings.reply_timeout_s,
-        )
-
-    async def _audit(self, connection: RedisConnection) -> None:
-        info: dict[str, str] = {}
-        config: dict[str, str] = {}
-        for section in INFO_SECTIONS:
-            info.update(parse_info((await connection.call("INFO", section)).decode()))
-        if info.get("loading", "0") != "0":
-            raise Unavailable(f"Redis at {self.address} is loading its data")
-        try:
-            for name in CONFIG_NAMES:
-                pairs = await connection.call("CONFIG", "GET", name)
-                config.update({pairs[0].decode(): pairs[1].decode()} if pairs else {})
-        except ReplyError as error:
-            # A managed server without CONFIG: what could not be read counts as unsafe below.
-            structlog.get_logger().warning("settings cannot be read", address=self.address, error=str(error))
-        refuse_unsafe(self.address, find_problems(info, config), allow_unsafe=self._settings.allow_unsafe_redis)
-        await self._check_identity(connection)
-
-    async def _check_identity(self, connection: RedisConnection) -> None:
-        """A server that shows another identity than before was emptied or replaced: it is lost, not empty."""
-        key = identity_key(self._settings.prefix)
-        # The record first: it is made after the key, so another client that is just making both looks like no loss.
-        on_record = self._identity or await self._identity_of(None)
-        shown = await connection.call("GET", key)
-        if shown is None and on_record is None:
-            await connection.run(SET_IDENTITY, (key, f"{key}:none"), secrets.token_hex(16))
-            shown = await connection.call("GET", key)
-        if shown is not None and on_record is None:
-            on_record = await self._identity_of(shown.decode())
-        if shown is None or shown.decode() != on_record:
-            found = "no identity" if shown is None else f"identity {shown.decode()}"
-            raise DataCorruption(
-                f"Redis at {self.address} shows {found} instead of {on_record}: it lost its data or was replaced"
-            )
-        self._identity = on_record

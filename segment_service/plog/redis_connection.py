@@ -101,7 +101,8 @@ class RedisConnection(asyncio.Protocol):
     def send(self, request: Sequence[Buffer], on_reply: OnReply) -> None:
         """Send the buffers of one encoded request; ``on_reply`` is called once, on the loop, in request order.
 
-        The buffers must stay unchanged until then. On a broken connection the call back comes at once.
+        The buffers must never change: the transport keeps views on them. On a broken connection the call back comes
+        at once.
         """
         if self._closed or self._transport is None:
             on_reply(ConnectionLost(f"the connection to Redis at {self.address} is closed"))

@@ -75,7 +75,7 @@ class RedisDataLog:
         cluster = await self._cpo.get_persistence_cluster(self._cluster_name)
         if cluster is None:
             raise ConfigurationError(f"persistence cluster {self._cluster_name} is not registered in the CPO")
-        client = self._client = PersistenceClient(cluster, self._settings, self._cpo, self._choice)
+        client = self._client = PersistenceClient(cluster, self._settings, self._cpo, self._choice, self._container_id)
         try:
             self._stream = await self._take_over(client, epoch_min)
             for callback in self._failure_callbacks:
@@ -146,18 +146,12 @@ class RedisDataLog:
     async def _sealed_plog(self, plog: PlogRecord, start: int, chain: Chain) -> AsyncIterator[LogEntry]:
         check(plog.sealed is not None, "reading a plog that is not sealed", number=plog.number)
         group = self._required_client().group_of(plog.plog_id)
-        status = await group.status(plog.plog_id)
-        if status is None:
-            error = PlogMissing(f"plog {plog.plog_id} of container {self._container_id} is gone: data was lost")
-            await self._required_manager().explain_missing(error)
-        elif status.token.epoch > self.epoch:
-            raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over")
         end = plog.sealed or 0
-        entries = group.read(plog.plog_id, status.token, start, end)
+        entries = group.read_sealed(plog.plog_id, self.epoch, start, end)
         try:
             async for entry in sealed_entries(entries, plog.number, start, end, chain):
                 yield entry
-        except PlogMissing as error:  # while it was read: freed by a later owner, or lost
+        except PlogMissing as error:  # freed by a later owner, or lost
             await self._required_manager().explain_missing(error)
 
     async def _take_over(self, client: PersistenceClient, epoch_min: int) -> LogStream:
@@ -201,12 +195,15 @@ class RedisDataLog:
             return Chain(next_sequence=0), 0
         last = record.last
         group = client.group_of(last.plog_id)
-        status = await group.fence(last.plog_id, epoch)
+        fenced = await group.fence(last.plog_id, epoch)
         failpoint(DATA_FENCED)
         chain = Chain(last.first_sequence, last.previous)
-        limit = offset_max if status.sealed is None else status.sealed
-        end = await find_end(group.read(last.plog_id, status.token, 0, limit), last.number, 0, chain)
-        sealed = await group.seal(last.plog_id, epoch, end.offset)
+        try:
+            end = await find_end(fenced.read(0, offset_max), last.number, 0, chain)
+        except DataCorruption as error:
+            raise fenced.explained(error) from error
+        await fenced.settle(end.offset)
+        sealed = await fenced.seal(end.offset)
         if sealed != end.offset:
             raise DataCorruption(
                 f"plog {last.plog_id} holds {end.offset} bytes, but was sealed at {sealed}: data was lost"

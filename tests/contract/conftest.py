@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.server_fixtures import minio_server, own_redis, redis_server
+from tests.support.server_fixtures import minio_server, own_redis, redis_group, redis_server
 
-__all__ = ["minio_server", "own_redis", "redis_server"]
+__all__ = ["minio_server", "own_redis", "redis_group", "redis_server"]

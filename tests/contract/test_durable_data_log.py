@@ -1,4 +1,4 @@
-"""Runs the contract of ``DurableDataLog`` on the fake, on local files and on a real Redis."""
+"""Runs the contract of ``DurableDataLog`` on the fake, on local files, on a real Redis and on a group of three."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from segment_service.plog.redis_log import RedisDataLog
 from tests.contract.durable_data_log_contract import DurableDataLogContract, MakeLog
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
-from tests.support.server_fixtures import redis_server as redis_server
 from tests.support.servers import RedisServer, running_redis
 
 _numbers = itertools.count()
@@ -62,9 +61,13 @@ class TestFileDataLog(DurableDataLogContract):
 
 class TestRedisDataLog(DurableDataLogContract):
     @pytest.fixture
-    async def make_log(self, redis_server: RedisServer) -> AsyncIterator[MakeLog]:
+    def addresses(self, redis_server: RedisServer) -> tuple[str, ...]:
+        return (redis_server.address,)
+
+    @pytest.fixture
+    async def make_log(self, addresses: tuple[str, ...]) -> AsyncIterator[MakeLog]:
         cpo = InMemoryCPO()
-        group = PersistenceGroup("g0", (redis_server.address,))
+        group = PersistenceGroup("g0", addresses)
         await cpo.put_persistence_cluster(PersistenceCluster("test", (group,)))
         settings = PlogSettings(block_bytes=frame_bytes_max + 128 * 1024, prefix=f"test{next(_numbers)}:")
         logs: list[DurableDataLog] = []
@@ -100,3 +103,9 @@ class TestRedisDataLogOverTwoGroups(DurableDataLogContract):
             yield make
             for log in logs:
                 await log.close()
+
+
+class TestRedisDataLogOnThreeServers(TestRedisDataLog):
+    @pytest.fixture
+    def addresses(self, redis_group: tuple[RedisServer, ...]) -> tuple[str, ...]:
+        return tuple(server.address for server in redis_group)

@@ -18,6 +18,7 @@ from segment_service.contracts.data_log import LogAddress, LogEntry
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.log_history import WriterHistory, check_history, frame_number, read_entries, write_frames
 from tests.support.log_writer import settings
+from tests.support.server_fixtures import redis_group as redis_group
 from tests.support.server_fixtures import redis_server as redis_server
 from tests.support.servers import RedisServer
 
@@ -27,9 +28,24 @@ _names = sorted(name for name in failpoints.KNOWN if name.startswith("plog."))
 _hits = {"plog.metadata.recorded": 3, "plog.stream.spare_created": 2, "plog.stream.switch_sealed": 2}
 
 
-def run_writer(server: RedisServer, prefix: str, writer: int, count: int, armed: str) -> tuple[WriterHistory, int, int]:
+Servers = tuple[RedisServer, ...]
+
+
+def addresses(servers: Servers) -> tuple[str, ...]:
+    return tuple(server.address for server in servers)
+
+
+def run_writer(servers: Servers, prefix: str, writer: int, count: int, armed: str) -> tuple[WriterHistory, int, int]:
     """Its history, the first frame that must still be there, and its exit status."""
-    command = [sys.executable, "-m", "tests.support.log_writer", server.address, prefix, str(writer), str(count)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.log_writer",
+        ",".join(addresses(servers)),
+        prefix,
+        str(writer),
+        str(count),
+    ]
     environment = {**os.environ, failpoints.ENVIRONMENT_VARIABLE: armed}
     done = subprocess.run(command, cwd=_root, env=environment, capture_output=True, text=True, timeout=60, check=False)
     history, truncating = WriterHistory(writer, sent=count), 0
@@ -61,15 +77,24 @@ def without_truncation(entries: list[LogEntry], histories: list[WriterHistory]) 
     return rest
 
 
-@pytest.mark.parametrize("name", _names)
+@pytest.mark.parametrize("name", [name for name in _names if not name.startswith("plog.group.")])
 async def test_killed_at(name: str, redis_server: RedisServer) -> None:
+    await kill_and_recover(name, (redis_server,))
+
+
+@pytest.mark.parametrize("name", [name for name in _names if name != "plog.group.copy_completed"])  # by chance only
+async def test_killed_on_three_servers(name: str, redis_group: Servers) -> None:
+    await kill_and_recover(name, redis_group)
+
+
+async def kill_and_recover(name: str, servers: Servers) -> None:
     prefix = f"kill{next(_numbers)}:"
-    before, _, status = run_writer(redis_server, prefix, 0, 8, "")
+    before, _, status = run_writer(servers, prefix, 0, 8, "")
     assert (status, len(before.acked)) == (0, 8)
-    killed, truncating, status = run_writer(redis_server, prefix, 1, 60, f"{name}=kill:{_hits.get(name, 1)}")
+    killed, truncating, status = run_writer(servers, prefix, 1, 60, f"{name}=kill:{_hits.get(name, 1)}")
     assert status == -signal.SIGKILL, f"failpoint {name} was not reached"
 
-    cpo = RedisCPO(redis_server.address, prefix=f"{prefix}cpo:")
+    cpo = RedisCPO(servers[0].address, prefix=f"{prefix}cpo:")
     log = RedisDataLog(1, "recoverer", cpo, "test", settings(prefix))
     await log.initialize()
     entries = await read_entries(log)

@@ -11,7 +11,7 @@ import hiredis
 import pytest
 
 from pravega_common.services.cluster.redis_script import Script
-from segment_service.plog.plog import APPEND_SMALL, CREATE, DELETE, FENCE, SEAL
+from segment_service.plog.plog import APPEND_SMALL, CREATE, DELETE, FENCE, REMAKE, SEAL, TRIM
 from segment_service.plog.redis_connection import encode_command
 from tests.simulator.redis_server import SimulatedRedis
 from tests.simulator.redis_values import Stream
@@ -64,6 +64,8 @@ class Requests:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._ends = dict.fromkeys(range(PLOGS), 0)
+        self._last: dict[bytes, int] = {}
+        """Where an append to a stream may follow, unless it was refused."""
 
     def next(self) -> list[bytes]:
         plog = self._rng.randrange(PLOGS)
@@ -72,13 +74,16 @@ class Requests:
         stream, moved = b"s:%d:%d" % (plog, old), b"s:%d:%d" % (plog, new)
         end = self._ends[plog] = self._ends[plog] + self._rng.randrange(0, 50)
         first, last = sorted(self._rng.randrange(0, 3_000) for _ in range(2))
+        self._last[stream] = self._rng.choice((self._last.get(stream, 0), end))
         return self._rng.choice(
             (
-                script(CREATE, [meta, stream, index], old, 0, "header", f"id-{plog}"),
+                script(CREATE, [meta, stream, index], old, 0, "header", f"id-{plog}", "run"),
+                script(REMAKE, [meta, stream, index], old, 0, "header", f"id-{plog}", "run"),
+                script(TRIM, [stream], f"{first}-0", f"{last}-0", f"{end}-0"),
                 script(FENCE, [meta, stream, moved], old, 0, new, 0),
-                script(SEAL, [meta, stream, moved], old, 0, new, 0, self._rng.randrange(3_000)),
+                script(SEAL, [meta, stream, moved], old, 0, new, 0, self._rng.randrange(3_000), end % 2),
                 script(DELETE, [meta, stream, index], old, 0, new, f"id-{plog}"),
-                script(APPEND_SMALL, [stream, none], f"{end}-0", end, "frame"),
+                script(APPEND_SMALL, [stream, none], f"{end}-0", self._last.get(stream, 0), "frame"),
                 *[[b"XADD", stream, b"NOMKSTREAM", b"%d-0" % end, b"s", b"%d" % end, b"d", b"frame"]] * 4,
                 [b"XRANGE", stream, b"(%d-0" % first, b"%d-0" % last],
                 [b"XRANGE", stream, b"%d-0" % first, b"%d-0" % last, b"COUNT", b"2"],

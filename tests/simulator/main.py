@@ -30,11 +30,12 @@ def regression_seeds(path: Path = REGRESSIONS) -> list[tuple[int, str]]:
 class Job(NamedTuple):
     seed: int
     families: tuple[str, ...]
+    servers: int | None
     in_detail: bool = False
 
 
 def _one(job: Job) -> Outcome:
-    return simulate(draw(job.seed, job.families), in_detail=job.in_detail)
+    return simulate(draw(job.seed, job.families, job.servers), in_detail=job.in_detail)
 
 
 def outcomes(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
@@ -51,6 +52,7 @@ def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--family", action="append", choices=FAMILIES, help=f"faults; by default {', '.join(EXPECTED)}")
+    parser.add_argument("--servers", type=int, choices=(1, 3), help="servers of Tier 1; 1 by default")
     parser.add_argument("--trace", type=Path, help="write the whole trace of the last seed there")
     parser.add_argument("--detail", action="store_true", help="with every call of a client and what the product logs")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8), help="processes")
@@ -62,10 +64,10 @@ def main(args: Sequence[str] | None = None) -> int:
     families = tuple(options.family or EXPECTED)
     started_s = time.monotonic()
     if options.seed is not None:
-        jobs = [Job(options.seed, families, in_detail=options.detail)]
+        jobs = [Job(options.seed, families, options.servers, in_detail=options.detail)]
     else:
-        jobs = [Job(seed, (family,)) for seed, family in regression_seeds() if family in families]
-        jobs += [Job(seed, families) for seed in range(options.first, options.first + options.seeds)]
+        jobs = [Job(seed, (family,), options.servers) for seed, family in regression_seeds() if family in families]
+        jobs += [Job(seed, families, options.servers) for seed in range(options.first, options.first + options.seeds)]
     summary = Summary()
     for outcome in outcomes(jobs, min(options.jobs, len(jobs))):
         summary.add(outcome)

@@ -56,6 +56,7 @@ class SimulatedRedis:
         self._connections: dict[Connection, hiredis.Reader] = {}
         self._scripts: set[str] = set()
         self._is_up = True
+        self._starts = 0
         self._paused: list[tuple[Connection, bytes]] | None = None
         self._load()
 
@@ -100,6 +101,7 @@ class SimulatedRedis:
         self.database = Database()
         self._commands = commands_of(self.database)
         self._scripts.clear()
+        self._starts += 1
         self.cpo = self._make_cpo()
         for _, write in self.disk:
             for name, args in write:
@@ -207,6 +209,7 @@ class SimulatedRedis:
     def _info(self) -> bytes:
         lines = {
             "redis_version": "7.0.15",
+            "run_id": f"{self._starts:040x}",
             "loading": "0",
             "role": "master",
             "cluster_enabled": "0",

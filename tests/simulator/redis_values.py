@@ -172,6 +172,30 @@ class Database:
         found.reverse()
         return found[: int(options[1])] if options else found
 
+    def xdel(self, key: bytes, *entry_ids: bytes) -> Reply:
+        stream = self.values.get(key)
+        if not isinstance(stream, Stream):
+            return 0
+        count = 0
+        for text in entry_ids:
+            entry_id = parse_id(text)
+            if entry_id in stream.ids:
+                at = stream.ids.index(entry_id)
+                self.used -= entry_overhead_bytes + sum(map(len, stream.fields[at]))
+                del stream.ids[at], stream.fields[at]
+                count += 1
+        return count
+
+    def xsetid(self, key: bytes, last: bytes) -> Reply:
+        stream = self.values.get(key)
+        if not isinstance(stream, Stream):
+            raise CommandError("ERR no such key")
+        entry_id = parse_id(last)
+        if stream.ids and entry_id < stream.ids[-1]:
+            raise CommandError("ERR The ID specified in XSETID is smaller than the target stream top item")
+        stream.last_id = entry_id
+        return b"OK"
+
     # --- inside
 
     def _put(self, key: bytes, value: Value) -> None:
@@ -210,9 +234,9 @@ def _size(value: Value) -> int:
 Command = Callable[..., Reply]
 
 READS: Final = ("EXISTS", "GET", "HMGET", "SMEMBERS", "XRANGE", "XREVRANGE")
-NEEDS_MEMORY: Final = ("SET", "HSET", "SADD", "XADD")
+NEEDS_MEMORY: Final = ("SET", "HSET", "SADD", "XADD", "XSETID")
 """Refused with ``OOM`` by a full server (``denyoom`` of ``COMMAND INFO``)."""
-FREES: Final = ("DEL", "UNLINK", "RENAMENX", "SREM")
+FREES: Final = ("DEL", "UNLINK", "RENAMENX", "SREM", "XDEL")
 
 
 def commands_of(database: Database) -> dict[str, Command]:
@@ -229,6 +253,8 @@ def commands_of(database: Database) -> dict[str, Command]:
         "SREM": database.srem,
         "SMEMBERS": database.smembers,
         "XADD": database.xadd,
+        "XDEL": database.xdel,
+        "XSETID": database.xsetid,
         "XRANGE": database.xrange,
         "XREVRANGE": database.xrevrange,
     }

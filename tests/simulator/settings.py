@@ -61,7 +61,8 @@ def family_of(seed: int, families: tuple[str, ...]) -> str:
     return others[seed // 2 % len(others)]
 
 
-def draw(seed: int, families: tuple[str, ...] = EXPECTED) -> Settings:
+def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = None) -> Settings:
+    """``servers``: of Tier 1."""
     rng = random.Random(f"settings {seed}")
     family = family_of(seed, families)
     big = rng.random() < 0.5
@@ -72,7 +73,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED) -> Settings:
     return Settings(
         seed=seed,
         family=family,
-        servers=1,
+        servers=servers or 1,
         containers=rng.choice((1, 1, 2)),
         slots=rng.randint(2, 4),
         tables=rng.choice((0, 1, 1)),

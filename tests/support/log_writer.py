@@ -1,7 +1,8 @@
 """Owns container 1's log on a real Redis, in a process that writes until it is done or a failpoint kills it.
 
-``python -m tests.support.log_writer REDIS PREFIX WRITER COUNT``: one line per acknowledged frame on standard output.
-On its way it has its connections cut by the server once and truncates once.
+``python -m tests.support.log_writer REDIS[,REDIS,REDIS] PREFIX WRITER COUNT``: one line per acknowledged frame on
+standard output. The CPO is on the first server. On its way it has its connections cut by the servers once and truncates
+once.
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ async def cut_connections(address: str) -> None:
     connection.abort()
 
 
-async def main(address: str, prefix: str, writer: int, count: int) -> None:
-    cpo = RedisCPO(address, prefix=f"{prefix}cpo:")
-    await cpo.put_persistence_cluster(PersistenceCluster("test", (PersistenceGroup("g0", (address,)),)))
+async def main(addresses: tuple[str, ...], prefix: str, writer: int, count: int) -> None:
+    cpo = RedisCPO(addresses[0], prefix=f"{prefix}cpo:")
+    await cpo.put_persistence_cluster(PersistenceCluster("test", (PersistenceGroup("g0", addresses),)))
     log = RedisDataLog(1, f"writer-{writer}", cpo, "test", settings(prefix))
     await log.initialize()
     print("begun", flush=True)
     acked: list[LogAddress] = []
     for number in range(0, count, 2):
         if number == cut_after:
-            await cut_connections(address)
+            for address in addresses:
+                await cut_connections(address)
         frames = [numbered_frame(writer, number + more, frame_bytes) for more in range(2)]
         for future in [log.append([frame]) for frame in frames]:
             where = await future
@@ -58,4 +60,4 @@ async def main(address: str, prefix: str, writer: int, count: int) -> None:
 
 if __name__ == "__main__":
     arm_from_environment()
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+    asyncio.run(main(tuple(sys.argv[1].split(",")), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))

@@ -1,0 +1,66 @@
+"""Reads a sealed plog from one server, and in a group goes on with another one where that one fails."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import structlog
+
+from pravega_common.errors import DataCorruption, Fenced, PravegaError, Unavailable
+from segment_service.plog.group_servers import Answers, GroupServers, is_away
+from segment_service.plog.plog import PlogId
+from segment_service.plog.plog_client import PlogClient, PlogMissing, StoredEntry
+
+
+async def read_sealed(
+    servers: GroupServers, plog_id: PlogId, epoch: int, start: int, end: int
+) -> AsyncIterator[StoredEntry]:
+    """As ``PersistenceGroupClient.read_sealed``."""
+    position = start
+    answers: Answers[None] = Answers(len(servers))
+    for index in sorted(range(len(servers)), key=lambda index: not servers.is_near(index)):
+        server = servers.clients[index]
+        try:
+            async for stored in read_copy(server, plog_id, epoch, position, end):
+                position = stored.end
+                yield stored
+            return
+        except PravegaError as error:
+            if isinstance(error, Fenced):
+                raise
+            answers.errors[index] = error
+            is_copy_bad = not is_away(error) or isinstance(error, DataCorruption)
+            text = "a copy of a plog is to be repaired" if is_copy_bad else "a plog is read from another server"
+            structlog.get_logger().warning(text, address=server.address, plog_id=str(plog_id), error=str(error))
+    raise _verdict(answers, plog_id)
+
+
+async def read_copy(
+    server: PlogClient, plog_id: PlogId, epoch: int, start: int, end: int
+) -> AsyncIterator[StoredEntry]:
+    """The entries of one copy; ``DataCorruption`` unless they are intact, without a gap, and reach ``end``."""
+    status = await server.status(plog_id)
+    if status is None:
+        raise PlogMissing(f"plog {plog_id} is gone: data was lost")
+    if status.token.epoch > epoch:
+        raise Fenced(f"plog {plog_id}: epoch {status.token.epoch} took over")
+    position = start
+    async for stored in server.read(plog_id, status.token, start, end):
+        where = f"plog {plog_id} on {server.address}, offset {stored.start}"
+        if stored.start != position:
+            raise DataCorruption(f"{where}: the entry before it ends at {position}")
+        stored.decode(where)
+        position = stored.end
+        yield stored
+    if position != end:
+        raise DataCorruption(
+            f"plog {plog_id} on {server.address} ends at {position}, but was sealed at {end}: the server lost data"
+        )
+
+
+def _verdict(answers: Answers[None], plog_id: PlogId) -> PravegaError:
+    """The error for a plog of which no server has a good copy."""
+    errors = list(answers.errors.values())
+    if not all(isinstance(error, DataCorruption) for error in errors):
+        return Unavailable(f"plog {plog_id}: {'; '.join(str(error) for error in errors)}")
+    return next((error for error in errors if isinstance(error, PlogMissing)), errors[0])

@@ -1,0 +1,95 @@
+"""Implements a persistence group of one server: every operation is that server's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from pravega_common.errors import DataCorruption
+from segment_service.contracts.buffer import Buffer
+from segment_service.plog.append_quorum import OnAppended
+from segment_service.plog.chain import offset_max
+from segment_service.plog.group_contract import FencedPlog, OpenPlog
+from segment_service.plog.plog import PlogHeader, PlogId, PlogStatus
+from segment_service.plog.plog_client import PlogClient, StoredEntry
+from segment_service.plog.sealed_reader import read_copy
+
+
+class SingleServerGroup:
+    """``PersistenceGroupClient`` of one server."""
+
+    def __init__(self, name: str, server: PlogClient) -> None:
+        self.name = name
+        self._server = server
+
+    def reset(self) -> None:
+        self._server.reset()
+
+    async def open_for_appends(self) -> None:
+        await self._server.open_for_appends()
+
+    async def create(self, header: PlogHeader) -> OpenPlog:
+        return OpenPlog(header.plog_id, {0: await self._server.create(header)})
+
+    def append(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
+        self._server.append(plog.copies[0], start, frame, size, done)
+
+    def append_urgent(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
+        self._server.append_urgent(plog.copies[0], start, frame, size, done)
+
+    async def append_small(self, plog: OpenPlog, start: int, frame: bytes) -> None:
+        await self._server.append_small(plog.copies[0], start, frame)
+
+    async def has_room(self) -> bool:
+        return await self._server.has_room()
+
+    async def may_rejoin(self, plog: OpenPlog) -> bool:
+        return False
+
+    async def status(self, plog_id: PlogId) -> PlogStatus | None:
+        return await self._server.status(plog_id)
+
+    async def fence(self, plog_id: PlogId, epoch: int, known: OpenPlog | None = None) -> FencedPlog:
+        return _FencedPlog(self._server, plog_id, epoch, await self._server.fence(plog_id, epoch))
+
+    async def seal(self, plog: OpenPlog, epoch: int, offset: int) -> int:
+        return await self._server.seal(plog.plog_id, epoch, offset)
+
+    async def delete(self, plog_id: PlogId, container_id: int, epoch: int) -> bool:
+        return await self._server.delete(plog_id, container_id, epoch)
+
+    async def list_plogs(self, container_id: int) -> list[PlogId]:
+        return await self._server.list_plogs(container_id)
+
+    async def header(self, plog_id: PlogId) -> PlogHeader:
+        return await self._server.header(plog_id)
+
+    async def has_entries(self, plog_id: PlogId) -> bool:
+        return await self._server.has_entries(plog_id)
+
+    async def has_entry_at(self, plog_id: PlogId, offset: int) -> bool:
+        return await self._server.has_entry_at(plog_id, offset)
+
+    def read_sealed(self, plog_id: PlogId, epoch: int, start: int, end: int) -> AsyncIterator[StoredEntry]:
+        return read_copy(self._server, plog_id, epoch, start, end)
+
+
+class _FencedPlog:
+    def __init__(self, server: PlogClient, plog_id: PlogId, epoch: int, status: PlogStatus) -> None:
+        self.sealed = status.sealed
+        self._server = server
+        self._plog_id = plog_id
+        self._epoch = epoch
+        self._token = status.token
+
+    def read(self, start: int, end: int) -> AsyncIterator[StoredEntry]:
+        limit = offset_max if self.sealed is None else self.sealed
+        return self._server.read(self._plog_id, self._token, start, min(end, limit))
+
+    def explained(self, error: DataCorruption) -> DataCorruption:
+        return error
+
+    async def settle(self, end: int, *, is_acked: bool = False) -> None:
+        """Does nothing: there is no other copy."""
+
+    async def seal(self, offset: int) -> int:
+        return await self._server.seal(self._plog_id, self._epoch, offset)
