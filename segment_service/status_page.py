@@ -76,7 +76,7 @@ class StoreCollector(Collector):
                 "1 while the cache is above its budget with nothing to evict, and sockets are not read",
                 float("cache" in self._back_pressure.held_by),
             ),
-            ("cache_bytes", "Capacity of all blocks in the cache", storage.bytes_used),
+            ("cache_bytes", "Capacity and overhead of all blocks in the cache", storage.bytes_used),
             ("cache_bytes_limit", "Budget of the cache", storage.bytes_max),
             ("containers", "Containers that run here", len(self._registry)),
         ):

@@ -8,17 +8,17 @@ import numpy as np
 
 from pravega_common.invariants import check, unreachable
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.cache_storage import CacheAddress, cache_bytes_max_default
+from segment_service.contracts.cache_storage import CacheAddress, block_overhead_bytes, cache_bytes_max_default
 
 
 class _Block:
-    """``view`` is writable and private; ``shared`` is the read-only one that slices are made of."""
+    """``view`` is private, and writable unless the block was adopted. One view a block: with small blocks
+    its size counts."""
 
-    __slots__ = ("capacity", "filled", "shared", "view")
+    __slots__ = ("capacity", "filled", "view")
 
     def __init__(self, buffer: memoryview | bytes, filled: int) -> None:
         self.view = memoryview(buffer)
-        self.shared = self.view.toreadonly()
         self.capacity = len(buffer)
         self.filled = filled
 
@@ -69,12 +69,12 @@ class InMemoryCacheStorage:
             unreachable("a cache address without a block", address=address)
         end = offset + length
         check(0 <= offset <= end <= block.filled, "a view beyond the filled bytes", offset=offset, length=length)
-        return block.shared[offset:end]
+        return block.view[offset:end].toreadonly()
 
     def delete(self, address: CacheAddress) -> None:
         block = self._blocks.pop(address, None)
         if block is not None:
-            self._bytes_used -= block.capacity
+            self._bytes_used -= block.capacity + block_overhead_bytes
 
     def close(self) -> None:
         self._blocks.clear()
@@ -84,7 +84,7 @@ class InMemoryCacheStorage:
         self._next_address += 1
         address = CacheAddress(self._next_address)
         self._blocks[address] = block
-        self._bytes_used += block.capacity
+        self._bytes_used += block.capacity + block_overhead_bytes
         return address
 
     @staticmethod

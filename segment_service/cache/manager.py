@@ -43,7 +43,7 @@ class CacheManager:
         self.generation = 0
         self._trim_scheduled = False
         self.evicted_bytes = 0
-        """Capacity evicted since the start."""
+        """What was evicted since the start, in the units of the budget."""
         self._generation_bytes = max(1, storage.bytes_max // generations_per_budget)
         self._inserted_in_generation = 0
         self._trim_to = storage.bytes_max - int(storage.bytes_max * trim_fraction)
@@ -89,6 +89,16 @@ class CacheManager:
         """The owner needs the entry no more."""
         self.forbid_eviction(entry)
         self.storage.delete(entry.address)
+        if self.is_exceeded:
+            self._note_exceeded()
+
+    def shrink(self, entry: CacheEntry, length: int) -> None:
+        """Move the first ``length`` bytes of the entry's block, all that is filled, to a block of that capacity. Views
+        on the old one stay valid."""
+        storage = self.storage
+        smaller = storage.insert((storage.get(entry.address, 0, length),))
+        storage.delete(entry.address)
+        entry.address = smaller
         if self.is_exceeded:
             self._note_exceeded()
 

@@ -10,8 +10,10 @@ from segment_service.contracts.buffer import Buffer
 CacheAddress = NewType("CacheAddress", int)
 """Names one block of one cache; never used twice in the life of that cache."""
 
-block_bytes_min: Final = 4 * 1024
+block_bytes_min: Final = 512
 """Capacity of a block that is opened for a small append."""
+block_overhead_bytes: Final = 832
+"""Memory that a block and its index entry take, whatever its capacity: measured on blocks of 100 B."""
 block_bytes_max: Final = 1024 * 1024
 """Capacity of the largest block; longer data is spread over several."""
 cache_bytes_max_default: Final = 512 * 1024 * 1024
@@ -23,18 +25,19 @@ class CacheStorage(Protocol):
 
     A block is filled from its start and never changed where it is filled: a view that ``get`` handed out stays valid
     and keeps its bytes for as long as somebody holds it, also after ``delete``. Nothing is reused or moved in place;
-    memory goes back when the last view is gone. The budget counts capacity, filled or not, and is the caller's to
-    keep (see ``cache/manager.py``): no insert is ever refused, since what is not in Tier 2 yet must be kept.
+    memory goes back when the last view is gone. The budget counts what is held: the capacity of every block, filled or
+    not, and ``block_overhead_bytes`` for it. It is the caller's to keep (see ``cache/manager.py``): no insert is ever
+    refused, since what is not in Tier 2 yet must be kept.
     """
 
     @property
     def bytes_max(self) -> int:
-        """The budget, in bytes of capacity."""
+        """The budget."""
         ...
 
     @property
     def bytes_used(self) -> int:
-        """Capacity of all blocks that were not deleted."""
+        """Capacity and overhead of all blocks that were not deleted."""
         ...
 
     @property

@@ -21,6 +21,13 @@ merge_depth_max: Final = 8
 """How many merges may be stacked while Tier 2 has moved none of them (large event into transaction into stream: 2)."""
 
 
+flushes_per_block: Final = 4
+"""A block that is opened is made for as many times the bytes that the last flush brought to Tier 2: steady segments
+hold memory in proportion to their rate."""
+idle_room_max: Final = 64 * 1024
+"""Bytes that a segment may keep free behind its end while all that it has is in Tier 2."""
+
+
 @dataclass(slots=True)
 class MergedPart:
     """[offset, offset + length) of the target came from ``source``, and Tier 2 has not moved it yet."""
@@ -51,6 +58,7 @@ class SegmentReadIndex:
         self._tail: IndexEntry | None = None
         self._next_capacity = block_bytes_min
         self._marked = 0
+        self._stored_before = metadata.storage_length
         self._read_ends: dict[int, None] = {}
 
     # --- where this segment's bytes live -----------------------------------------------------------------------------
@@ -169,7 +177,7 @@ class SegmentReadIndex:
         self.parts = [part for part in self.parts if part.source is not source]
 
     def mark_stored(self) -> None:
-        """Declare evictable what lies below this segment's storage length by now."""
+        """Declare evictable what lies below this segment's storage length by now, and fit the tail to its rate."""
         root, base = self.root()
         stored_end = base + self.metadata.storage_length
         for entry in root.entries.starting_from(base + self._marked):
@@ -177,6 +185,21 @@ class SegmentReadIndex:
                 break
             self._cache.allow_eviction(entry)
             self._marked = entry.end - base
+        brought = self.metadata.storage_length - self._stored_before
+        self._stored_before = self.metadata.storage_length
+        if root is self and brought:
+            self._fit_tail(flushes_per_block * brought)
+
+    def _fit_tail(self, capacity: int) -> None:
+        """Let the next block have this capacity, and move the tail to a block of its size when it has more room than
+        that, or more than an idle segment may keep. Room that is small beside what is filled is not worth the copy."""
+        self._next_capacity = min(max(capacity, block_bytes_min), block_bytes_max)
+        tail = self._tail
+        if tail is None:
+            return
+        room_max = min(self._next_capacity, idle_room_max) if tail.is_evictable else self._next_capacity
+        if self._cache.storage.room(tail.address) > max(room_max, tail.length // 4):
+            self._cache.shrink(tail, tail.length)
 
     def truncate(self, offset: int) -> None:
         for entry in self.entries.pop_below(offset):

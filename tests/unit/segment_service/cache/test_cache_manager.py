@@ -7,7 +7,7 @@ import asyncio
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager, generations_per_budget
 from segment_service.contracts.cache_entry import CacheEntry
-from segment_service.contracts.cache_storage import CacheAddress
+from segment_service.contracts.cache_storage import CacheAddress, block_overhead_bytes
 
 BUDGET = 320_000
 SIZE = BUDGET // generations_per_budget
@@ -24,8 +24,8 @@ class Owner:
         self.lost.append(entry)
 
     def add(self, is_evictable: bool = True) -> CacheEntry:
-        """One entry of one generation's size."""
-        address = self.manager.storage.insert([bytes(SIZE)])
+        """One entry that takes one generation's size of the budget."""
+        address = self.manager.storage.insert([bytes(SIZE - block_overhead_bytes)])
         entry = CacheEntry(self, CacheAddress(address), self.manager.generation)
         if is_evictable:
             self.manager.allow_eviction(entry)
@@ -106,3 +106,17 @@ async def test_a_cache_with_nothing_to_evict_says_so_until_something_may_go() ->
     for entry in entries[3:5]:
         cache.drop(entry)
     assert not told[-1] and cache.storage.bytes_used <= BUDGET
+
+
+def test_a_block_that_shrinks_keeps_its_bytes_its_views_and_its_place() -> None:
+    cache = manager()
+    owner = Owner(cache)
+    entry = CacheEntry(owner, cache.storage.insert([b"kept"], capacity=SIZE), cache.generation)
+    cache.allow_eviction(entry)
+    other = owner.add()
+    view = cache.storage.get(entry.address, 0, 4)
+    cache.shrink(entry, 4)
+    assert bytes(cache.storage.get(entry.address, 0, 4)) == bytes(view) == b"kept"
+    assert cache.storage.bytes_used == SIZE + 4 + block_overhead_bytes
+    assert cache.trim(0) == SIZE + 4 + block_overhead_bytes
+    assert owner.lost == [entry, other]
