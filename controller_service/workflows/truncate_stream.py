@@ -40,6 +40,8 @@ class TruncateStream:
         """
         context = await self._store.open(scope, stream)
         await context.state()
+        if not cut:
+            raise InvalidArgument(f"an empty cut is no stream cut of {scope}/{stream}")
         payload = {
             "scope": scope,
             "stream": stream,

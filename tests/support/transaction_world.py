@@ -34,6 +34,7 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from controller_service.store.versioned_store import VersionedStore
 from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.commit_marks import CommitMarks
 from controller_service.transactions.lifecycle import CreatedTransaction, TransactionService
@@ -263,10 +264,10 @@ class Instance:
 class World:
     """The state that survives the instances: tables, segments and time."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, store: VersionedStore | None = None) -> None:
         self.random = Random(seed)
         self.clock = VirtualClock()
-        self.store = InMemoryVersionedStore()
+        self.store: VersionedStore = store or InMemoryVersionedStore()
         self.segments = EventSegments()
         self.streams = StreamStore(self.store, self.clock, self.new_id)
         self.live: set[str] = set()
