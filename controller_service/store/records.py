@@ -34,6 +34,9 @@ class StreamState(enum.StrEnum):
     SEALED = "sealed"
 
 
+DELETION: Final = "deletion"
+"""The holder of a stream that is being deleted; its state is sealed."""
+
 _BUSY: Final = (
     StreamState.UPDATING,
     StreamState.SCALING,
@@ -98,6 +101,10 @@ class StateRecord:
     """The request that keeps others away by a working state; empty for commits, which all share theirs."""
     round: str = ""
     """The run that wrote this, ``<instance>/<number>``, never used twice: only this run may end the state."""
+
+    @property
+    def is_deleting(self) -> bool:
+        return self.holder == DELETION
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
@@ -83,11 +84,15 @@ class CreateStream:
         entry = await self._store.entry(scope, stream)
         if entry is None or entry.stream_id != stream_id:
             return
-        work = [self._complete(scope, stream, entry.stream_id, configuration)]
-        if not stream.startswith(MARK_PREFIX):
-            work.append(self._create_mark_stream(scope, stream))
-        await asyncio.gather(*work)
-        context = await self._store.update(scope, stream, _activate)
+        if stream.startswith(MARK_PREFIX):
+            segments = await self._complete(scope, stream, stream_id, configuration)
+        else:
+            segments, _ = await asyncio.gather(
+                self._complete(scope, stream, stream_id, configuration), self._create_mark_stream(scope, stream)
+            )
+        context = await self._activate(scope, stream, stream_id, segments)
+        if context is None:
+            return
         # The records may be those of another attempt than the entry.
         tags = (await context.configuration()).configuration.tags
         if tags != entry.tags:
@@ -96,15 +101,18 @@ class CreateStream:
     async def _create_mark_stream(self, scope: str, stream: str) -> None:
         name = mark_stream(stream)
         entry, _ = await self._store.add_entry(scope, name, ())
-        await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
-        await self._store.update(scope, name, _activate)
+        segments = await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
+        await self._activate(scope, name, entry.stream_id, segments)
 
-    async def _complete(self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> None:
-        """Write the records unless they stand already, then create the segments."""
+    async def _complete(
+        self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration
+    ) -> Sequence[str]:
+        """Write the records unless they stand already, then create the segments; the names of those."""
         await self._store.create_stream_tables(scope, stream, stream_id)
         first_number = await self._store.first_segment_number(scope, stream)
 
         async def write_records(context: StreamContext) -> None:
+            _require(context, stream_id)
             if await context.read(STATE) is not None:
                 return
             policy = configuration.scaling
@@ -117,18 +125,39 @@ class CreateStream:
         context = await self._store.update(scope, stream, write_records, epoch_key(0))
         failpoint(RECORDS_WRITTEN)
         if await context.state() is not StreamState.CREATING:
-            return
+            return ()
         stored = (await context.configuration()).configuration
         epoch = await context.current_epoch()
+        segments = epoch.names(scope, stream)
         await self._access.create_segments(
-            epoch.names(scope, stream),
+            segments,
             scale_type=stored.scaling.scale_type,
             target_rate=stored.scaling.target_rate,
             rollover_size_bytes=stored.rollover_size_bytes,
         )
         failpoint(SEGMENTS_CREATED)
+        return segments
+
+    async def _activate(self, scope: str, stream: str, stream_id: str, segments: Sequence[str]) -> StreamContext | None:
+        """Make the stream active. None if it was deleted meanwhile: the deletion may have passed before the segments
+        came, so they are taken away again."""
+
+        async def activate(context: StreamContext) -> None:
+            _require(context, stream_id)
+            if await context.state() is StreamState.CREATING:
+                await context.move_state(StreamState.ACTIVE)
+
+        try:
+            context = await self._store.update(scope, stream, activate)
+            if not (await context.state_record()).is_deleting:
+                return context
+        except StreamNotFound:
+            self._store.forget(scope, stream)
+        await self._access.delete_segments(segments)
+        return None
 
 
-async def _activate(context: StreamContext) -> None:
-    if await context.state() is StreamState.CREATING:
-        await context.move_state(StreamState.ACTIVE)
+def _require(context: StreamContext, stream_id: str) -> None:
+    """``StreamNotFound`` if this is a later stream of the same name."""
+    if context.stream_id != stream_id:
+        raise StreamNotFound.of(context.scope, context.stream)

@@ -8,7 +8,16 @@ from typing import Final
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import last_number
-from controller_service.store.records import CURRENT_EPOCH, STATE, TRANSITION, TRUNCATION, SegmentRecord, StreamState
+from controller_service.store.records import (
+    CURRENT_EPOCH,
+    DELETION,
+    STATE,
+    TRANSITION,
+    TRUNCATION,
+    SegmentRecord,
+    StateRecord,
+    StreamState,
+)
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import no_way_back
@@ -19,6 +28,7 @@ from pravega_common.runtime.failpoints import failpoint, register
 KIND: Final = "delete_stream"
 segments_per_delete_max: Final = 1_000
 
+MARKED = register("controller.delete_marked")
 SEGMENTS_DELETED = register("controller.delete_segments_deleted")
 NUMBER_RECORDED = register("controller.delete_number_recorded")
 
@@ -61,7 +71,7 @@ class DeleteStream:
 
     async def _delete(self, scope: str, stream: str, stream_id: str) -> None:
         try:
-            await self._delete_segments(await self._store.open(scope, stream, TRANSITION, TRUNCATION))
+            await self._delete_segments(await self._store.update(scope, stream, _mark, TRANSITION, TRUNCATION))
         except StreamNotFound:
             # The metadata went in an earlier attempt, after the segments, or was never written, like them.
             self._store.forget(scope, stream)
@@ -71,6 +81,7 @@ class DeleteStream:
     async def _delete_segments(self, context: StreamContext) -> None:
         if await context.read(STATE) is None or await context.read(CURRENT_EPOCH) is None:
             return
+        failpoint(MARKED)
         current = await context.current_epoch()
         truncation = await context.truncation()
         head = truncation.since if truncation.updating else truncation.cut
@@ -90,3 +101,10 @@ class DeleteStream:
         names = [segment.name(context.scope, context.stream) for segment in segments]
         for start in range(0, len(names), segments_per_delete_max):
             await self._access.delete_segments(names[start : start + segments_per_delete_max])
+
+
+async def _mark(context: StreamContext) -> None:
+    """Before any segment goes: a run of the creation that makes segments afterwards takes them away again."""
+    record = await context.read(STATE)
+    if record is not None and not record.is_deleting:
+        context.stage(STATE, StateRecord(StreamState.SEALED, DELETION))

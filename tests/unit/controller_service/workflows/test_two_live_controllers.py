@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controller_service.store.records import StreamState
 from pravega_common.errors import Outcome, PravegaError
 from pravega_common.runtime import failpoints
 from tests.support.repository import ROOT
@@ -17,6 +18,7 @@ from tests.support.transaction_world import WORKING, Crashed, CrashSwitch, Insta
 from tests.support.workflow_steps import (
     NEEDS_OLD_VERSION,
     OPERATORS,
+    TWO,
     WORKFLOWS,
     Scene,
     Workflow,
@@ -138,6 +140,7 @@ async def check_whole(scene: Scene, workflow: Workflow) -> None:
     assert [one.transactions.blocked for one in world.instances] == [{}, {}]
     assert await requests_left(world.store) == 0
     await audit_streams(world.streams, world.segments)
+    assert world.segments.transaction_segments() == []
     assert sorted(event for events in world.segments.events.values() for event in events) == sorted(scene.expected)
 
 
@@ -161,3 +164,31 @@ async def test_every_failpoint_of_the_controller_is_a_step_of_a_workflow() -> No
 
 async def test_the_table_of_steps_in_the_readme_is_true() -> None:
     assert await table() in (ROOT / "controller_service/workflows/README.md").read_text()
+
+
+async def test_segments_that_a_slow_creation_makes_after_the_deletion_are_taken_away() -> None:
+    scene = await scene_of_two()
+    world, created, gate = scene.world, asyncio.Event(), asyncio.Event()
+    create_segments = world.segments.create_segments
+
+    async def late(*args: Any, **kwargs: Any) -> None:
+        created.set()
+        await gate.wait()
+        await create_segments(*args, **kwargs)
+
+    world.segments.create_segments = late  # type: ignore[method-assign]
+    creation = asyncio.ensure_future(scene.first.create.create("scope", "stream", TWO))
+    await world.run(created.wait())
+    world.segments.create_segments = create_segments  # type: ignore[method-assign]
+    await world.run(scene.second.delete.delete("now", "scope", "stream"))
+    # A stream of the same name, half made: the slow run must not take it for its own.
+    world.segments.create_segments = late  # type: ignore[method-assign]
+    successor = asyncio.ensure_future(scene.second.create.create("scope", "stream", TWO))
+    created.clear()
+    await world.run(created.wait())
+    gate.set()
+    await world.run(asyncio.wait({creation, successor}))
+    await world.clock.pass_time(10)
+    await audit_streams(world.streams, world.segments)
+    assert await scene.state("stream") is StreamState.ACTIVE
+    await world.close()

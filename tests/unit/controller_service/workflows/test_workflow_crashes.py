@@ -94,6 +94,7 @@ FAILPOINTS: dict[str, Step] = {
     truncate_stream.SEGMENTS_DELETED: truncate,
     seal_stream.MARKED: seal,
     seal_stream.SEGMENTS_SEALED: seal,
+    delete_stream.MARKED: delete,
     delete_stream.SEGMENTS_DELETED: delete,
     delete_stream.NUMBER_RECORDED: delete,
 }
