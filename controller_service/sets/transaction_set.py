@@ -92,6 +92,20 @@ class SinkRecord:
     open_batches: tuple[int, ...] = ()
     """Batches with registered transactions that are not cleared up: undecided ones, and for a short while later."""
     touched_ms: int = 0
+    indexed: bool = False
+    """Whether the index of sinks with work to do has it (``sink_index.py``)."""
+    expiry_day: int = -1
+    """The last day on which it is looked at for being forgotten."""
+
+    @classmethod
+    def blank(cls, key: str) -> SinkRecord:
+        return cls(query_of(key), destination_of(key))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to do for a sweep."""
+        is_finished = self.last is None or self.last.state is SetRecordState.FINISHED
+        return self.pending is None and not self.open_batches and is_finished
 
     @property
     def last_batch_id(self) -> int:
@@ -110,6 +124,12 @@ class SinkRecord:
 def sink_key(query_id: str, destination: str) -> str:
     """The name of a sink in tables and references; unambiguous, as the first part's length is in it."""
     return f"{len(query_id)}:{query_id}:{destination}"
+
+
+def query_of(key: str) -> str:
+    """The first part of a sink's name."""
+    length, _, rest = key.partition(":")
+    return rest[: int(length)]
 
 
 def destination_of(key: str) -> str:

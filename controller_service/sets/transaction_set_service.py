@@ -14,6 +14,7 @@ from typing import Final
 
 from controller_service.sets import transaction_set
 from controller_service.sets.members import LostMember, MemberTransactions
+from controller_service.sets.sink_index import SinkIndex
 from controller_service.sets.sink_store import FoundSink, Registered, SinkStore, shard_of
 from controller_service.sets.transaction_set import (
     AllBound,
@@ -111,14 +112,14 @@ class TransactionSetService(Service):
     ) -> None:
         super().__init__("transaction-sets")
         self._sinks = SinkStore(store)
+        self._index = SinkIndex(store, self._sinks, kept_ms)
         self._members = MemberTransactions(transactions, self)
         self._clock = clock
-        self._kept_ms = kept_ms
         self._finishing: set[tuple[str, int]] = set()
         transactions.attach_sets(self)
 
     async def on_start(self) -> None:
-        await self._sinks.start()
+        await asyncio.gather(self._sinks.start(), self._index.create_tables())
         self.spawn(self._sweep_periodically(), "sweep")
 
     # ---- register ----------------------------------------------------------------------------------------------------
@@ -219,8 +220,8 @@ class TransactionSetService(Service):
             if taken.verdict is Verdict.BIND and not _required(taken.set).members:
                 tried[_required(taken.set).sequence] = _required(taken.set)
                 taken = transaction_set.step(taken.record, AllBound(_required(taken.set).sequence, self._now()))
-            version = await self._write(key, found, taken.record)
-            if version is None:
+            written = await self._write(key, found, taken.record)
+            if written is None:
                 await self._clock.sleep(cas_limits.pause_s(lost))
                 continue
             if taken.verdict is Verdict.COMMITTED:
@@ -230,7 +231,7 @@ class TransactionSetService(Service):
             await failpoint_async(PENDING_RECORDED, destination_of(key))
             pending = _required(taken.set)
             tried[pending.sequence] = pending
-            decided = await self._bind_and_decide(key, FoundSink(taken.record, version), pending)
+            decided = await self._bind_and_decide(key, written, pending)
             if decided is not None:
                 return decided
         raise VersionConflict(f"sink {key}: changed by others {cas_limits.attempts_max} times in a row")
@@ -286,15 +287,11 @@ class TransactionSetService(Service):
     async def lost_members(self) -> list[LostMember]:
         """The members of all sinks that keep a committed set out of the commit orders of its streams."""
         lost: list[LostMember] = []
-        token = b""
-        while True:
-            page, token = await self._sinks.page(token)
-            for key, found in page:
-                last = found.record.last
-                if last is not None and last.state is SetRecordState.COMMITTED:
-                    lost += await self._members.lost(SetReference(key, last.sequence), last.unordered)
-            if not token:
-                return lost
+        async for found in self._index.unfinished():
+            last = None if found.sink is None else found.sink.record.last
+            if last is not None and last.state is SetRecordState.COMMITTED:
+                lost += await self._members.lost(SetReference(found.key, last.sequence), last.unordered)
+        return lost
 
     async def holds(self, reference: SetReference) -> bool:
         found = await self._sinks.read(reference.sink)
@@ -383,14 +380,18 @@ class TransactionSetService(Service):
             return
         last = found.record.last
         kept = {(member.stream, member.transaction) for member in (last.members if last else ())}
-        await self._clear(key, found.record.decided_batches, kept)
+        await self._clear(key, found.record.decided_batches, kept, is_decided=True)
 
-    async def _clear(self, key: str, batches: tuple[int, ...], kept: set[tuple[str, str]]) -> None:
+    async def _clear(self, key: str, batches: tuple[int, ...], kept: set[tuple[str, str]], *, is_decided: bool) -> None:
         for batch_id in batches:
             shards = await self._sinks.registrations(key, batch_id)
             registered = [item for shard in shards for item in shard.transactions]
             await self._members.abort([item for item in registered if (item.stream, item.transaction) not in kept])
         await failpoint_async(ORPHANS_ABORTED, destination_of(key))
+        if is_decided:
+            # Before the batches leave the record, which is all that leads to them. Who registers for a decided batch
+            # from now on takes it back, so nothing that matters is lost; of undecided ones a task may come just now.
+            await asyncio.gather(*(self._sinks.remove_registrations(key, batch_id) for batch_id in batches))
         await self._apply(key, BatchesCleared(batches, self._now()))
         await asyncio.gather(*(self._sinks.remove_registrations(key, batch_id) for batch_id in batches))
 
@@ -405,18 +406,20 @@ class TransactionSetService(Service):
             await self._clock.sleep(sweep_period_s)
 
     async def sweep(self) -> None:
-        """Refuse what is pending for too long, go on with what is committed and not finished, forget old sinks."""
-        token = b""
-        while True:
-            page, token = await self._sinks.page(token)
-            for key, found in page:
-                try:
-                    await self._sweep_sink(key, found)
-                except Exception as error:
-                    # Whatever is wrong with one sink, the others come next.
-                    self.log.warning("sweep of a sink failed", sink=key, error=repr(error))
-            if not token:
-                return
+        """Refuse what is pending for too long, go on with what is committed and not finished, forget old sinks.
+
+        What it costs goes with the sinks that have work to do, or had it a minute ago.
+        """
+        await self._index.complete(self._now())
+        async for found in self._index.unfinished():
+            try:
+                if found.sink is not None:
+                    await self._sweep_sink(found.key, found.sink)
+                await self._index.remove_if_settled(found, self._now())
+            except Exception as error:
+                # Whatever is wrong with one sink, the others come next.
+                self.log.warning("sweep of a sink failed", sink=found.key, error=repr(error))
+        await self._index.forget_expired(self._now())
 
     async def _sweep_sink(self, key: str, found: FoundSink) -> None:
         record, now_ms = found.record, self._now()
@@ -432,15 +435,13 @@ class TransactionSetService(Service):
             self._start_finishing(key, last)
             return
         await self._clear_silent(key, record, now_ms)
-        if now_ms - record.touched_ms > self._kept_ms and not record.open_batches:
-            await self._sinks.remove(key, found.version)
 
     async def _clear_silent(self, key: str, record: SinkRecord, now_ms: int) -> None:
         """Take undecided batches off the list whose tasks went silent long enough ago for their transactions to end."""
         for batch_id in record.open_batches:
             silent_ms = now_ms - max(await self._silent_since_ms(key, batch_id), record.touched_ms)
             if silent_ms > undecided_grace_ms + pending_max_ms:
-                await self._clear(key, (batch_id,), set())
+                await self._clear(key, (batch_id,), set(), is_decided=False)
 
     # ---- the sink's record -------------------------------------------------------------------------------------------
 
@@ -448,12 +449,13 @@ class TransactionSetService(Service):
         found = await self._sinks.read(key)
         return FoundSink(SinkRecord(query_id, destination), ABSENT) if found is None else found
 
-    async def _write(self, key: str, found: FoundSink, record: SinkRecord) -> int | None:
-        """Replace what was found; its version, None if somebody changed it or nobody can tell."""
+    async def _write(self, key: str, found: FoundSink, record: SinkRecord) -> FoundSink | None:
+        """Replace what was found by the record as it is returned; None if somebody changed it or nobody can tell."""
         if record == found.record:
-            return found.version
+            return found
         try:
-            return await self._sinks.write(key, record, found.version)
+            record = await self._index.noted(key, record, self._now())
+            return FoundSink(record, await self._sinks.write(key, record, found.version))
         except PravegaError as error:
             if is_lost_race(error):
                 return None
@@ -474,7 +476,8 @@ class TransactionSetService(Service):
                 return
             taken = transaction_set.step(found.record, event)
             if taken.record != found.record:
-                await self._sinks.write(key, taken.record, found.version)
+                record = await self._index.noted(key, taken.record, self._now())
+                await self._sinks.write(key, record, found.version)
 
         await compare_and_set(apply, cas_limits, self._clock, subject=f"sink {key}")
 

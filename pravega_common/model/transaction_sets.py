@@ -5,6 +5,14 @@ from __future__ import annotations
 import enum
 import uuid
 from dataclasses import dataclass
+from typing import Final
+
+UNNAMED_PREFIX: Final = "write:"
+"""Begins the query id of a batch write without a name, which no other write ever has."""
+
+
+def is_unnamed_write(query_id: str) -> bool:
+    return query_id.startswith(UNNAMED_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.model.transaction_sets import Sink
+from pravega_common.model.transaction_sets import UNNAMED_PREFIX, Sink
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
@@ -32,7 +32,7 @@ def batch_identity(options: WriteOptions) -> BatchIdentity:
     elif options.job_id is not None:
         name, batch_id = f"job:{options.job_id}", 0
     else:
-        name, batch_id = f"write:{run_id}", 0
+        name, batch_id = f"{UNNAMED_PREFIX}{run_id}", 0
     return BatchIdentity(Sink(name, options.destination), run_id, batch_id)
 
 
