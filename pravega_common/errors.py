@@ -36,6 +36,8 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── Superseded
     │   ├── TransactionFailed         pravega_streams
     │   ├── ControllerRefused
+    │   ├── ReaderOffline
+    │   ├── EventsTruncated
     │   ├── BatchRefused              pravega_spark
     │   ├── BatchUnresolved
     │   ├── CheckpointBehindSink

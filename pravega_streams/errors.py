@@ -11,3 +11,21 @@ class TransactionFailed(RejectedError):
 
 class ControllerRefused(RejectedError):
     """The controller answered FAILURE to a request; the message names the request, and the reason if it is known."""
+
+
+class ReaderOffline(RejectedError):
+    """The reader is not in its group: it was taken offline, another one of its name came, or the group was reset."""
+
+
+class EventsTruncated(RejectedError):
+    """Events of a segment were truncated before the group read them. Reading goes on behind them at the next call.
+
+    ``offset`` is where the group stood; ``next_offset`` where it goes on, None if nothing of the segment is left.
+    """
+
+    def __init__(self, segment: str, offset: int, next_offset: int | None) -> None:
+        self.segment = segment
+        self.offset = offset
+        self.next_offset = next_offset
+        there = "and nothing of the segment is left" if next_offset is None else f"up to offset {next_offset}"
+        super().__init__(f"{segment}: events from offset {offset} on were truncated before they were read, {there}")

@@ -16,20 +16,13 @@ from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import ABSENT
 from pravega_common.errors import ScopeNotFound, SegmentNotFound, UnknownOutcome, VersionConflict
+from pravega_common.model.reader_groups import ReaderGroupRetention
 
 
 class ScopeMemberState(enum.StrEnum):
     CREATING = "creating"
     ACTIVE = "active"
     DELETING = "deleting"
-
-
-class ReaderGroupRetention(enum.IntEnum):
-    """The moment at which a group's position frees data: never, on request, at its last checkpoint."""
-
-    NONE = 0
-    MANUAL = 1
-    AUTOMATIC = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from controller_service.queue.request_queue import Request, RequestQueue, run_an
 from controller_service.store.members import (
     ReaderGroupConfig,
     ReaderGroupRecord,
-    ReaderGroupRetention,
     ScopeMemberState,
     group_stream_rollover_bytes,
     reader_groups,
@@ -27,6 +26,7 @@ from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.states import no_way_back
 from pravega_common.errors import NotFound, StreamNotFound
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import reader_group_stream, scoped_name, split_scoped_name

@@ -14,7 +14,7 @@ from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOptio
 from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.cuts import resolve_cut
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
-from pravega_spark.commands.event_pipe import EventReader, write_pipe
+from pravega_spark.commands.event_pipe import EventPrinter, write_pipe
 from pravega_spark.commands.output import print_json, say
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.rows.columns import sink_columns
@@ -114,7 +114,7 @@ def read(
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
         gateway = ServiceGateway(controller)
-        reader = EventReader(gateway, scope, name, printer, _flushed if follow else output.write, events_max)
+        reader = EventPrinter(gateway, scope, name, printer, _flushed if follow else output.write, events_max)
         try:
             first = resolve_cut(client, scope, name, start)
             if follow:

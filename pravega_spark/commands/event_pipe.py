@@ -85,7 +85,7 @@ def write_pipe(descriptor: int, parser: Parser, write: Writer, durable: Callable
 
 
 @dataclass
-class EventReader:
+class EventPrinter:
     """A printer of a stream's events, in order per routing key. ``events_max``: stop after this number (0: never)."""
 
     gateway: StreamGateway

@@ -31,6 +31,21 @@ class TableItem:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class TableDelta:
+    """Entries that changed since a position, each once, as they are now.
+
+    ``should_clear``: the position lies before what the table keeps of its history, so entries that were removed may
+    have been missed, and this page begins at the first that is kept. ``last_position`` is where to go on, if the page
+    has items.
+    """
+
+    items: list[TableItem]
+    should_clear: bool
+    reached_end: bool
+    last_position: int
+
+
 class TableClient:
     """Calls on table segments by full segment name.
 
@@ -142,6 +157,17 @@ class TableClient:
             idempotent=True,
         )
         return [_item(entry) for entry in reply.entries], bytes(reply.continuation_token)
+
+    async def delta(self, segment: str, from_position: int, count_max: int) -> TableDelta:
+        """The entries of a hash table that changed since a position; from 0, all. Removed ones are left out."""
+        reply = await self._client.call(
+            segment,
+            lambda rid: c.ReadTableEntriesDelta(rid, segment, self._token, from_position, count_max),
+            c.TableEntriesDeltaRead,
+            idempotent=True,
+        )
+        items = [_item(entry) for entry in reply.entries]
+        return TableDelta(items, reply.should_clear, reply.reached_end, reply.last_position)
 
 
 def _item(entry: c.WireTableEntry) -> TableItem:

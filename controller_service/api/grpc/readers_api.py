@@ -12,7 +12,6 @@ from controller_service.store.history import place_in
 from controller_service.store.members import (
     ReaderGroupConfig,
     ReaderGroupRecord,
-    ReaderGroupRetention,
     ScopeMemberState,
 )
 from controller_service.store.records import SUBSCRIBERS, SubscriberRecord, SubscribersRecord
@@ -21,6 +20,7 @@ from controller_service.store.stream_cuts import is_at_or_after, is_valid
 from controller_service.store.writer_marks import NoteOutcome
 from controller_service.workflows.reader_groups import ConfigMismatch
 from pravega_common.errors import InvalidArgument, ScopeNotFound, StreamNotFound
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.names import scoped_name, split_scoped_name, validate_user_name
 from pravega_common.proto import controller_pb2 as pb
 

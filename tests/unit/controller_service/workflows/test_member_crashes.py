@@ -16,7 +16,6 @@ from controller_service.store.members import (
     KeyValueTableRecord,
     ReaderGroupConfig,
     ReaderGroupRecord,
-    ReaderGroupRetention,
     ScopeMemberState,
 )
 from controller_service.store.records import SUBSCRIBERS, ScopeRecord, SubscribersRecord
@@ -30,6 +29,7 @@ from controller_service.workflows import (
 )
 from controller_service.workflows.reader_groups import ConfigMismatch
 from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, VersionConflict
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import reader_group_stream, segment_id, table_segment_name

@@ -16,7 +16,7 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, segment_name
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
-from pravega_spark.commands.event_pipe import EventReader, write_pipe
+from pravega_spark.commands.event_pipe import EventPrinter, write_pipe
 from pravega_streams.event.event_writer import frame_event
 from tests.support.fakes.stream_gateway import FakeGateway
 
@@ -74,7 +74,7 @@ class Reading:
     def __init__(self, gateway: FakeGateway, events_max: int = 0) -> None:
         self.output = io.BytesIO()
         self.gateway = gateway
-        self.reader = EventReader(gateway, "s", "t", printer_of(Format.LINES), self.output.write, events_max)
+        self.reader = EventPrinter(gateway, "s", "t", printer_of(Format.LINES), self.output.write, events_max)
 
     @property
     def lines(self) -> list[str]:

@@ -1,0 +1,99 @@
+"""Joins the clients of one cluster for code with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+
+from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
+from pravega_common.model.segments import SegmentOffsets
+from pravega_streams.controller.asynchronous import AsyncController
+from pravega_streams.controller.client import ControllerClient
+from pravega_streams.controller.reader_groups import ReaderGroupClient
+from pravega_streams.readers.cluster import ReaderCluster
+from pravega_streams.readers.cut_publisher import CutPublisher
+from pravega_streams.readers.group_state import (
+    HEAD,
+    GroupConfiguration,
+    Start,
+    refresh_time_default_ms,
+)
+from pravega_streams.readers.reader_group import ReaderGroup
+from pravega_streams.segment.raw_client import RawClient
+from pravega_streams.table.table_client import TableClient
+
+
+class AsyncStreamClient:
+    """The clients of one cluster, sharing connections; nothing connects before the first call.
+
+    For one event loop. ``controller`` blocks and may be used from threads; ``requests`` and ``tables`` do not block.
+    """
+
+    def __init__(self, controller_uri: str) -> None:
+        self.controller = ControllerClient(controller_uri)
+        self.metadata = AsyncController(self.controller)
+        self.requests = RawClient(self.metadata)
+        self.tables = TableClient(self.requests)
+        self._groups = ReaderGroupClient(self.controller.transport)
+        self._cluster = ReaderCluster(self.metadata, self.requests, self.tables, self.metadata)
+
+    async def __aenter__(self) -> AsyncStreamClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.requests.close()
+        self.controller.close()
+
+    async def create_reader_group(
+        self,
+        scope: str,
+        group: str,
+        streams: Iterable[str] | Mapping[str, Start],
+        *,
+        end: Mapping[str, SegmentOffsets] | None = None,
+        refresh_time_ms: int = refresh_time_default_ms,
+        retention: ReaderGroupRetention = ReaderGroupRetention.NONE,
+    ) -> ReaderGroup:
+        """Make a reader group on streams of a scope, or join it as it is if it exists.
+
+        ``streams``: names, read from their heads; or names with ``HEAD``, ``TAIL`` or a cut each. ``end``: cuts at
+        which the group stops reading. ``retention``: whether the group's position holds retention back, published on
+        request or by itself.
+        """
+        starts = streams if isinstance(streams, Mapping) else dict.fromkeys(streams, HEAD)
+        configuration = GroupConfiguration(
+            {(scope, stream): start for stream, start in starts.items()},
+            {(scope, stream): cut for stream, cut in (end or {}).items()},
+            refresh_time_ms,
+        )
+        publisher = None
+        if retention is not ReaderGroupRetention.NONE:
+            registration = await asyncio.to_thread(
+                self._groups.create, scope, group, list(configuration.start), retention, refresh_time_ms
+            )
+            publisher = self._publisher(registration)
+        return await ReaderGroup(self._cluster, scope, group, publisher).create(configuration)
+
+    async def open_reader_group(self, scope: str, group: str) -> ReaderGroup:
+        """Join a reader group that exists: ``NotFound``."""
+        registration = await asyncio.to_thread(self._groups.find, scope, group)
+        return await ReaderGroup(self._cluster, scope, group, self._publisher(registration)).open()
+
+    async def delete_reader_group(self, scope: str, group: str) -> bool:
+        """Delete a group with its registration; whether it was there."""
+        registration = await asyncio.to_thread(self._groups.find, scope, group)
+        if registration is not None:
+            await asyncio.to_thread(self._groups.delete, registration)
+        return await ReaderGroup(self._cluster, scope, group).delete() or registration is not None
+
+    def _publisher(self, registration: GroupRegistration | None) -> CutPublisher | None:
+        return None if registration is None else CutPublisher(self._cluster, registration, self._send_cut)
+
+    async def _send_cut(self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
+        await asyncio.to_thread(self._groups.update_cut, registration, scope, stream, cut)

@@ -1,0 +1,48 @@
+"""Calls the controller from an event loop, in threads: its calls are few, and one blocking client serves all."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
+from pravega_common.names import INDEX_SUFFIX, parse_segment_name
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller.client import ControllerClient
+
+
+class AsyncController:
+    """A client of the controller for readers and other code with a loop; also the resolver of ``RawClient``.
+
+    Errors: those of ``ControllerClient``.
+    """
+
+    def __init__(self, client: ControllerClient) -> None:
+        self.client = client
+        self._endpoints: dict[str, Endpoint] = {}
+
+    async def resolve(self, segment: str) -> Endpoint:
+        """Return the store of a segment; a transaction's or an index segment lives where its parent does."""
+        parsed = parse_segment_name(segment.removesuffix(INDEX_SUFFIX))
+        endpoint = self._endpoints.get(parsed.stream_segment)
+        if endpoint is None:
+            endpoint = await asyncio.to_thread(self.client.endpoint, parsed.scope, parsed.stream, parsed.segment_id)
+            self._endpoints[parsed.stream_segment] = endpoint
+        return endpoint
+
+    def forget(self, segment: str) -> None:
+        """Drop all answers: containers move together."""
+        self._endpoints.clear()
+
+    async def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
+        return await asyncio.to_thread(self.client.head_cut, scope, stream)
+
+    async def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
+        """By key; empty for a sealed stream."""
+        return await asyncio.to_thread(self.client.current_segments, scope, stream)
+
+    async def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        """Empty while the segment is open, and at the end of a sealed stream."""
+        return await asyncio.to_thread(self.client.successors, scope, stream, segment_id)
+
+    async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
+        return await asyncio.to_thread(self.client.is_cut_valid, scope, stream, cut)

@@ -1,0 +1,121 @@
+"""Registers reader groups with the controller, which keeps their positions for retention (docs/controller-api.md 7)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
+from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
+from pravega_common.model.segments import SegmentOffsets
+from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto_forms import stream_info
+from pravega_streams.controller.transport import ControllerTransport
+from pravega_streams.errors import ControllerRefused
+
+_NEW_ID: Final = str(uuid.UUID(int=0))
+"""Asks the controller to choose the id."""
+checkpoint_interval_ms: Final = 30_000
+outstanding_checkpoints_max: Final = 3
+
+
+class ReaderGroupClient:
+    """Blocking calls about reader groups and subscribers."""
+
+    def __init__(self, transport: ControllerTransport) -> None:
+        self._transport = transport
+
+    def create(
+        self,
+        scope: str,
+        group: str,
+        streams: Iterable[tuple[str, str]],
+        retention: ReaderGroupRetention,
+        refresh_time_ms: int,
+    ) -> GroupRegistration:
+        """Register a group, or return how it is registered already. ``ScopeNotFound``, ``InvalidArgument``."""
+        request = pb.ReaderGroupConfiguration(
+            scope=scope,
+            readerGroupName=group,
+            groupRefreshTimeMillis=refresh_time_ms,
+            automaticCheckpointIntervalMillis=checkpoint_interval_ms,
+            maxOutstandingCheckpointRequest=outstanding_checkpoints_max,
+            retentionType=retention.value,
+            generation=0,
+            readerGroupId=_NEW_ID,
+            startingStreamCuts=[pb.StreamCut(streamInfo=stream_info(*stream)) for stream in streams],
+        )
+        reply = self._transport.controller("createReaderGroup", request)
+        response = pb.CreateReaderGroupResponse
+        if reply.status == response.SCOPE_NOT_FOUND:
+            raise ScopeNotFound(f"createReaderGroup {scope}/{group}: there is no scope {scope}")
+        if reply.status == response.INVALID_RG_NAME:
+            raise InvalidArgument(f"createReaderGroup: {group!r} is no name of a reader group")
+        if reply.status != response.SUCCESS:
+            raise ControllerRefused(f"createReaderGroup {scope}/{group}: FAILURE; do all its streams exist?")
+        return _registration(reply.config)
+
+    def find(self, scope: str, group: str) -> GroupRegistration | None:
+        """Return how a group is registered; None if it is not."""
+        reply = self._transport.controller("getReaderGroupConfig", pb.ReaderGroupInfo(scope=scope, readerGroup=group))
+        if reply.status == pb.ReaderGroupConfigResponse.RG_NOT_FOUND:
+            return None
+        if reply.status != pb.ReaderGroupConfigResponse.SUCCESS:
+            raise ControllerRefused(f"getReaderGroupConfig {scope}/{group}: FAILURE")
+        return _registration(reply.config)
+
+    def delete(self, registration: GroupRegistration) -> bool:
+        """Whether it was there."""
+        request = pb.ReaderGroupInfo(
+            scope=registration.scope,
+            readerGroup=registration.group,
+            readerGroupId=registration.group_id,
+            generation=registration.generation,
+        )
+        reply = self._transport.controller("deleteReaderGroup", request)
+        if reply.status == pb.DeleteReaderGroupStatus.FAILURE:
+            raise ControllerRefused(f"deleteReaderGroup {registration.subscriber}: FAILURE")
+        return bool(reply.status == pb.DeleteReaderGroupStatus.SUCCESS)
+
+    def subscribers(self, scope: str, stream: str) -> list[str]:
+        """Names, ``scope/group``, of the groups that hold a stream's events back from retention."""
+        reply = self._transport.controller("listSubscribers", stream_info(scope, stream))
+        if reply.status != pb.SubscribersResponse.SUCCESS:
+            raise NotFound(f"listSubscribers: there is no stream {scope}/{stream}")
+        return list(reply.subscribers)
+
+    def update_cut(self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
+        """Let retention drop what lies before the cut, as far as this group goes.
+
+        ``NotFound`` for an unknown stream or group, ``InvalidArgument`` for a cut that does not belong to the stream or
+        lies before the one published last, ``ControllerRefused`` if the group was changed since it was looked up.
+        """
+        request = pb.SubscriberStreamCut(
+            subscriber=registration.subscriber,
+            generation=registration.generation,
+            readerGroupId=registration.group_id,
+            streamCut=pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut),
+        )
+        status = pb.UpdateSubscriberStatus.Status.Name(
+            self._transport.controller("updateSubscriberStreamCut", request).status
+        )
+        what = f"cut of {registration.subscriber} in {scope}/{stream}: {status}"
+        match status:
+            case "SUCCESS":
+                return
+            case "STREAM_NOT_FOUND" | "SUBSCRIBER_NOT_FOUND":
+                raise NotFound(what)
+            case "STREAM_CUT_NOT_VALID":
+                raise InvalidArgument(what)
+        raise ControllerRefused(what)
+
+
+def _registration(config: pb.ReaderGroupConfiguration) -> GroupRegistration:
+    return GroupRegistration(
+        config.scope,
+        config.readerGroupName,
+        config.readerGroupId,
+        config.generation,
+        ReaderGroupRetention(config.retentionType),
+    )

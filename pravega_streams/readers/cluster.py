@@ -1,0 +1,119 @@
+"""Joins what readers need of a cluster: the positions and successors of a stream, tables, and the stores' addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
+from pravega_common.names import parse_segment_name, segment_name
+from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.wire import commands as c
+from pravega_streams.connection.endpoints import EndpointResolver
+from pravega_streams.readers.group_state import HEAD, TAIL, GroupConfiguration, Positions, Start, StreamName
+from pravega_streams.segment.raw_client import RawClient
+from pravega_streams.table.table_client import TableClient
+
+
+class StreamMetadata(Protocol):
+    """The questions of readers about streams. ``AsyncController`` asks a controller; a controller answers itself.
+
+    Errors: ``NotFound`` for a stream that does not exist, ``Unavailable``, ``UnknownOutcome``.
+    """
+
+    async def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
+        """Return the first position that is still there."""
+        ...
+
+    async def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
+        """Return the open segments; none for a sealed stream."""
+        ...
+
+    async def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        """Return what follows a segment; nothing while it is open, and at the end of a sealed stream."""
+        ...
+
+    async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
+        """Return whether the cut's segments belong together and cover the key space."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderCluster:
+    """The clients that readers use, which may be shared with others."""
+
+    metadata: StreamMetadata
+    requests: RawClient
+    tables: TableClient
+    resolver: EndpointResolver
+    clock: Clock = field(default_factory=SystemClock)
+
+    async def info(self, segment: str) -> SegmentInfo:
+        """The extent of a segment as its store knows it."""
+        reply = await self.requests.call(
+            segment, lambda rid: c.GetStreamSegmentInfo(rid, segment), c.StreamSegmentInfo, idempotent=True
+        )
+        return SegmentInfo(reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified)
+
+    async def start_positions(self, configuration: GroupConfiguration) -> dict[str, int]:
+        """The segments and offsets at which a group begins; ``InvalidArgument`` for cuts that are not of the stream."""
+        positions: dict[str, int] = {}
+        for (scope, stream), start in configuration.start.items():
+            cut = await self._cut_of((scope, stream), start)
+            positions |= {segment_name(scope, stream, number): offset for number, offset in cut.items()}
+        for bounded, end in configuration.end.items():
+            await self._check_cut(bounded, end)
+        return positions
+
+    async def _cut_of(self, stream: StreamName, start: Start) -> SegmentOffsets:
+        if start == HEAD:
+            return await self.metadata.head_cut(*stream)
+        if start == TAIL:
+            return await self.tail_cut(*stream)
+        if isinstance(start, str):
+            raise InvalidArgument(f"{'/'.join(stream)} cannot start at {start!r}")
+        await self._check_cut(stream, start)
+        return start
+
+    async def _check_cut(self, stream: StreamName, cut: SegmentOffsets) -> None:
+        if not cut or not await self.metadata.is_cut_valid(*stream, cut):
+            raise InvalidArgument(f"{dict(cut)} is not a cut of stream {'/'.join(stream)}")
+
+    async def tail_cut(self, scope: str, stream: str) -> dict[int, int]:
+        """The present end of every open segment; of a sealed stream, the ends of its last segments."""
+        current = [item.segment_id for item in await self.metadata.current_segments(scope, stream)]
+        ids = current or await self._last_segments(scope, stream)
+        infos = await asyncio.gather(*(self.info(segment_name(scope, stream, item)) for item in ids))
+        return {item: info.length for item, info in zip(ids, infos, strict=True)}
+
+    async def _last_segments(self, scope: str, stream: str) -> list[int]:
+        """A sealed stream lists no current segments: walk from the head to those without successors."""
+        frontier, last = list(await self.metadata.head_cut(scope, stream)), []
+        seen = set(frontier)
+        while frontier:
+            successors = await self.metadata.successors(scope, stream, segment_id := frontier.pop())
+            if not successors:
+                last.append(segment_id)
+            new = {item.segment.segment_id for item in successors} - seen
+            seen |= new
+            frontier += sorted(new)
+        return sorted(last)
+
+    async def whole_cut(self, positions: Positions, future: Mapping[str, frozenset[int]]) -> dict[str, int]:
+        """Positions of a group, with those segments at their ends that were read while a successor still waits.
+
+        ``future``: the waiting successors with the predecessors that are still to be read.
+        """
+        whole = dict(positions)
+        for segment, waiting in future.items():
+            name = parse_segment_name(segment)
+            followers = await self.metadata.successors(name.scope, name.stream, min(waiting))
+            predecessors = {n for item in followers if item.segment.name == segment for n in item.predecessors}
+            for number in predecessors - waiting:
+                read = segment_name(name.scope, name.stream, number)
+                if read not in whole:
+                    whole[read] = (await self.info(read)).length
+        return whole

@@ -1,0 +1,67 @@
+"""Publishes how far a reader group has read, so that a stream's retention keeps what the group has not read yet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from pravega_common.errors import PravegaError
+from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
+from pravega_common.model.segments import SegmentOffsets
+from pravega_common.names import parse_segment_name
+from pravega_streams.readers.cluster import ReaderCluster
+from pravega_streams.readers.group_state import GroupState, Positions, StreamName
+
+publish_interval_s: Final = 30.0
+"""The pause between two publications of a group, as between the Java client's automatic checkpoints."""
+_log: Final = logging.getLogger(__name__)
+
+SendCut = Callable[[GroupRegistration, str, str, SegmentOffsets], Awaitable[None]]
+"""Sends the cut of a stream to the controller."""
+
+
+def cuts_of(positions: Positions) -> dict[StreamName, dict[int, int]]:
+    """Positions as one cut a stream."""
+    cuts: dict[StreamName, dict[int, int]] = {}
+    for segment, offset in positions.items():
+        name = parse_segment_name(segment)
+        cuts.setdefault((name.scope, name.stream), {})[name.segment_id] = offset
+    return cuts
+
+
+async def group_cuts(cluster: ReaderCluster, state: GroupState) -> dict[StreamName, dict[int, int]]:
+    """The positions that a group has recorded, one cut a stream; a stream may be read again from there."""
+    positions = {**state.ended, **dict(state.held_segments())}
+    return cuts_of(await cluster.whole_cut(positions, state.future))
+
+
+class CutPublisher:
+    """Publishes a group's cuts from one of its readers, the first by name, every ``publish_interval_s``."""
+
+    def __init__(self, cluster: ReaderCluster, registration: GroupRegistration, send: SendCut) -> None:
+        self._cluster = cluster
+        self._registration = registration
+        self._send = send
+        self._due_s = cluster.clock.monotonic_s()
+        self._published: dict[StreamName, SegmentOffsets] = {}
+
+    async def publish_if_due(self, state: GroupState, reader: str) -> None:
+        """Publish the recorded positions if it is this reader's turn. A failure is noted and does not stop the reader:
+        retention keeps more than it must until the next turn."""
+        now_s = self._cluster.clock.monotonic_s()
+        automatic = self._registration.retention is ReaderGroupRetention.AUTOMATIC
+        if not automatic or now_s < self._due_s or state.readers[:1] != [reader]:
+            return
+        self._due_s = now_s + publish_interval_s
+        try:
+            await self.publish(await group_cuts(self._cluster, state))
+        except PravegaError as error:
+            _log.warning("the cut of reader group %s was not published: %s", self._registration.subscriber, error)
+
+    async def publish(self, cuts: Mapping[StreamName, SegmentOffsets]) -> None:
+        """Publish cuts, those that changed. Errors: those of ``ReaderGroupClient.update_cut``."""
+        for (scope, stream), cut in cuts.items():
+            if self._published.get((scope, stream)) != cut:
+                await self._send(self._registration, scope, stream, cut)
+                self._published[scope, stream] = cut

@@ -1,0 +1,263 @@
+"""Reads the events of those segments that a reader group gives to one of its readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from pravega_common.errors import DataCorruption, PravegaError, SegmentNotFound, SegmentTruncated
+from pravega_common.invariants import check
+from pravega_common.names import parse_segment_name
+from pravega_streams.errors import EventsTruncated, ReaderOffline
+from pravega_streams.readers import transitions
+from pravega_streams.readers.balance import should_release
+from pravega_streams.readers.cluster import ReaderCluster
+from pravega_streams.readers.cut_publisher import CutPublisher
+from pravega_streams.readers.group_state import GroupMember, GroupState
+from pravega_streams.readers.group_table import GroupTable
+from pravega_streams.readers.segment_feed import SegmentFeed, SegmentReads
+from pravega_streams.readers.slices import ReadEvent, SegmentSlice
+
+slice_time_default_s: Final = 1.0
+"""How long ``get_segment_slice`` waits for events by default."""
+successors_delay_s: Final = 0.1
+"""The pause before the successors of a segment are looked up again that was sealed before they are known."""
+
+
+class EventReader:
+    """One reader of a group. Made by ``ReaderGroup.create_reader``; not for several tasks at a time.
+
+    A slice counts as read once it is released. An event of ``events`` counts as read when the next one is asked for, or
+    when the reader leaves, unless it leaves ``async with`` by an exception. What was read is recorded in the
+    group every ``refresh_time_ms`` while slices are asked for, when a segment changes its owner, and at the end: after
+    a death, events read since then come again. Nothing else comes twice, and the events of a key come in order.
+
+    Errors: ``ReaderOffline`` once the reader was taken offline, also by others; ``EventsTruncated`` in place of events
+    that are gone, after which reading goes on; ``DataCorruption``; ``Unavailable`` and ``UnknownOutcome``, after which
+    the call may be repeated.
+    """
+
+    def __init__(
+        self, cluster: ReaderCluster, table: GroupTable, member: GroupMember, publisher: CutPublisher | None = None
+    ) -> None:
+        self.reader_id = member.reader
+        self._cluster = cluster
+        self._table = table
+        self._member = member
+        self._publisher = publisher
+        self._reads = SegmentReads(cluster.resolver)
+        self._feeds: dict[str, SegmentFeed] = {}
+        self._news = asyncio.Event()
+        self._refresh_at_s = 0.0
+        self._is_offline = False
+        self._piece: SegmentSlice | None = None
+        self._event: ReadEvent | None = None
+
+    async def __aenter__(self) -> EventReader:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._piece is not None and self._event is not None:
+            self._piece.move_to(self._event.offset)
+        await self.reader_offline()
+
+    # ---- events
+
+    async def events(self) -> AsyncIterator[ReadEvent]:
+        """All events of this reader's segments, until the group has read all that it is to read."""
+        self._release_piece()
+        while not self.is_finished:
+            piece = await self.get_segment_slice()
+            if piece is None:
+                continue
+            self._piece = piece
+            for self._event in piece:
+                yield self._event
+            self._release_piece()
+
+    def _release_piece(self) -> None:
+        """Give the slice back that ``events`` works on."""
+        piece, self._piece, self._event = self._piece, None, None
+        if piece is not None:
+            self.release_segment(piece)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the group has read everything up to its end cuts, or all streams are sealed and read."""
+        return not self._feeds and self._table.state.is_finished
+
+    async def get_segment_slice(self, timeout_s: float = slice_time_default_s) -> SegmentSlice | None:
+        """Some events of one segment; None if there were none in time. Give it back with ``release_segment``.
+
+        Slices of other segments may be asked for meanwhile.
+        """
+        deadline_s = self._now_s() + timeout_s
+        while True:
+            self._news.clear()
+            await self._refresh_if_due()
+            await self._finish_exhausted()
+            if (piece := self._take()) is not None:
+                return piece
+            await self._raise_stuck()
+            until_s = min(deadline_s, self._refresh_at_s)
+            try:
+                async with asyncio.timeout(max(0.0, until_s - self._now_s())):
+                    await self._news.wait()
+            except TimeoutError:
+                if self._now_s() >= deadline_s:
+                    return None
+
+    def release_segment(self, piece: SegmentSlice) -> None:
+        """Give a slice back. The events taken from it count as read, the others come again."""
+        self._check_online()
+        feed = self._feeds.get(piece.segment)
+        if feed is not None and feed.is_out:
+            feed.give_back(piece)
+            self._news.set()
+
+    def release_segment_at(self, piece: SegmentSlice, offset: int) -> None:
+        """Give a slice back as read up to an offset, at which an event of it begins or ends."""
+        piece.move_to(offset)
+        self.release_segment(piece)
+
+    async def reader_offline(self) -> None:
+        """Leave the group; other readers go on where this one stands. Slices that are out count as not read."""
+        if self._is_offline:
+            return
+        self._release_piece()
+        positions = self._positions()
+        self._close()
+        await self._table.update(lambda state: transitions.leave(state, self._member, positions))
+
+    # ---- the group
+
+    async def refresh(self) -> None:
+        """Record the positions now, and take or give back segments as is due; else done from time to time."""
+        self._check_online()
+
+        def transition(state: GroupState) -> GroupState:
+            state = transitions.record(state, self._member, self._positions())
+            state = transitions.acquire(state, self._member)
+            idle = [feed for feed in reversed(self._feeds.values()) if not feed.is_out]
+            surplus = idle[: should_release(state, self._member.reader)]
+            return transitions.release(state, self._member, {feed.segment: feed.offset for feed in surplus})
+
+        await self._change(transition)
+        self._refresh_at_s = self._now_s() + self._table.state.config.refresh_time_ms / 1000
+        if self._publisher is not None:
+            await self._publisher.publish_if_due(self._table.state, self._member.reader)
+
+    async def _refresh_if_due(self) -> None:
+        self._check_online()
+        if self._now_s() >= self._refresh_at_s:
+            await self.refresh()
+
+    async def _change(self, transition: transitions.Transition) -> None:
+        """Apply a transition, and read the segments that are this reader's then, and no others."""
+        try:
+            state = await self._table.update(transition)
+            held = transitions.segments_of(state, self._member)
+        except ReaderOffline:
+            self._close()
+            raise
+        for segment in self._feeds.keys() - held.keys():
+            self._feeds.pop(segment).stop()
+        for segment, offset in held.items():
+            if segment not in self._feeds:
+                end = state.config.end_of(segment)
+                feed = SegmentFeed(segment, offset, end, self._reads, self._cluster.clock, self._news.set)
+                self._feeds[segment] = feed
+                feed.start()
+
+    async def _finish_exhausted(self) -> None:
+        for feed in [feed for feed in self._feeds.values() if feed.is_exhausted]:
+            successors = await self._successors(feed)
+            if successors is not None:
+                await self._complete(feed, successors)
+
+    async def _complete(self, feed: SegmentFeed, successors: dict[str, frozenset[int]]) -> None:
+        def transition(state: GroupState) -> GroupState:
+            state = transitions.record(state, self._member, self._positions())
+            state = transitions.complete(state, self._member, feed.segment, successors)
+            return transitions.acquire(state, self._member)
+
+        await self._change(transition)
+
+    async def _successors(self, feed: SegmentFeed) -> dict[str, frozenset[int]] | None:
+        """The successors of a segment that was read to its end; None if they are not known yet."""
+        if feed.offset == self._table.state.config.end_of(feed.segment):
+            return {}
+        name = parse_segment_name(feed.segment)
+        found = await self._cluster.metadata.successors(name.scope, name.stream, name.segment_id)
+        if not found and await self._cluster.metadata.current_segments(name.scope, name.stream):
+            # Sealed by a scale that is not done: the stream goes on.
+            self._refresh_at_s = min(self._refresh_at_s, self._now_s() + successors_delay_s)
+            return None
+        return {item.segment.name: frozenset(item.predecessors) for item in found}
+
+    # ---- segments
+
+    def _take(self) -> SegmentSlice | None:
+        """A slice of the segment that has waited longest."""
+        for segment, feed in self._feeds.items():
+            if (piece := feed.take()) is not None:
+                self._feeds[segment] = self._feeds.pop(segment)
+                return piece
+        return None
+
+    async def _raise_stuck(self) -> None:
+        feed = next((feed for feed in self._feeds.values() if feed.is_stuck), None)
+        if feed is None:
+            return
+        match feed.failure:
+            case SegmentTruncated():
+                await self._skip(feed)
+            case SegmentNotFound() as error:
+                raise await self._skip_segment(feed, error)
+            case DataCorruption() as error:
+                raise error
+            case error:
+                check(error is not None, "a segment without a failure is stuck", segment=feed.segment)
+                feed.start()
+                raise error or ReaderOffline(feed.segment)
+
+    async def _skip(self, feed: SegmentFeed) -> None:
+        """Go on where a truncated segment begins now."""
+        offset = feed.offset
+        try:
+            start = (await self._cluster.info(feed.segment)).start_offset
+        except SegmentNotFound as error:
+            raise await self._skip_segment(feed, error) from error
+        feed.start_at(max(start, offset))
+        if start > offset:
+            raise EventsTruncated(feed.segment, offset, start)
+
+    async def _skip_segment(self, feed: SegmentFeed, error: SegmentNotFound) -> PravegaError:
+        """A segment that is gone was truncated as a whole, if its stream goes on behind it."""
+        successors = await self._successors(feed)
+        if not successors:
+            feed.start()
+            return error
+        await self._complete(feed, successors)
+        return EventsTruncated(feed.segment, feed.offset, None)
+
+    def _positions(self) -> dict[str, int]:
+        positions = {segment: feed.offset for segment, feed in self._feeds.items()}
+        if self._event is not None and self._event.segment in positions:
+            positions[self._event.segment] = self._event.offset
+        return positions
+
+    def _check_online(self) -> None:
+        if self._is_offline:
+            raise ReaderOffline(f"reader {self.reader_id} is offline; create another one")
+
+    def _close(self) -> None:
+        self._is_offline = True
+        for feed in self._feeds.values():
+            feed.stop()
+        self._feeds.clear()
+        self._reads.close()
+
+    def _now_s(self) -> float:
+        return self._cluster.clock.monotonic_s()

@@ -1,0 +1,158 @@
+"""Shares the segments of streams among readers, which may come, go and die."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Final
+
+from pravega_common.errors import InvalidArgument, Unavailable
+from pravega_common.model.segments import SegmentOffsets
+from pravega_common.stream_cut import StreamCut
+from pravega_streams.readers import checkpoints, transitions
+from pravega_streams.readers.cluster import ReaderCluster
+from pravega_streams.readers.cut_publisher import CutPublisher, cuts_of, group_cuts
+from pravega_streams.readers.event_reader import EventReader
+from pravega_streams.readers.group_state import (
+    OTHER_CLIENT,
+    GroupConfiguration,
+    GroupMember,
+    GroupState,
+    Positions,
+    StreamName,
+)
+from pravega_streams.readers.group_table import GroupTable
+
+checkpoint_time_default_s: Final = 60.0
+checkpoint_poll_s: Final = 0.1
+
+Cuts = Mapping[StreamName, SegmentOffsets]
+"""A cut of each of several streams, by scope and name."""
+
+
+class ReaderGroup:
+    """A group of readers that read every event once among them. Made by ``create`` and ``open``.
+
+    Its state is in a table that the Rust client, and the PyPI client with it, understand: readers of both may be in one
+    group. Errors: ``NotFound`` for a group that was deleted, and those of ``TableClient``.
+    """
+
+    def __init__(self, cluster: ReaderCluster, scope: str, name: str, publisher: CutPublisher | None = None) -> None:
+        self.scope = scope
+        self.name = name
+        self._cluster = cluster
+        self._publisher = publisher
+        self._table = GroupTable(cluster.tables, scope, name, clock=cluster.clock)
+
+    async def create(self, configuration: GroupConfiguration) -> ReaderGroup:
+        """Make the group where its streams start, unless it exists already: then it stays as it is."""
+        positions = await self._cluster.start_positions(configuration)
+        await self._table.create(GroupState(configuration, positions))
+        return self
+
+    async def open(self) -> ReaderGroup:
+        """Look at the group, which must exist: ``NotFound``."""
+        await self._table.refresh()
+        return self
+
+    async def delete(self) -> bool:
+        """Delete the group's state; its readers are offline then. Returns whether it was there."""
+        return await self._table.delete()
+
+    @property
+    def configuration(self) -> GroupConfiguration:
+        """The configuration as it was last seen."""
+        return self._table.state.config
+
+    # ---- readers
+
+    async def create_reader(self, reader_id: str) -> EventReader:
+        """Add a reader; ``AlreadyExists`` while one of that name is online. Names are to be used again: the group
+        remembers them for some time."""
+        member = GroupMember(reader_id, random.randrange(1, OTHER_CLIENT))
+        table = GroupTable(self._cluster.tables, self.scope, self.name, clock=self._cluster.clock)
+        await table.update(lambda state: transitions.add_reader(state, member))
+        reader = EventReader(self._cluster, table, member, self._publisher)
+        await reader.refresh()
+        return reader
+
+    async def readers_online(self) -> list[str]:
+        """The names of the readers that are online, or died without leaving."""
+        return (await self._table.refresh()).readers
+
+    async def reader_offline(self, reader_id: str, last_positions: Positions | None = None) -> None:
+        """Take a reader out that died; the others take its segments over.
+
+        They go on at ``last_positions`` (offsets by qualified segment name) where it has one, else where the reader
+        recorded last. Nothing happens if it is not in the group.
+        """
+        await self._table.update(lambda state: transitions.remove_reader(state, reader_id, last_positions))
+
+    # ---- positions
+
+    async def get_stream_cuts(self) -> dict[StreamName, StreamCut]:
+        """The positions that the readers recorded last, one cut a stream."""
+        return _as_stream_cuts(await group_cuts(self._cluster, await self._table.refresh()))
+
+    async def publish_cuts(self, cuts: Cuts | None = None) -> None:
+        """Let retention drop what lies before the cuts, by default the recorded positions.
+
+        ``InvalidArgument`` if the group is not registered as a subscriber.
+        """
+        if self._publisher is None:
+            raise InvalidArgument(
+                f"reader group {self.scope}/{self.name} is not registered as a subscriber; create it with a retention"
+            )
+        await self._publisher.publish(cuts or await group_cuts(self._cluster, await self._table.refresh()))
+
+    async def reset(self, cuts: Cuts) -> None:
+        """Begin again at a cut of every stream of the group. All readers are offline then and must be created again."""
+        start = GroupConfiguration(dict(cuts), {}, self.configuration.refresh_time_ms)
+        positions = await self._cluster.start_positions(start)
+        await self._table.update(lambda state: transitions.reset(state, positions))
+
+    # ---- checkpoints
+
+    async def initiate_checkpoint(self, name: str) -> None:
+        """Begin a checkpoint; each reader adds its positions when it looks at the group next."""
+        await self._table.update(lambda state: checkpoints.initiate(state, name))
+
+    async def wait_for_checkpoint(
+        self, name: str, timeout_s: float = checkpoint_time_default_s
+    ) -> dict[StreamName, StreamCut]:
+        """The cuts of a checkpoint once all readers are in it; ``Unavailable`` if that takes too long, ``NotFound``."""
+        clock = self._cluster.clock
+        deadline_s = clock.monotonic_s() + timeout_s
+        while True:
+            state = await self._table.refresh()
+            found = state.checkpoints.get(name)
+            if found is None or found.is_complete:
+                return await self._cuts_of_checkpoint(state, name)
+            if clock.monotonic_s() >= deadline_s:
+                raise Unavailable(
+                    f"checkpoint {name} of {self.scope}/{self.name} has waited {timeout_s:.0f} s for readers "
+                    f"{', '.join(sorted(found.waiting))}; take offline what died"
+                )
+            await clock.sleep(checkpoint_poll_s)
+
+    async def list_checkpoints(self) -> dict[str, bool]:
+        """The checkpoints that the group remembers, oldest first, and whether each is complete."""
+        every = (await self._table.refresh()).checkpoints
+        return {name: every[name].is_complete for name in sorted(every, key=lambda name: every[name].number)}
+
+    async def discard_checkpoint(self, name: str) -> None:
+        """Forget a checkpoint."""
+        await self._table.update(lambda state: checkpoints.discard(state, name))
+
+    async def reset_to_checkpoint(self, name: str) -> None:
+        """Begin again at a complete checkpoint; as ``reset``."""
+        cuts = await self._cuts_of_checkpoint(await self._table.refresh(), name)
+        await self.reset({stream: cut.offsets for stream, cut in cuts.items()})
+
+    async def _cuts_of_checkpoint(self, state: GroupState, name: str) -> dict[StreamName, StreamCut]:
+        found = checkpoints.complete_one(state, name)
+        return _as_stream_cuts(cuts_of(await self._cluster.whole_cut(found.positions, found.future)))
+
+
+def _as_stream_cuts(cuts: Cuts) -> dict[StreamName, StreamCut]:
+    return {(scope, stream): StreamCut(scope, stream, dict(cut)) for (scope, stream), cut in cuts.items()}

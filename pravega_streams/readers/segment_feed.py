@@ -1,0 +1,232 @@
+"""Reads one segment ahead of its reader: one chunk in use, and one to come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from pravega_common.errors import (
+    DataCorruption,
+    PravegaError,
+    SegmentNotFound,
+    SegmentSealed,
+    SegmentTruncated,
+    Unavailable,
+    UnknownOutcome,
+)
+from pravega_common.runtime.clock import Clock
+from pravega_common.wire import commands as c
+from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
+from pravega_streams.connection.endpoints import EndpointResolver
+from pravega_streams.connection.replies import error_of
+from pravega_streams.readers.slices import SegmentSlice, end_of_event, header_bytes
+
+read_bytes: Final = 1024 * 1024
+"""Bytes of one read. A reader holds two reads a segment, and an event that is larger."""
+read_time_max_s: Final = 120.0
+"""How long a segment goes unread, over as many stores and connections as it takes, before the reader gets the error."""
+retry_delay_min_s: Final = 0.02
+retry_delay_max_s: Final = 2.0
+probe_after_s: Final = 60.0
+"""A read waits at the tail without a limit. After this time without an answer its connection is tried."""
+probe_time_max_s: Final = 10.0
+
+
+class SegmentReads:
+    """Reads segments over connections of its own, whose waiting reads end with them."""
+
+    def __init__(self, resolver: EndpointResolver, *, probe_s: float = probe_after_s) -> None:
+        self.resolver = resolver
+        self._pool = ConnectionPool()
+        self._probe_s = probe_s
+
+    async def read(self, segment: str, offset: int, length: int) -> c.SegmentRead:
+        """Wait for bytes at an offset, or for the end of the segment."""
+        connection = await self._pool.get(await self.resolver.resolve(segment))
+        answer = asyncio.ensure_future(connection.call(lambda rid: c.ReadSegment(segment, offset, length, "", rid)))
+        try:
+            while not (await asyncio.wait({answer}, timeout=self._probe_s))[0]:
+                await self._probe(connection, segment)
+            reply = answer.result()
+        finally:
+            answer.cancel()
+        failure = error_of(reply, segment)
+        if failure is not None:
+            raise failure
+        if not isinstance(reply, c.SegmentRead) or reply.offset != offset:
+            raise UnknownOutcome(f"{segment}: the store answered {type(reply).__name__} to a read at offset {offset}")
+        return reply
+
+    async def _probe(self, connection: WireConnection, segment: str) -> None:
+        try:
+            async with asyncio.timeout(probe_time_max_s):
+                await connection.call(lambda rid: c.GetStreamSegmentInfo(rid, segment))
+        except TimeoutError:
+            connection.close(f"no answer within {probe_time_max_s:.0f} s")
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class SegmentFeed:
+    """The unread bytes of one segment from ``offset`` on, fetched by a task.
+
+    ``end``: the offset at which to stop, None for the segment's own end. ``wake`` is called whenever there may be
+    something new: bytes, the end, or a failure.
+    """
+
+    def __init__(
+        self, segment: str, offset: int, end: int | None, reads: SegmentReads, clock: Clock, wake: Callable[[], None]
+    ) -> None:
+        self.segment = segment
+        self.offset = offset
+        """Where the first byte lies that was not read by the user."""
+        self.is_out = False
+        """Whether the user has a slice of it."""
+        self.failure: PravegaError | None = None
+        """The reason for which nothing more comes, unless it is started again."""
+        self._end = end
+        self._reads = reads
+        self._clock = clock
+        self._wake = wake
+        self._buffer = memoryview(b"")
+        self._parts: list[memoryview] = []
+        self._missing = 0
+        self._next: memoryview | None = None
+        self._fetched_to = offset
+        self._has_ended = end is not None and offset >= end
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to fetch, or begin again after a failure, behind what was fetched."""
+        self.failure = None
+        if self._has_ended:
+            self._wake()
+            return
+        self._wanted.set()
+        self._task = asyncio.create_task(self._run(), name=f"read {self.segment}")
+
+    def start_at(self, offset: int) -> None:
+        """Begin again at an offset, without what was fetched."""
+        self.stop()
+        self.offset = self._fetched_to = offset
+        self._buffer, self._parts, self._missing, self._next = memoryview(b""), [], 0, None
+        self._has_ended = self._end is not None and offset >= self._end
+        self.start()
+
+    def stop(self) -> None:
+        """Give up fetching."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def take(self) -> SegmentSlice | None:
+        """A slice with one event at least, if there is one; it must come back through ``give_back``."""
+        if self.is_out or not self._has_event():
+            return None
+        self.is_out = True
+        return SegmentSlice(self.segment, self.offset, self._buffer)
+
+    def give_back(self, piece: SegmentSlice) -> None:
+        """Go on behind the last event that was taken from the slice."""
+        self.is_out = False
+        self._buffer, self.offset = piece.rest(), piece.position
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether everything was read that is to be read of this segment."""
+        if self.is_out or not self._has_ended or self._has_event():
+            return False
+        if len(self._buffer) or self._parts:
+            raise DataCorruption(f"{self.segment} ends within the event at offset {self.offset}")
+        return True
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether only the failure is left."""
+        return self.failure is not None and not self.is_out and not self._has_event()
+
+    # ---- bytes
+
+    def _has_event(self) -> bool:
+        while not self._is_whole():
+            if self._next is None:
+                return False
+            self._parts.append(self._next)
+            self._missing -= len(self._next)
+            self._next = None
+            self._wanted.set()
+            if self._missing <= 0:
+                self._join()
+        return True
+
+    def _is_whole(self) -> bool:
+        """Whether the buffer begins with a whole event; else ``_missing`` says how much it takes at least."""
+        if self._parts:
+            return False
+        end = end_of_event(self._buffer, 0, self.segment, self.offset)
+        self._missing = (header_bytes if end is None else end) - len(self._buffer)
+        return end is not None and self._missing <= 0
+
+    def _join(self) -> None:
+        """One copy for each read whose events do not begin with it, whatever the size of the event."""
+        if not len(self._buffer) and len(self._parts) == 1:
+            self._buffer = self._parts[0]
+        else:
+            self._buffer = memoryview(b"".join((self._buffer, *self._parts)))
+        self._parts = []
+
+    # ---- fetching
+
+    async def _run(self) -> None:
+        try:
+            while not self._has_ended:
+                await self._wanted.wait()
+                self._wanted.clear()
+                if self._next is None:
+                    await self._fetch()
+                    self._wake()
+        except PravegaError as error:
+            self.failure = error
+            self._wake()
+
+    async def _fetch(self) -> None:
+        length = read_bytes if self._end is None else min(read_bytes, self._end - self._fetched_to)
+        try:
+            reply = await self._read(length)
+        except SegmentSealed:
+            self._has_ended = True
+            return
+        data = memoryview(reply.data)[:length]
+        self._fetched_to += len(data)
+        if len(data):
+            self._next = data
+        self._has_ended = (reply.end_of_segment and len(data) == len(reply.data)) or self._fetched_to == self._end
+
+    async def _read(self, length: int) -> c.SegmentRead:
+        deadline_s = self._clock.monotonic_s() + read_time_max_s
+        delay_s = retry_delay_min_s
+        while True:
+            began_s = self._clock.monotonic_s()
+            try:
+                reply = await self._reads.read(self.segment, self._fetched_to, length)
+                if len(reply.data) or reply.end_of_segment:
+                    return reply
+                failure: PravegaError = Unavailable(f"{self.segment}: the store answered a read without bytes")
+            except (SegmentTruncated, SegmentNotFound):
+                raise
+            except PravegaError as error:
+                if not error.may_be_repeated(idempotent=True):
+                    raise
+                failure = error
+            now_s = self._clock.monotonic_s()
+            if now_s - began_s > read_time_max_s / 2:
+                # The read had waited at the tail: only what follows counts as time without a store.
+                deadline_s = now_s + read_time_max_s
+            if now_s + delay_s > deadline_s:
+                raise failure
+            self._reads.resolver.forget(self.segment)
+            await self._clock.sleep(delay_s)
+            delay_s = min(delay_s * 2, retry_delay_max_s)

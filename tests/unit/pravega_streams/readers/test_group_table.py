@@ -1,0 +1,145 @@
+"""Runs the table of a reader group over the wire: two clients, lost races, lost answers, tombstones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from pravega_common.errors import AlreadyExists, NotFound, UnknownOutcome
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.readers import transitions
+from pravega_streams.readers.group_records import UNASSIGNED, key_of
+from pravega_streams.readers.group_state import HEAD, GroupConfiguration, GroupMember, GroupState
+from pravega_streams.readers.group_table import GroupTable, tombstones_max
+from pravega_streams.segment.raw_client import RawClient
+from pravega_streams.table.table_client import TableClient, TableItem
+from tests.support.fakes.clock import ManualClock
+from tests.unit.pravega_streams.conftest import ScriptedResolver
+
+S0, S1 = "s/t/0.#epoch.0", "s/t/1.#epoch.0"
+CONFIG = GroupConfiguration({("s", "t"): HEAD})
+START = GroupState(CONFIG, {S0: 0, S1: 0})
+R1, R2 = GroupMember("r1", 1), GroupMember("r2", 2)
+
+
+class LosingTables(TableClient):
+    """Loses the answers of puts that were done, as often as it is set to."""
+
+    answers_to_lose = 0
+
+    async def put(self, segment: str, items: list[TableItem]) -> list[int]:  # type: ignore[override]
+        versions = await super().put(segment, items)
+        if self.answers_to_lose:
+            self.answers_to_lose -= 1
+            raise UnknownOutcome("the answer was lost")
+        return versions
+
+
+@pytest.fixture
+async def tables(endpoint: Endpoint) -> AsyncIterator[LosingTables]:
+    client = RawClient(ScriptedResolver(endpoint))
+    yield LosingTables(client)
+    client.close()
+
+
+class NoWait(ManualClock):
+    """A clock on which nobody waits."""
+
+    async def sleep(self, delay_s: float) -> None:
+        await self.advance(delay_s)
+
+
+def table(tables: TableClient, group: str = "g") -> GroupTable:
+    return GroupTable(tables, "s", group, clock=NoWait())
+
+
+async def test_a_group_is_made_once(tables: TableClient) -> None:
+    first, second = table(tables), table(tables)
+    assert await first.create(START) == START
+    assert await second.create(GroupState(CONFIG, {S0: 99})) == START
+    assert await first.delete() and not await second.delete()
+    with pytest.raises(NotFound):
+        await second.refresh()
+    with pytest.raises(NotFound):
+        await table(tables, "other").refresh()
+
+
+async def test_updates_of_two_clients_follow_one_another(tables: TableClient) -> None:
+    first, second = table(tables), table(tables)
+    await first.create(START)
+    await second.refresh()
+    await first.update(lambda state: transitions.add_reader(state, R1))
+    await second.update(lambda state: transitions.add_reader(state, R2))
+    with pytest.raises(AlreadyExists):
+        await first.update(lambda state: transitions.add_reader(state, GroupMember("r2", 3)))
+    await first.update(lambda state: transitions.acquire(state, R1))
+    state = await second.update(lambda state: transitions.acquire(state, R2))
+    assert state.assigned == {"r1": {S0: 0}, "r2": {S1: 0}}
+    assert await first.refresh() == state == await table(tables).create(START)
+
+
+async def test_a_refusal_is_decided_on_the_latest_state(tables: TableClient) -> None:
+    first, second = table(tables), table(tables)
+    await first.create(START)
+    await first.update(lambda state: transitions.add_reader(state, R1))
+    await second.refresh()
+    await first.update(lambda state: transitions.remove_reader(state, "r1"))
+    state = await second.update(lambda state: transitions.add_reader(state, GroupMember("r1", 9)))
+    assert state.incarnations == {"r1": 9}
+
+
+async def test_a_call_with_nothing_to_do_is_decided_on_the_latest_state(tables: TableClient) -> None:
+    first, second = table(tables), table(tables)
+    await first.create(START)
+    await second.refresh()
+    await first.update(lambda state: transitions.add_reader(state, R1))
+    state = await second.update(lambda state: transitions.remove_reader(state, "r1"))
+    assert state.readers == [] == (await first.refresh()).readers
+
+
+async def test_an_update_whose_answer_was_lost_is_not_done_twice(tables: LosingTables) -> None:
+    mine = table(tables)
+    await mine.create(START)
+    tables.answers_to_lose = 1
+    state = await mine.update(lambda state: transitions.add_reader(state, R1))
+    assert state.incarnations == {"r1": 1}
+    calls = []
+
+    def acquire(state: GroupState) -> GroupState:
+        calls.append(1)
+        return transitions.acquire(state, R1)
+
+    tables.answers_to_lose = 2
+    state = await mine.update(acquire)
+    assert state.assigned == {"r1": {S0: 0, S1: 0}} and len(calls) == 2
+
+
+async def test_tombstones_are_bounded(tables: TableClient) -> None:
+    mine, other = table(tables), table(tables)
+    await mine.create(START)
+    await mine.update(lambda state: transitions.add_reader(state, R1))
+    await mine.update(lambda state: transitions.acquire(state, R1))
+    names = [f"s/t/{number}.#epoch.1" for number in range(2 * tombstones_max)]
+    await mine.update(lambda state: replace(state, unassigned=dict.fromkeys(names, 0)))
+    await mine.update(lambda state: replace(state, unassigned={}))
+    keys = [key_of(UNASSIGNED, name) for name in [S0, S1, *names]]
+    there = [item for item in await tables.get(mine.segment, keys) if item.value]
+    assert len(there) <= tombstones_max
+    # A segment that is owned may be given back by another client, which knows the version of its tombstone.
+    assert {item.key for item in there} >= set(keys[:2])
+    assert await other.refresh() == mine.state
+    state = await other.update(lambda state: transitions.release(state, R1, {S0: 5}))
+    assert state.unassigned == {S0: 5}
+
+
+async def test_a_group_that_was_made_again_is_read_from_its_beginning(tables: TableClient) -> None:
+    mine = table(tables)
+    await mine.create(START)
+    for number in range(1, 20):
+        await mine.update(lambda state, n=number: transitions.add_reader(state, GroupMember("r", n)))  # type: ignore[misc]
+        await mine.update(lambda state: transitions.remove_reader(state, "r"))
+    await table(tables).delete()
+    await table(tables).create(GroupState(CONFIG, {S0: 7}))
+    assert await mine.refresh() == GroupState(CONFIG, {S0: 7})
