@@ -29,7 +29,7 @@ def standalone(
     segment_stores: Annotated[int, typer.Option(help="Number of segment store processes.")] = 1,
     containers: Annotated[int, typer.Option(help="Segment containers, fixed at the first start.")] = 4,
     tier2: Annotated[Tier2, typer.Option(help="Long-term storage.")] = Tier2.DIR,
-    tier2_url: Annotated[str, typer.Option(help="With --tier2 s3: https://host:port/bucket")] = "",
+    tier2_url: Annotated[str, typer.Option(help="s3: https://host:port/bucket; arrow: hdfs://host:port/folder.")] = "",
     ready_file: Annotated[Path | None, typer.Option(help="JSON with the endpoints, written when all serve.")] = None,
     redis_memory_mib: Annotated[int, typer.Option(help="Memory that Redis may take; 0: half of this machine's.")] = 0,
     tier1: Annotated[Tier1, typer.Option(help="The log; file: no Redis, one copy, one store.")] = Tier1.REDIS,

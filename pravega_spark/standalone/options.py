@@ -31,6 +31,7 @@ class Tier2(enum.StrEnum):
     DIR = "dir"
     MINIO = "minio"
     S3 = "s3"
+    ARROW = "arrow"
 
 
 def default_data_dir() -> Path:
@@ -41,7 +42,7 @@ def default_data_dir() -> Path:
 @dataclass(frozen=True)
 class StandaloneOptions:
     """The options. ``tier2_url``: the bucket of ``--tier2 s3`` (``https://host:port/bucket``), whose keys are in the
-    environment.
+    environment, or the folder of ``--tier2 arrow``.
     """
 
     data_dir: Path = field(default_factory=default_data_dir)
@@ -103,8 +104,10 @@ class StandaloneOptions:
             raise ConfigurationError("--tier2 s3 needs --tier2-url https://host:port/bucket")
         if self.tier2 is Tier2.S3 and not all(self.s3_keys):
             raise ConfigurationError(f"--tier2 s3 needs {' and '.join(S3_KEY_VARIABLES)} in the environment")
-        if self.tier2 is not Tier2.S3 and self.tier2_url:
-            raise ConfigurationError(f"--tier2-url goes with --tier2 s3, not with --tier2 {self.tier2}")
+        if self.tier2 is Tier2.ARROW and not self.tier2_url.startswith(("arrow:", "hdfs:", "viewfs:")):
+            raise ConfigurationError("--tier2 arrow needs --tier2-url hdfs://host:port/folder or arrow:URI")
+        if self.tier2 not in (Tier2.S3, Tier2.ARROW) and self.tier2_url:
+            raise ConfigurationError(f"--tier2-url goes with --tier2 s3 or arrow, not with --tier2 {self.tier2}")
         ports = {"--controller-port": [self.controller_port], "--rest-port": [self.rest_port]}
         ports["--segment-store-port"] = self.store_ports
         taken: dict[int, str] = {}

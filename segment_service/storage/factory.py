@@ -11,7 +11,7 @@ from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 
-FORMS = "file:///folder, http://host:port/bucket, https://host:port/bucket or memory:"
+FORMS = "file:///folder, http(s)://host:port/bucket, hdfs://host:port/folder, arrow:URI or memory:"
 
 
 def make_chunk_storage(
@@ -20,6 +20,13 @@ def make_chunk_storage(
     """The adapter that a Tier-2 URL names; keys are for S3 only. ``ConfigurationError`` if it names none."""
     parts = urlsplit(url)
     path = unquote(parts.path)
+    if parts.scheme in ("arrow", "hdfs", "viewfs"):
+        from segment_service.storage.arrow_files import ArrowChunkStorage  # a store without it does not load Arrow
+
+        uri = url.removeprefix("arrow:")
+        if not urlsplit(uri).scheme:
+            raise ConfigurationError(f"Tier-2 URL {url!r} needs a URI of a file system: arrow:hdfs://host:port/folder")
+        return ArrowChunkStorage(uri, call_time_max_s=call_time_max_s)
     if parts.scheme == "memory":
         return InMemoryChunkStorage()
     if parts.scheme == "file":

@@ -1,11 +1,14 @@
-"""Runs the contract of ``ChunkStorage``: memory, a directory, S3 (a real MinIO), and the faulty fake around memory."""
+"""Runs the contract of ``ChunkStorage``: memory, a directory, Arrow, S3 (a real MinIO), and the faulty fake."""
 
 from __future__ import annotations
 
+import os
 import random
+import time
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -13,12 +16,16 @@ from pravega_common.errors import ConfigurationError, Unavailable, UnknownOutcom
 from pravega_common.invariants import InvariantViolation
 from pravega_common.runtime.clock import SystemClock
 from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.storage.arrow_files import ArrowChunkStorage
+from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from tests.contract.chunk_storage_contract import ChunkStorageContract, names
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
 from tests.support.servers import MinioServer
+
+HDFS_VARIABLE: Final = "PRAVEGA_TEST_HDFS"
 
 
 class TestInMemory(ChunkStorageContract):
@@ -71,6 +78,91 @@ class TestFilesystem(ChunkStorageContract):
     async def test_names_cannot_leave_the_folder(self, storage: ChunkStorage, name: str) -> None:
         with pytest.raises(InvariantViolation):
             await storage.put(name, [b"x"])
+
+
+class TestArrow(ChunkStorageContract):
+    """On Arrow's local file system."""
+
+    @pytest.fixture
+    async def storage(self, tmp_path: Path) -> AsyncIterator[ChunkStorage]:
+        storage = make_chunk_storage(f"arrow:file://{tmp_path}/with%20space/tier2")
+        await storage.start()
+        yield storage
+        await storage.close()
+
+    async def test_a_name_is_used_once(self, storage: ChunkStorage) -> None:
+        await storage.put("one", [b"1"])
+        with pytest.raises(InvariantViolation):
+            await storage.put("one", [b"2"])
+        assert await storage.get("one", 0, 1) == b"1"
+
+    async def test_another_process_sees_what_was_put(self, storage: ChunkStorage, tmp_path: Path) -> None:
+        await storage.put("c1/d/1", [b"here"])
+        other = FilesystemChunkStorage(tmp_path / "with space" / "tier2")
+        await other.start()
+        assert await other.get("c1/d/1", 0, 4) == b"here"
+        assert await names(other, "") == await names(storage, "") == ["c1/d/1"]
+        await other.close()
+
+    async def test_nothing_is_left_of_a_failed_put(self, storage: ChunkStorage, tmp_path: Path) -> None:
+        await storage.put("file", [b"x"])
+        with pytest.raises(Unavailable):
+            await storage.put("file/below", [b"y"])
+        assert await names(storage, "") == ["file"]
+        assert list((tmp_path / "with space" / "tier2" / ".incoming").iterdir()) == []
+
+    async def test_a_put_whose_move_fails_is_unknown(
+        self, storage: ChunkStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class BrokenMove:
+            def __init__(self, inner: Any) -> None:
+                self._inner = inner
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self._inner, name)
+
+            def move(self, source: str, target: str) -> None:
+                self._inner.move(source, target)
+                raise OSError(110, "the answer was lost")
+
+        assert isinstance(storage, ArrowChunkStorage)
+        monkeypatch.setattr(storage, "_files", BrokenMove(storage._files))  # private: Arrow is behind it
+        with pytest.raises(UnknownOutcome, match="may not have got its name"):
+            await storage.put("c1/1", [b"x"])
+        assert await storage.get("c1/1", 0, 1) == b"x"
+
+    async def test_what_crashes_left_is_removed_when_it_is_old(self, storage: ChunkStorage, tmp_path: Path) -> None:
+        incoming = tmp_path / "with space" / "tier2" / ".incoming"
+        for name, age_s in (("old", 4_000), ("young", 60)):
+            (incoming / name).write_bytes(b"half")
+            at_s = time.time() - age_s
+            os.utime(incoming / name, (at_s, at_s))
+        other = make_chunk_storage(f"arrow:file://{tmp_path}/with%20space/tier2")
+        await other.start()
+        assert [path.name for path in incoming.iterdir()] == ["young"]
+        await other.close()
+
+    @pytest.mark.parametrize("uri", ["arrow:nope://host/folder", "arrow:file:///proc/cannot", "arrow:file:///a b"])
+    async def test_what_arrow_cannot_use_is_refused_at_start(self, uri: str) -> None:
+        storage = make_chunk_storage(uri)
+        with pytest.raises(ConfigurationError, match="name a folder that Arrow can write to"):
+            await storage.start()
+        await storage.close()
+
+    @pytest.mark.parametrize("name", ["../outside", "/absolute", "a//b", "a/./b", ""])
+    async def test_names_cannot_leave_the_folder(self, storage: ChunkStorage, name: str) -> None:
+        with pytest.raises(InvariantViolation):
+            await storage.put(name, [b"x"])
+
+
+@pytest.mark.skipif(HDFS_VARIABLE not in os.environ, reason=f"{HDFS_VARIABLE} names no HDFS (hdfs://host:port/folder)")
+class TestArrowOnHdfs(ChunkStorageContract):
+    @pytest.fixture
+    async def storage(self) -> AsyncIterator[ChunkStorage]:
+        storage = make_chunk_storage(f"{os.environ[HDFS_VARIABLE]}/{uuid.uuid4().hex}")
+        await storage.start()
+        yield storage
+        await storage.close()
 
 
 class TestMinio(ChunkStorageContract):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.storage.arrow_files import ArrowChunkStorage
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
@@ -26,6 +27,15 @@ class TestOverFilesystem(SegmentStorageContract):
     @pytest.fixture
     async def chunks(self, tmp_path: Path) -> AsyncIterator[ChunkStorage]:
         chunks = FilesystemChunkStorage(tmp_path / "tier2", threads_max=4)
+        await chunks.start()
+        yield chunks
+        await chunks.close()
+
+
+class TestOverArrow(SegmentStorageContract):
+    @pytest.fixture
+    async def chunks(self, tmp_path: Path) -> AsyncIterator[ChunkStorage]:
+        chunks = ArrowChunkStorage(f"file://{tmp_path}/tier2", threads_max=4)
         await chunks.start()
         yield chunks
         await chunks.close()

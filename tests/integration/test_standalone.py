@@ -121,6 +121,17 @@ def test_no_redis_runs_when_the_log_is_in_files(tmp_path: Path) -> None:
             own.start()
 
 
+def test_arrow_as_long_term_storage(tmp_path: Path) -> None:
+    url = f"arrow:file://{tmp_path}/far"
+    with running_cluster(tmp_path, tier1="file", tier2="arrow", tier2_url=url) as own:
+        with StreamClient(own.controller_uri) as client:
+            client.controller.create_scope("s")
+            client.controller.create_stream("s", "t")
+            with EventWriter(client, "s", "t") as writer:
+                writer.write(b"event", "k")
+        eventually_blocking(lambda: any((tmp_path / "far").glob("c*/d/*/*")), "a chunk", wait_max_s)
+
+
 @pytest.mark.slow
 def test_minio_as_long_term_storage(tmp_path: Path) -> None:
     with running_cluster(tmp_path, tier2="minio") as own:

@@ -1,0 +1,238 @@
+"""Keeps chunks as files of a ``pyarrow.fs`` file system: HDFS, a local folder, and the others that Arrow speaks."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from pyarrow import ArrowException
+from pyarrow.fs import FileSelector, FileSystem, FileType
+
+from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNotFound, Unavailable, UnknownOutcome
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock, SystemClock
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkInfo
+from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
+
+TEMPORARY: Final = ".incoming"
+"""Folder below the root for files that are being written; a file is moved to its name when it is complete."""
+temporary_age_max: Final = timedelta(hours=1)
+"""Age from which a file there belongs to no running put and is removed at the next start."""
+_ERRORS: Final = (OSError, ArrowException)
+_JVM_OPTIONS: Final = "LIBHDFS_OPTS"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A file or a folder below the root."""
+
+    name: str
+    length: int
+    is_folder: bool
+
+
+class ArrowChunkStorage:
+    """A ``ChunkStorage`` in the folder that ``uri`` names, as ``pyarrow.fs.FileSystem.from_uri`` reads it.
+
+    A file is complete before it gets its name. On a local file system it is synced before that, with its folder; on
+    others its durability is that of a closed file there. Folders that deletions leave empty stay: Arrow removes folders
+    only with what came into them meanwhile.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        threads_max: int = threads_max_default,
+        call_time_max_s: float = call_time_max_s_default,
+        clock: Clock | None = None,
+    ) -> None:
+        self._uri = uri
+        self._calls = BlockingCalls("arrow storage", threads_max, call_time_max_s)
+        self._clock = clock or SystemClock()
+        self._tickets = itertools.count()
+        self._incarnation = secrets.token_hex(8)
+        self._files: Any = None
+        self._root = ""
+
+    async def start(self) -> None:
+        await self._calls.run(self._start)
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        await self._calls.run(lambda: self._put(name, data), overdue=UnknownOutcome)
+
+    async def get(self, name: str, offset: int, length: int) -> bytes:
+        return await self._calls.run(lambda: self._get(name, offset, length))
+
+    async def info(self, name: str) -> ChunkInfo:
+        return await self._calls.run(lambda: self._info(name))
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        """In memory are the names of one folder at each level at a time."""
+        levels = [iter(await self._entries("", prefix))]
+        while levels:
+            entry = next(levels[-1], None)
+            if entry is None:
+                levels.pop()
+            elif entry.is_folder:
+                levels.append(iter(await self._entries(entry.name, prefix)))
+            else:
+                yield ChunkInfo(entry.name, entry.length)
+
+    async def delete(self, name: str) -> None:
+        await self._calls.run(lambda: self._delete(name), overdue=UnknownOutcome)
+
+    async def close(self) -> None:
+        self._calls.close()
+
+    # -- on the threads of the pool
+
+    def _start(self) -> None:
+        if not self._uri.startswith("file:"):
+            os.environ.setdefault(_JVM_OPTIONS, "-Xrs")  # a JVM that HDFS needs leaves the signals to this process
+        try:
+            self._files, root = FileSystem.from_uri(self._uri)
+            self._root = root.rstrip("/")
+            self._files.create_dir(f"{self._root}/{TEMPORARY}", recursive=True)
+            probe = self._temporary()
+            self._write(probe, [b"probe"])
+            self._files.delete_file(probe)
+            self._remove_stale()
+        except _ERRORS as error:
+            reason = str(error).partition("\n")[0]
+            raise ConfigurationError(
+                f"Tier-2 URL arrow:{self._uri} cannot be used ({reason}): name a folder that Arrow can write to"
+            ) from error
+
+    def _remove_stale(self) -> None:
+        now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
+        for found in self._files.get_file_info(FileSelector(f"{self._root}/{TEMPORARY}")):
+            if found.mtime is not None and now - found.mtime > temporary_age_max:
+                self._files.delete_file(found.path)
+
+    def _put(self, name: str, data: Sequence[Buffer]) -> None:
+        target = self._path(name)
+        with _unavailable(f"chunk {name} could not be written"):
+            is_new = self._files.get_file_info(target).type == FileType.NotFound
+        check(is_new, "a chunk name was used twice", name=name)
+        temporary = self._temporary()
+        try:
+            with _unavailable(f"chunk {name} could not be written"):
+                self._write(temporary, data)
+                self._files.create_dir(target.rpartition("/")[0], recursive=True)
+            try:
+                self._files.move(temporary, target)
+                self._sync_folders(target)
+            except _ERRORS as error:
+                raise UnknownOutcome(f"chunk {name} may not have got its name: {error}") from error
+        except BaseException:
+            with contextlib.suppress(*_ERRORS):
+                self._files.delete_file(temporary)
+            raise
+
+    def _write(self, path: str, data: Sequence[Buffer]) -> None:
+        with self._files.open_output_stream(path, compression=None) as stream:
+            for part in data:
+                stream.write(part)
+        if self._is_local:
+            _sync(path, os.O_RDONLY)
+
+    def _sync_folders(self, target: str) -> None:
+        """Sync the folders from the target's up to the root, as any of them may be new."""
+        if self._is_local:
+            folder = Path(target).parent
+            while True:
+                _sync(str(folder), os.O_RDONLY | os.O_DIRECTORY)
+                if folder == Path(self._root) or folder == folder.parent:
+                    return
+                folder = folder.parent
+
+    @property
+    def _is_local(self) -> bool:
+        return bool(self._files.type_name == "local")
+
+    def _get(self, name: str, offset: int, length: int) -> bytes:
+        with _missing_is(name), _unavailable(f"chunk {name}"), self._files.open_input_file(self._path(name)) as file:
+            size = file.size()
+            if offset + length > size:
+                raise DataCorruption(f"chunk {name}: bytes {offset}+{length} wanted, it has {size}")
+            data = bytes(file.read_at(length, offset)) if length else b""
+            while len(data) < length:
+                more = file.read_at(length - len(data), offset + len(data))
+                if not more:
+                    raise DataCorruption(f"chunk {name}: it ended at {offset + len(data)} of {size} bytes")
+                data += more
+            return data
+
+    def _info(self, name: str) -> ChunkInfo:
+        with _unavailable(f"chunk {name}"):
+            found = self._files.get_file_info(self._path(name))
+        if found.type != FileType.File:
+            raise SegmentNotFound(name)
+        return ChunkInfo(name, found.size)
+
+    async def _entries(self, folder: str, prefix: str) -> Sequence[_Entry]:
+        return await self._calls.run(lambda: self._list_folder(folder, prefix))
+
+    def _list_folder(self, folder: str, prefix: str) -> Sequence[_Entry]:
+        """Entries of one folder, given with the ``/`` at its end, which have the prefix or may hold what has it."""
+        path = f"{self._root}/{folder}".rstrip("/")
+        with _unavailable(f"folder {folder!r} cannot be listed"):
+            infos = self._files.get_file_info(FileSelector(path, allow_not_found=True))
+        found = []
+        for info in infos:
+            is_folder = info.type == FileType.Directory
+            name = f"{folder}{info.base_name}" + ("/" if is_folder else "")
+            if name == f"{TEMPORARY}/":
+                continue
+            if name.startswith(prefix) or (is_folder and prefix.startswith(name)):
+                found.append(_Entry(name, 0 if is_folder else info.size, is_folder))
+        return sorted(found, key=lambda entry: entry.name)
+
+    def _delete(self, name: str) -> None:
+        with _unavailable(f"chunk {name}"), contextlib.suppress(FileNotFoundError):
+            path = self._path(name)
+            if self._files.get_file_info(path).type != FileType.NotFound:
+                self._files.delete_file(path)
+
+    def _path(self, name: str) -> str:
+        check(all(part not in ("", ".", "..") for part in name.split("/")), "not a chunk name", name=name)
+        return f"{self._root}/{name}"
+
+    def _temporary(self) -> str:
+        return f"{self._root}/{TEMPORARY}/{self._incarnation}-{next(self._tickets):x}"
+
+
+@contextlib.contextmanager
+def _missing_is(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SegmentNotFound(name) from error
+
+
+@contextlib.contextmanager
+def _unavailable(what: str) -> Iterator[None]:
+    """Turn errors of Arrow into ``Unavailable``, but for a missing file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except _ERRORS as error:
+        raise Unavailable(f"{what}: {error}") from error
+
+
+def _sync(path: str, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
