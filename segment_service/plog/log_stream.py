@@ -38,10 +38,10 @@ from segment_service.contracts.data_log import LogAddress, frame_bytes_max
 from segment_service.plog.append_quorum import means_full
 from segment_service.plog.chain import Chain, PlogEnd, find_end, offset_max
 from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope, envelope_bytes
-from segment_service.plog.group_contract import FencedPlog, OpenPlog
+from segment_service.plog.group_contract import FencedPlog, OpenPlog, PersistenceGroupClient
 from segment_service.plog.metadata_manager import MetadataManager
 from segment_service.plog.metadata_records import PlogRecord, SwitchRecord, TruncateRecord
-from segment_service.plog.persistence_group import PersistenceClient, PersistenceGroupClient
+from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import AppendRefused, PlogMissing
 from segment_service.plog.redis_connection import ReplyError
