@@ -60,6 +60,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── CommitFailed
     │   ├── AbortFailed
     │   ├── ScaleFailed
+    │   ├── StepFailed
     │   ├── AppendRefused             segment_service
     │   └── EpochTooLow
     ├── Fenced                        not done, and never will be: another owner took over, this one stops for good
