@@ -33,6 +33,8 @@ from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from segment_service.read_index.container_read_index import ContainerReadIndex
+from segment_service.sorted_runs.block_cache import BlockCache
+from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.status_page import StatusPage, StoreCollector
 from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.rolling_storage import RollingStorage
@@ -110,6 +112,7 @@ class SegmentStoreProcess(Service):
             self._disk_cache,
             lambda is_exceeded: self.back_pressure.hold("cache", is_exceeded),
         )
+        self._map_cache = BlockCache()
         self._manager: ContainerManager | None = None
         self._memory_watch = Tier1MemoryWatch(self._parts.groups, self.back_pressure, self.registry, self._parts.clock)
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
@@ -206,9 +209,11 @@ class SegmentStoreProcess(Service):
     def _make_container(self, container_id: int) -> SegmentContainer:
         parts, config = self._parts, self._config
         policy = CheckpointPolicy(config.tier1.checkpoint_operations, config.tier1.checkpoint_bytes)
+        storage = RollingStorage(parts.chunks, container_id, parts.clock)
         return SegmentContainer(
             parts.make_log(container_id, self.store_id),
-            RollingStorage(parts.chunks, container_id, parts.clock),
+            storage,
+            SortedRunMaps(container_id, parts.chunks, storage, parts.clock, self._map_cache),
             lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
                 metadata, storage, self._cache, spawn, check_owner
             ),

@@ -7,7 +7,7 @@ with it would give ids and offsets a second time whose bytes are in Tier 2 alrea
 from __future__ import annotations
 
 from segment_service.contracts.log_identity import unknown_identity
-from segment_service.contracts.segment_storage import EpochMark
+from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.durable_log.recovery import Recovered
 from segment_service.metadata.container_metadata import ContainerMetadata
 
@@ -18,14 +18,22 @@ _WAY_OUT = (
 
 
 def find_contradiction(
-    metadata: ContainerMetadata, recovered: Recovered, mark: EpochMark | None, first_object: str
+    metadata: ContainerMetadata,
+    recovered: Recovered,
+    mark: EpochMark | None,
+    first_object: str,
+    table: LogState | None = None,
 ) -> str | None:
     """The reason why this log must not be used with this Tier 2; ``None`` if they belong together.
 
     ``mark`` is the newest one, ``first_object`` the name of some object of the container in Tier 2, empty if there is
-    none (asked only if the log is empty).
+    none (asked only if the log is empty), ``table`` the stamp of the metadata table.
     """
     problem = _problem(metadata, recovered, mark, first_object)
+    if problem is None and table is not None:
+        problem = _difference(metadata, recovered, table, "the metadata table in Tier 2")
+    if problem is None and metadata.table_high_water > (0 if table is None else table.high_water):
+        problem = _lost_table(metadata, table)
     return None if problem is None else f"container {metadata.container_id}: {problem}. {_WAY_OUT}"
 
 
@@ -46,14 +54,19 @@ def _problem(
                 f"opened in epoch {mark.epoch}"
             )
         return None
-    return _difference(metadata, recovered, mark)
+    return _difference(metadata, recovered, mark.log, f"the mark of epoch {mark.epoch} in Tier 2")
 
 
-def _difference(metadata: ContainerMetadata, recovered: Recovered, mark: EpochMark) -> str | None:
-    known = mark.log
-    if known is None:
-        return None
-    where = f"the mark of epoch {mark.epoch} in Tier 2"
+def _lost_table(metadata: ContainerMetadata, table: LogState | None) -> str:
+    found = "has no metadata table" if table is None else f"has a metadata table as of operation {table.high_water}"
+    return (
+        f"Tier 2 was lost, or an older copy of it came back: it {found}, but the log says that it had one as of "
+        f"operation {metadata.table_high_water}"
+    )
+
+
+def _difference(metadata: ContainerMetadata, recovered: Recovered, known: LogState, where: str) -> str | None:
+    """The contradiction between the recovered log and what ``where`` knows of it."""
     if known.identity not in (metadata.identity, unknown_identity):
         if metadata.identity == unknown_identity:
             return (

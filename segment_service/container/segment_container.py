@@ -40,6 +40,7 @@ from segment_service.contracts.segment_store import (
     append_bytes_max,
     read_bytes_max,
 )
+from segment_service.contracts.sorted_map import SortedMaps
 from segment_service.contracts.spawn import Spawn
 from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
@@ -64,6 +65,7 @@ from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressu
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
 from segment_service.metadata.quarantine import DamagedRange, recheck_s_default
+from segment_service.metadata_table.metadata_table import MetadataTable, MetadataTableConfig, map_name
 
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn, CheckOwner], ReadIndex]
 WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
@@ -82,6 +84,7 @@ class ContainerConfig:
     """Pause between attempts to reach Tier 2 while a container starts."""
     new_identity: Callable[[], bytes] = new_identity
     """Makes the identity of a log that has none."""
+    metadata_table: MetadataTableConfig = field(default_factory=MetadataTableConfig)
     damage_recheck_s: float = recheck_s_default
     """After this time bytes of Tier 2 that could not be read are read again."""
 
@@ -99,6 +102,7 @@ class SegmentContainer(Service):
         self,
         log: DurableDataLog,
         storage: SegmentStorage,
+        maps: SortedMaps,
         read_index_factory: ReadIndexFactory,
         writer_factory: WriterFactory,
         back_pressure: StoreBackPressure,
@@ -122,6 +126,12 @@ class SegmentContainer(Service):
         self.durable_log = DurableLog(log, state, clock, self._config.checkpoints, storage.mark)
         self.own(self.durable_log)
         self.source = ContainerDataSource(self.metadata, self.durable_log, self.read_index, self.pending)
+        self._maps = maps
+        self.own(self._maps)
+        self.table = MetadataTable(
+            self.metadata, maps.sorted_map(map_name), self._log_state, clock, self._config.metadata_table
+        )
+        self.own(self.table)
         self._locator = BoundaryLocator(self.metadata, self.read)
         self.event_index = EventIndexer(self, self.metadata, self._locator, clock, self.log)
         self._takes_requests = False
@@ -149,6 +159,9 @@ class SegmentContainer(Service):
             await self._start_writer()
         else:
             await self._from_tier2(self._mark_first_checkpoint)
+        await self._from_tier2(self.table.table.open)
+        await self._maps.start()
+        await self.table.start()
         self._takes_requests = True
         self.spawn(self._recheck_damage(), "recheck-damage")
         self.spawn(self.event_index.run(), "event-index")
@@ -167,6 +180,8 @@ class SegmentContainer(Service):
         self._takes_requests = False
         if self._writer is not None:
             await self._writer.stop()  # before the read index, from which it takes the bytes
+        await self.table.stop()
+        await self._maps.stop()
         self.read_index.close()
         if self.failure is not None:
             self.durable_log.fail(self.failure)  # at once, without waiting for what is on its way
@@ -208,7 +223,8 @@ class SegmentContainer(Service):
         mark = await self._storage.newest_mark()
         recovered = self.durable_log.recovered
         first_object = "" if recovered.operations else await self._storage.first_object()
-        problem = find_contradiction(self.metadata, recovered, mark, first_object)
+        table = await self.table.table.newest_stamp()
+        problem = find_contradiction(self.metadata, recovered, mark, first_object, table)
         if problem is None and (mark is None or mark.epoch < self.epoch):
             return
         await self.durable_log.check_owner()  # what a later owner did is no contradiction

@@ -52,11 +52,14 @@ class ContainerDataSource:
         segment.set_storage_length(length)
         self._pending.flushed(segment)
         self._read_index.storage_length_changed(segment_id)
+        self._metadata.changes.note(segment_id)
 
     def sealed_in_storage(self, segment_id: int) -> None:
         segment = self._metadata.segments.get(segment_id)
         if segment is not None:
             segment.is_sealed_in_storage = True
+            if not segment.is_deleted and not segment.is_merged:
+                self._metadata.changes.note(segment_id)
 
     def merged_in_storage(self, target_id: int, source_id: int, target_length: int) -> None:
         source = self._metadata.segments.pop(source_id, None)

@@ -32,6 +32,8 @@ class SegmentMetadata:
     attributes: dict[AttributeId, int] = field(default_factory=dict)
     merges: MergeRecords | None = None
     """What was merged into it of late; None while nothing was."""
+    in_table: bool = field(default=False, compare=False)
+    """Whether the metadata table may have an entry of it."""
     next_boundary: int = field(default=0, compare=False)
     """Length from which on the boundary tracker wants to know; the tracker's own."""
     recovered_length: int | None = field(default=0, compare=False)

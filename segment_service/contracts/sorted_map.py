@@ -34,6 +34,10 @@ class SortedMap(Protocol):
         """The state of the container's log as of the last flush that is in the map; ``None`` before the first."""
         ...
 
+    async def newest_stamp(self) -> LogState | None:
+        """The stamp of the newest state in Tier 2, whatever its epoch; ``None`` without one. Also before ``open``."""
+        ...
+
     async def open(self) -> None:
         """Find the newest state. ``Fenced`` if it carries a higher epoch than this owner's."""
         ...

@@ -64,6 +64,7 @@ class MemoryState:
         operation.data = None
         length = operation.length
         if not length:
+            self.metadata.changes.note(operation.segment_id)  # no byte of it goes to Tier 2, which would be noted
             return
         segment_id = operation.segment_id
         self.pending.committed(segment_id, length)

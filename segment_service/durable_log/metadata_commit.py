@@ -65,6 +65,7 @@ def _map_segment(metadata: ContainerMetadata, operation: MapSegment) -> None:
         attributes=dict(operation.attributes),
     )
     metadata.ids[operation.name] = operation.segment_id
+    metadata.changes.note(operation.segment_id)
     metadata.next_segment_id_durable = max(metadata.next_segment_id_durable, operation.segment_id + 1)
     metadata.next_segment_id = max(metadata.next_segment_id, metadata.next_segment_id_durable)
 
@@ -73,6 +74,7 @@ def _seal(metadata: ContainerMetadata, operation: Seal) -> None:
     segment = metadata.segments[operation.segment_id]
     check(segment.length == operation.offset and not segment.is_sealed, "seal does not fit", segment=segment)
     segment.is_sealed = True
+    metadata.changes.note(segment.segment_id)
 
 
 def _truncate(metadata: ContainerMetadata, operation: Truncate) -> None:
@@ -80,6 +82,7 @@ def _truncate(metadata: ContainerMetadata, operation: Truncate) -> None:
     check(operation.offset >= segment.start_offset, "start offset would go back", segment=segment)
     segment.start_offset = operation.offset
     segment.check_invariants()
+    metadata.changes.note(segment.segment_id)
 
 
 def _merge(metadata: ContainerMetadata, operation: Merge) -> None:
@@ -98,16 +101,20 @@ def _merge(metadata: ContainerMetadata, operation: Merge) -> None:
     source.is_merged = True
     source.merged_into = target.segment_id
     check(metadata.ids.pop(source.name, 0) == source.segment_id, "merge of an unmapped source", source=source)
+    metadata.changes.note(target.segment_id)
+    metadata.changes.note_gone(source)
 
 
 def _update_attributes(metadata: ContainerMetadata, operation: UpdateAttributes) -> None:
     _set_attributes(metadata.segments[operation.segment_id], operation.values)
+    metadata.changes.note(operation.segment_id)
 
 
 def _delete(metadata: ContainerMetadata, operation: Delete) -> None:
     segment = metadata.segments[operation.segment_id]
     segment.is_deleted = True
     check(metadata.ids.pop(segment.name, 0) == segment.segment_id, "delete of an unmapped segment", segment=segment)
+    metadata.changes.note_gone(segment)
 
 
 def _nothing(_metadata: ContainerMetadata, _operation: Operation) -> None:

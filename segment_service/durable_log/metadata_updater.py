@@ -402,4 +402,5 @@ def _as_metadata(entry: _Staged) -> SegmentMetadata:
         last_modified_ms=entry.modified_ms,
         attributes={key: value for key, value in attributes.items() if value != NULL_ATTRIBUTE_VALUE},
         merges=merges or None,
+        in_table=base is not None and base.in_table,
     )

@@ -66,6 +66,10 @@ async def recover(log: DurableDataLog, state: MemoryState, clock: Clock) -> Reco
         )
     for segment in state.metadata.segments.values():
         segment.recovered_length = segment.length
+        segment.in_table = True  # an earlier owner may have put it there
+        if not segment.is_deleted and not segment.is_merged:
+            state.metadata.changes.note(segment.segment_id)
+    state.metadata.changes.knows_table = True
     state.metadata.epoch = log.epoch
     recovered.last_sequence_number = state.metadata.sequence_number
     if recovered.operations:
@@ -88,6 +92,7 @@ def _replay(record: ReadRecord, state: MemoryState, recovered: Recovered) -> Non
     recovered.operations += 1
     if isinstance(operation, Checkpoint):
         snapshot = _snapshot_of(operation, metadata.container_id)
+        metadata.table_high_water = max(metadata.table_high_water, snapshot.table_high_water)
         if is_first:
             _start_from(snapshot, metadata)
         else:
@@ -134,6 +139,8 @@ def _start_from(snapshot: ContainerMetadata, metadata: ContainerMetadata) -> Non
     metadata.next_segment_id = metadata.next_segment_id_durable = snapshot.next_segment_id
     metadata.ids = snapshot.ids
     metadata.segments = {}
+    for gone_id, name in snapshot.changes.gone():
+        metadata.changes.add_gone(gone_id, name)
     for segment_id in snapshot.ids.values():
         segment = snapshot.segments[segment_id]
         segment.storage_length = segment.length

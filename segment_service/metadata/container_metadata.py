@@ -8,6 +8,7 @@ from segment_service.contracts.log_identity import unknown_identity
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.boundary_tracker import BoundaryTracker
 from segment_service.metadata.quarantine import Quarantine
+from segment_service.metadata.table_changes import TableChanges
 
 
 @dataclass(slots=True)
@@ -25,6 +26,11 @@ class ContainerMetadata:
     """By name, live segments only."""
     boundaries: BoundaryTracker = field(default_factory=BoundaryTracker, compare=False)
     """Boundaries of events that are not yet in the index segments."""
+    changes: TableChanges = field(default_factory=TableChanges, compare=False)
+    """Segments whose entries in the metadata table are not up to date."""
+    table_high_water: int = field(default=0, compare=False)
+    """High water in the stamp of the metadata table; 0 without one. What checkpoints leave out is in a table that has
+    at least this one."""
     identity: bytes = unknown_identity
     """Identity of the log."""
     next_segment_id_durable: int = field(default=1, compare=False)

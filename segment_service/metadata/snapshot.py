@@ -3,14 +3,13 @@
 Layout, big-endian::
 
     version u8 | container_id u32 | identity 16 bytes | epoch i64 | sequence_number i64 | next_segment_id i64
-               | segment_count u32
-    per segment: id i64 | flags u8 | length i64 | start_offset i64 | storage_length i64 | last_modified_ms i64
-                 | merged_into i64 | name_length u16 | attribute_count u32 | name utf-8
-                 | count * (attribute id 16 bytes | value i64)
+               | table_high_water i64 | segment_count u32 | segments (segment_record.py)
     merge_count u32 | count * (target id i64 | source key 16 bytes | target_length i64 | time i64)
+    gone_count u32 | count * (id i64 | name_length u16 | name utf-8)
 
-The merges of one target follow each other, oldest first.
-flags: 1 sealed, 2 sealed in Tier 2, 4 merged, 8 deleted. Version 1, which is read, has no identity and no merges.
+The merges of one target follow each other, oldest first. *Gone* are segments that were deleted or merged away and of
+which the metadata table may have an entry. ``table_high_water`` is the high water in the stamp of the metadata table.
+Version 2, which is read, has neither; version 1, which is read, has no identity and no merges either.
 """
 
 from __future__ import annotations
@@ -21,27 +20,23 @@ from typing import Final
 
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
-from segment_service.contracts.attributes import AttributeId
 from segment_service.contracts.log_identity import identity_bytes, unknown_identity
 from segment_service.contracts.merge_records import MergeRecord
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.segment_record import read_segment, write_segment
 
-SNAPSHOT_VERSION: Final = 2
+SNAPSHOT_VERSION: Final = 3
+_VERSION_WITHOUT_TABLE: Final = 2
 _VERSION_WITHOUT_IDENTITY: Final = 1
 """Without merges, too."""
 
-_HEADER: Final = struct.Struct(">BI16sqqqI")
+_HEADER: Final = struct.Struct(">BI16sqqqqI")
+_HEADER_2: Final = struct.Struct(">BI16sqqqI")
 _HEADER_1: Final = struct.Struct(">BIqqqI")
-_SEGMENT: Final = struct.Struct(">qBqqqqqHI")
-_ATTRIBUTE: Final = struct.Struct(">16sq")
 _COUNT: Final = struct.Struct(">I")
 _MERGE: Final = struct.Struct(">q16sqq")
-
-_SEALED: Final = 1
-_SEALED_IN_STORAGE: Final = 2
-_MERGED: Final = 4
-_DELETED: Final = 8
+_GONE: Final = struct.Struct(">qH")
 
 
 def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetadata]) -> bytes:
@@ -54,28 +49,7 @@ def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetada
         count += 1
         if segment.merges:
             merges.extend(_MERGE.pack(segment.segment_id, key, *record) for key, record in segment.merges.items())
-        name = segment.name.encode()
-        flags = (
-            (_SEALED if segment.is_sealed else 0)
-            | (_SEALED_IN_STORAGE if segment.is_sealed_in_storage else 0)
-            | (_MERGED if segment.is_merged else 0)
-            | (_DELETED if segment.is_deleted else 0)
-        )
-        parts.append(
-            _SEGMENT.pack(
-                segment.segment_id,
-                flags,
-                segment.length,
-                segment.start_offset,
-                segment.storage_length,
-                segment.last_modified_ms,
-                segment.merged_into,
-                len(name),
-                len(segment.attributes),
-            )
-        )
-        parts.append(name)
-        parts.extend(_ATTRIBUTE.pack(key, value) for key, value in segment.attributes.items())
+        parts.extend(write_segment(segment))
     parts[0] = _HEADER.pack(
         SNAPSHOT_VERSION,
         metadata.container_id,
@@ -83,9 +57,11 @@ def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetada
         metadata.epoch,
         metadata.sequence_number,
         metadata.next_segment_id,
+        metadata.table_high_water,
         count,
     )
-    return b"".join((*parts, _COUNT.pack(len(merges)), *merges))
+    gone = [_GONE.pack(key, len(name.encode())) + name.encode() for key, name in metadata.changes.gone()]
+    return b"".join((*parts, _COUNT.pack(len(merges)), *merges, _COUNT.pack(len(gone)), *gone))
 
 
 def read_snapshot(data: bytes) -> ContainerMetadata:
@@ -93,12 +69,16 @@ def read_snapshot(data: bytes) -> ContainerMetadata:
     try:
         metadata, count, position = _read_header(data)
         for _ in range(count):
-            segment, position = _read_segment(data, position)
+            segment, position = read_segment(data, position)
             metadata.segments[segment.segment_id] = segment
             if not segment.is_merged and not segment.is_deleted:
                 metadata.ids[segment.name] = segment.segment_id
+            elif segment.in_table:
+                metadata.changes.add_gone(segment.segment_id, segment.name)
         if data[0] > _VERSION_WITHOUT_IDENTITY:
             position = _read_merges(data, position, metadata)
+        if data[0] > _VERSION_WITHOUT_TABLE:
+            position = _read_gone(data, position, metadata)
     except (struct.error, UnicodeDecodeError) as error:
         raise DataCorruption(f"checkpoint of {len(data)} bytes is cut short or garbled: {error}") from error
     if position != len(data):
@@ -121,12 +101,27 @@ def _read_merges(data: bytes, position: int, metadata: ContainerMetadata) -> int
     return position
 
 
+def _read_gone(data: bytes, position: int, metadata: ContainerMetadata) -> int:
+    (count,) = _COUNT.unpack_from(data, position)
+    position += _COUNT.size
+    for _ in range(count):
+        segment_id, length = _GONE.unpack_from(data, position)
+        position += _GONE.size
+        metadata.changes.add_gone(segment_id, data[position : position + length].decode())
+        position += length
+    return position
+
+
 def _read_header(data: bytes) -> tuple[ContainerMetadata, int, int]:
     """The metadata without segments, their number, and the position of the first one."""
     version = data[0] if data else 0
+    table_high_water = 0
     if version == SNAPSHOT_VERSION:
-        _, container_id, identity, epoch, number, next_id, count = _HEADER.unpack_from(data)
+        _, container_id, identity, epoch, number, next_id, table_high_water, count = _HEADER.unpack_from(data)
         position = _HEADER.size
+    elif version == _VERSION_WITHOUT_TABLE:
+        _, container_id, identity, epoch, number, next_id, count = _HEADER_2.unpack_from(data)
+        position = _HEADER_2.size
     elif version == _VERSION_WITHOUT_IDENTITY:
         _, container_id, epoch, number, next_id, count = _HEADER_1.unpack_from(data)
         identity, position = unknown_identity, _HEADER_1.size
@@ -135,41 +130,6 @@ def _read_header(data: bytes) -> tuple[ContainerMetadata, int, int]:
             f"checkpoint of {len(data)} bytes has version {version}; this program reads {_VERSION_WITHOUT_IDENTITY} "
             f"to {SNAPSHOT_VERSION}: if a newer program wrote it, run that one"
         )
-    return ContainerMetadata(container_id, epoch, number, next_id, identity=identity), count, position
-
-
-def _read_segment(data: bytes, position: int) -> tuple[SegmentMetadata, int]:
-    (
-        segment_id,
-        flags,
-        length,
-        start_offset,
-        storage_length,
-        last_modified_ms,
-        merged_into,
-        name_length,
-        attribute_count,
-    ) = _SEGMENT.unpack_from(data, position)
-    position += _SEGMENT.size
-    name = data[position : position + name_length].decode()
-    position += name_length
-    attributes: dict[AttributeId, int] = {}
-    for _ in range(attribute_count):
-        key, value = _ATTRIBUTE.unpack_from(data, position)
-        attributes[AttributeId(key)] = value
-        position += _ATTRIBUTE.size
-    segment = SegmentMetadata(
-        segment_id=segment_id,
-        name=name,
-        length=length,
-        start_offset=start_offset,
-        storage_length=storage_length,
-        is_sealed=bool(flags & _SEALED),
-        is_sealed_in_storage=bool(flags & _SEALED_IN_STORAGE),
-        is_merged=bool(flags & _MERGED),
-        merged_into=merged_into,
-        is_deleted=bool(flags & _DELETED),
-        last_modified_ms=last_modified_ms,
-        attributes=attributes,
-    )
-    return segment, position
+    metadata = ContainerMetadata(container_id, epoch, number, next_id, identity=identity)
+    metadata.table_high_water = table_high_water
+    return metadata, count, position

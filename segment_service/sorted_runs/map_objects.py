@@ -69,8 +69,9 @@ class MapObjects:
 
     # --- manifests
 
-    async def newest_manifest(self) -> tuple[MapManifest | None, list[str]]:
-        """The newest manifest, and the names of all others. ``Fenced`` if it is of a higher epoch than this owner's."""
+    async def newest_manifest(self, *, check_epoch: bool = True) -> tuple[MapManifest | None, list[str]]:
+        """The newest manifest, and the names of all others. ``Fenced`` if it is of a higher epoch than this owner's,
+        unless that is not to be looked at."""
         prefix = self._layout.map_manifests(self.map_name)
         for attempt in range(load_attempts_max):
             names = [(info.name, info.length) async for info in self._chunks.list(prefix)]
@@ -78,7 +79,7 @@ class MapObjects:
                 return None, []
             newest, length = names[-1]  # names sort as their numbers
             found = ManifestId(*self._layout.parse_map_object(newest))
-            if found.epoch > self.epoch:
+            if check_epoch and found.epoch > self.epoch:
                 raise Fenced(f"map {self.map_name} was changed at epoch {found.epoch}, this owner has {self.epoch}")
             try:
                 data = await self._chunks.get(newest, 0, length)

@@ -74,6 +74,10 @@ class SortedRunMap:
     def _runs(self) -> tuple[Run, ...]:
         return () if self._manifest is None else self._manifest.runs
 
+    async def newest_stamp(self) -> LogState | None:
+        manifest, _ = await self._objects.newest_manifest(check_epoch=False)
+        return None if manifest is None else manifest.stamp
+
     async def open(self) -> None:
         manifest, replaced = await self._objects.newest_manifest()
         listed = {(file.epoch, file.counter) for run in (manifest.runs if manifest else ()) for file in run.files}

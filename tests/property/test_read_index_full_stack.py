@@ -17,6 +17,7 @@ from segment_service.cache.manager import CacheManager
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.read_index.container_read_index import ContainerReadIndex
+from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.config import WriterConfig
@@ -39,9 +40,12 @@ class World:
     async def container(self) -> AsyncIterator[SegmentContainer]:
         clock = SystemClock()
         config = WriterConfig(flush_bytes=20_000, flush_age_s=0.004, transaction_age_s=0.01, tick_s=0.001)
+        chunks = self.chunks
+        storage = RollingStorage(chunks, 0, clock, background=False)
         container = SegmentContainer(
             InMemoryDataLog(0, self.logs),
-            RollingStorage(self.chunks, 0, clock, background=False),
+            storage,
+            SortedRunMaps(0, chunks, storage, clock),
             lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
                 metadata, storage, self.cache, spawn, check_owner
             ),

@@ -11,7 +11,17 @@ import segment_service
 from pravega_common.runtime import failpoints
 from tests.simulator.processes import Process, ProcessKilled, current_process
 
-PACKAGES = ("container", "durable_log", "event_index", "plog", "storage", "tables", "writer")
+PACKAGES = (
+    "container",
+    "durable_log",
+    "event_index",
+    "metadata_table",
+    "plog",
+    "sorted_runs",
+    "storage",
+    "tables",
+    "writer",
+)
 """Packages of the segment store, after which their failpoints are named."""
 
 

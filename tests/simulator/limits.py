@@ -11,10 +11,14 @@ from unittest import mock
 
 SMALL: Final[Mapping[str, tuple[float, ...]]] = {
     "durable_log.data_frame_builder._entries_end_max": (500, 4_000, 40_000),
+    "metadata_table.metadata_table.flush_count_max": (2,),
     "plog.plog_client.read_page_bytes": (5_000, 100_000),
     "read_index.storage_fetch.fetch_bytes_max": (1_000, 30_000),
     "read_index.storage_fetch.fetch_alignment": (100, 4_096),
     "read_index.storage_fetch.read_ahead_bytes": (10_000,),
+    "sorted_runs.merging.merged_runs_min": (2,),
+    "sorted_runs.run_writer.block_bytes": (200,),
+    "sorted_runs.run_writer.file_bytes_max": (500,),
     "storage.compaction.joined_bytes_max": (20_000, 200_000),
     "storage.compaction.run_chunks_min": (2, 4),
     "storage.garbage.gathering_time_s": (0.05,),

@@ -118,8 +118,8 @@ class LossPlan:
 
     async def _damage(self) -> None:
         for _ in range(self._rng.randint(1, 3)):
-            kind = self._rng.choice(("/d/", "/d/", "/m/"))
-            name = self._tier2.damage(lambda name, kind=kind: name.startswith("c00000") and kind in name)  # type: ignore[misc]
+            kind = self._rng.choice(("d", "d", "m"))
+            name = self._tier2.damage(lambda name, kind=kind: name.startswith(f"c00000/{kind}/"))  # type: ignore[misc]
             if name is not None:
                 self._cluster.damaged.add(int(name.split("/")[2], 16))
                 self._note(f"DAMAGE: {name}")

@@ -8,6 +8,7 @@ from typing import Final
 
 from segment_service.contracts.data_log import frame_bytes_max
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.plog.entry import envelope_bytes
 from segment_service.writer.config import WriterConfig
 from tests.simulator.limits import PLOG_LIMIT, draw_limits
@@ -42,6 +43,7 @@ class Settings:
     unflushed_bytes_max: int
     checkpoints: CheckpointPolicy
     writer: WriterConfig
+    metadata_table: MetadataTableConfig
     limits: dict[str, float]
     """Limits of the product, by name: see ``limits.py``."""
     plog_bytes: int
@@ -94,6 +96,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
             tick_s=0.1,
             idle_segments_max=rng.choice((1, 50_000)),
         ),
+        metadata_table=MetadataTableConfig(flush_age_s=rng.choice((0.2, 1.0, 5.0))),
         limits=limits,
         plog_bytes=int(limits.get(PLOG_LIMIT, frame_bytes_max)) * rng.choice((1, 1, 4)) + envelope_bytes,
         reply_timeout_s=rng.choice((2.0, 10.0)),

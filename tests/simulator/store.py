@@ -18,6 +18,7 @@ from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from segment_service.read_index.container_read_index import ContainerReadIndex
+from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import RoutedSegmentStore
 from segment_service.tables.table_extension import TableExtension
@@ -136,14 +137,16 @@ class Store:
         settings, clock = self._settings, self._clock
         rng = random.Random(f"{settings.seed} {self.name} {container_id}")
         cpo = cast(ControlPlaneOracle, self._cpo)
+        storage = RollingStorage(self._chunks, container_id, clock)
         return SegmentContainer(
             RedisDataLog(container_id, self.name, cpo, cluster_name, self._plogs, clock),
-            RollingStorage(self._chunks, container_id, clock),
+            storage,
+            SortedRunMaps(container_id, self._chunks, storage, clock),
             lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
                 metadata, storage, self._cache, spawn, check_owner
             ),
             lambda source, storage: StorageWriter(source, storage, clock, settings.writer, rng),
             self.back_pressure,
             clock,
-            ContainerConfig(checkpoints=settings.checkpoints),
+            ContainerConfig(checkpoints=settings.checkpoints, metadata_table=settings.metadata_table),
         )

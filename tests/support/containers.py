@@ -17,6 +17,7 @@ from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.read_index.container_read_index import ContainerReadIndex
+from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.storage_writer import StorageWriter, WriterConfig
@@ -71,9 +72,11 @@ class ContainerKit:
 
     def make(self, container_id: int = 0) -> SegmentContainer:
         cache = self.cache = CacheManager(InMemoryCacheStorage(self.cache_bytes))
+        storage = self.make_storage(container_id)
         return SegmentContainer(
             self.make_log(container_id),
-            self.make_storage(container_id),
+            storage,
+            SortedRunMaps(container_id, self.chunks, storage, self.clock),
             lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
                 metadata, storage, cache, spawn, check_owner
             ),

@@ -27,7 +27,7 @@ def sample_metadata() -> ContainerMetadata:
     )
     merged = SegmentMetadata(segment_id=6, name="t", length=2, is_sealed=True, is_merged=True, merged_into=4)
     deleted = SegmentMetadata(segment_id=7, name="d", is_deleted=True)
-    return ContainerMetadata(
+    metadata = ContainerMetadata(
         container_id=2,
         epoch=9,
         sequence_number=77,
@@ -35,4 +35,7 @@ def sample_metadata() -> ContainerMetadata:
         segments={segment.segment_id: segment for segment in (alive, sealed, merged, deleted)},
         ids={"scope/strøm/0": 4, "b": 5},
         identity=bytes(range(16, 32)),
+        table_high_water=76,
     )
+    metadata.changes.add_gone(3, "g")
+    return metadata

@@ -24,7 +24,9 @@ MERGES = (
     "0000000000000004d4b1b0202b21bb84e60a3d272ecab0db000000000000000b0000018bcfe56802"
 )
 COUNTERS = "0000000000000009000000000000004d0000000000000008"
-GOLDEN = "0200000002101112131415161718191a1b1c1d1e1f" + COUNTERS + SEGMENTS + MERGES
+GONE = "000000010000000000000003000167"
+GOLDEN = "0300000002101112131415161718191a1b1c1d1e1f" + COUNTERS + "000000000000004c" + SEGMENTS + MERGES + GONE
+VERSION_2 = "0200000002101112131415161718191a1b1c1d1e1f" + COUNTERS + SEGMENTS + MERGES
 VERSION_1 = "0100000002" + COUNTERS + SEGMENTS
 """As commit 40bcc49 wrote it."""
 
@@ -35,7 +37,24 @@ def test_golden_bytes() -> None:
 
 
 def test_golden_bytes_are_read_back() -> None:
-    assert read_snapshot(bytes.fromhex(GOLDEN)) == sample_metadata()
+    found = read_snapshot(bytes.fromhex(GOLDEN))
+    assert found == sample_metadata()
+    assert found.table_high_water == 76
+    assert list(found.changes.gone()) == [(3, "g")]
+
+
+def test_version_2_knows_no_metadata_table() -> None:
+    found = read_snapshot(bytes.fromhex(VERSION_2))
+    assert found == sample_metadata()
+    assert found.table_high_water == 0
+    assert list(found.changes.gone()) == []
+
+
+def test_a_segment_that_is_gone_and_may_be_in_the_table_is_remembered() -> None:
+    metadata = sample_metadata()
+    metadata.segments[6].in_table = metadata.segments[7].in_table = True
+    found = read_snapshot(write_snapshot(metadata, metadata.segments.values()))
+    assert sorted(found.changes.gone()) == [(3, "g"), (6, "t"), (7, "d")]
 
 
 def test_version_1_has_no_identity_and_no_merges() -> None:
@@ -47,14 +66,14 @@ def test_version_1_has_no_identity_and_no_merges() -> None:
 
 def test_a_merge_into_an_unknown_segment_is_corrupt() -> None:
     snapshot = bytearray.fromhex(GOLDEN)
-    snapshot[-40 + 7] = 99
+    snapshot[-40 - len(GONE) // 2 + 7] = 99
     with pytest.raises(DataCorruption, match="segment 99"):
         read_snapshot(bytes(snapshot))
 
 
 def test_a_snapshot_of_another_length_or_version_is_corrupt() -> None:
     snapshot = bytes.fromhex(GOLDEN)
-    of_other_versions = [bytes([version]) + snapshot[1:] for version in (0, 1, 3)]
+    of_other_versions = [bytes([version]) + snapshot[1:] for version in (0, 1, 2, 4)]
     for wrong in (snapshot[:-1], snapshot + b"\0", snapshot[:20], b"", snapshot[:-45], *of_other_versions):
         with pytest.raises(DataCorruption):
             read_snapshot(wrong)

@@ -17,6 +17,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.table_store import NOT_EXISTS, TableEntry
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.read_index.container_read_index import ContainerReadIndex
+from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.tables.table_extension import TableExtension
@@ -28,9 +29,12 @@ T = "scope/table"
 @asynccontextmanager
 async def running(logs: InMemoryLogStore, cache: CacheManager) -> AsyncIterator[SegmentContainer]:
     clock = SystemClock()
+    chunks = InMemoryChunkStorage()
+    storage = RollingStorage(chunks, 0, clock, background=False)
     container = SegmentContainer(
         InMemoryDataLog(0, logs),
-        RollingStorage(InMemoryChunkStorage(), 0, clock, background=False),
+        storage,
+        SortedRunMaps(0, chunks, storage, clock),
         lambda metadata, storage, spawn, check_owner: ContainerReadIndex(metadata, storage, cache, spawn, check_owner),
         lambda source, storage: Service("no-writer"),
         StoreBackPressure(),
