@@ -18,9 +18,9 @@ class ReaderOffline(RejectedError):
 
 
 class EventsTruncated(RejectedError):
-    """Events of a segment were truncated before the group read them. Reading goes on behind them at the next call.
+    """Events of a segment were truncated before they were read. A reader of a group goes on behind them.
 
-    ``offset`` is where the group stood; ``next_offset`` where it goes on, None if nothing of the segment is left.
+    ``offset`` is the position before the error, ``next_offset`` the one behind; None if the whole segment is gone.
     """
 
     def __init__(self, segment: str, offset: int, next_offset: int | None) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pravega_common.errors import DataCorruption
+from pravega_common.errors import DataCorruption, SegmentNotFound, SegmentTruncated, StreamNotFound
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_name
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
+from pravega_streams.errors import EventsTruncated
 
 window_bytes: Final = 4 * 1024 * 1024
 _HEADER = struct.Struct(">ii")
@@ -25,6 +26,11 @@ class StoredEvent:
     offset: int
     data: bytes
 
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the event."""
+        return self.offset + _HEADER.size + len(self.data)
+
 
 def read_events(
     client: StreamClient,
@@ -33,15 +39,27 @@ def read_events(
     start: SegmentOffsets | None = None,
     end: SegmentOffsets | None = None,
 ) -> Iterator[StoredEvent]:
-    """Events between the cuts (default head to tail), segment by segment, predecessors before successors."""
+    """Events between the cuts (default head to tail), segment by segment, predecessors before successors.
+
+    ``EventsTruncated`` where events between the cuts were truncated before they were read.
+    """
     first = client.head_cut(scope, stream) if start is None else start
     last = client.tail_cut(scope, stream) if end is None else end
     # An id's upper half is the epoch that made the segment, so ascending ids never put a successor first.
     for segment_id in sorted(client.controller.segments_between(scope, stream, first, last)):
         name = segment_name(scope, stream, segment_id)
-        from_offset = first.get(segment_id, 0)
-        to_offset = last[segment_id] if segment_id in last else client.segments.info(name).length
-        yield from read_segment(client, name, segment_id, from_offset, to_offset)
+        offset = first.get(segment_id, 0)
+        try:
+            to_offset = last[segment_id] if segment_id in last else client.segments.info(name).length
+            for event in read_segment(client, name, segment_id, offset, to_offset):
+                yield event
+                offset = event.next_offset
+        except SegmentTruncated as error:
+            raise EventsTruncated(name, offset, error.start_offset) from error
+        except SegmentNotFound as error:
+            if not client.controller.stream_exists(scope, stream):
+                raise StreamNotFound(f"stream {scope}/{stream} was deleted while it was read") from error
+            raise EventsTruncated(name, offset, None) from error
 
 
 def read_segment(client: StreamClient, name: str, segment_id: int, start: int, end: int) -> Iterator[StoredEvent]:
