@@ -12,6 +12,7 @@ from typing import Any, Final
 _MODULES: Final = {
     "AsyncStreamClient": "pravega_streams.async_client",
     "BlockingTable": "pravega_streams.table.blocking_table",
+    "ByteStream": "pravega_streams.byte_stream.byte_stream",
     "ControllerRefused": "pravega_streams.errors",
     "EventReader": "pravega_streams.readers.event_reader",
     "EventWriter": "pravega_streams.event.event_writer",

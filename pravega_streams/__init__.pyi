@@ -13,6 +13,7 @@ from pravega_common.stream_cut import StreamCut as StreamCut
 from pravega_streams.async_client import AsyncStreamClient as AsyncStreamClient
 from pravega_streams.batch.events import StoredEvent as StoredEvent
 from pravega_streams.batch.events import read_events as read_events
+from pravega_streams.byte_stream.byte_stream import ByteStream as ByteStream
 from pravega_streams.client import StreamClient as StreamClient
 from pravega_streams.errors import ControllerRefused as ControllerRefused
 from pravega_streams.errors import EventsTruncated as EventsTruncated

@@ -1,0 +1,185 @@
+"""Reads and appends the bytes of a stream of one segment, for code without an event loop."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+import uuid
+from typing import Any, Final
+
+from pravega_common.errors import (
+    InvalidArgument,
+    PravegaError,
+    SegmentSealed,
+    SegmentTruncated,
+    StreamSealed,
+    UnknownOutcome,
+)
+from pravega_common.names import segment_name
+from pravega_common.wire import commands as c
+from pravega_streams.client import StreamClient
+from pravega_streams.connection.blocking import WireSocket
+from pravega_streams.connection.replies import error_of
+from pravega_streams.event.block_writer import BlockWriter, BlockWriters
+
+piece_bytes_max: Final = 1024 * 1024
+"""Bytes of one append."""
+read_bytes_max: Final = 2 * 1024 * 1024
+"""Bytes of one read: no store sends more at once."""
+read_time_default_s: Final = 10.0
+"""How long a read waits at the tail by default."""
+retry_delay_s: Final = 0.05
+
+
+class ByteStream(io.RawIOBase):
+    """A file over a stream of one segment. Writes go to the end; ``seek`` and ``tell`` are about reading.
+
+    Not for several threads. ``io.BufferedReader`` may stand before it. Errors: ``InvalidArgument`` for a stream of
+    several segments, ``StreamSealed``, ``SegmentTruncated`` for an offset before the head, ``NotFound``, and those of
+    ``BlockWriter``.
+    """
+
+    def __init__(
+        self, client: StreamClient, scope: str, stream: str, *, read_time_s: float = read_time_default_s
+    ) -> None:
+        super().__init__()
+        current = [item.segment_id for item in client.controller.current_segments(scope, stream)]
+        ids = current or list(client.tail_cut(scope, stream))
+        if len(ids) != 1:
+            raise InvalidArgument(f"{scope}/{stream} has {len(ids)} segments; a byte stream has 1")
+        self.segment = segment_name(scope, stream, ids[0])
+        self._client = client
+        self._read_time_s = read_time_s
+        self._offset = self.current_head_offset()
+        self._socket: WireSocket | None = None
+        self._writers: BlockWriters | None = None
+        self._writer: BlockWriter | None = None
+
+    # ---- appending
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        """Append the bytes of any buffer, which are copied; they are durable after ``flush``. Returns their number."""
+        copy = memoryview(bytes(data))
+        try:
+            for start in range(0, len(copy), piece_bytes_max):
+                self._append().write(copy[start : start + piece_bytes_max], 1)
+        except SegmentSealed as error:
+            raise StreamSealed(f"{self.segment} is sealed and takes no more bytes") from error
+        return len(copy)
+
+    def flush(self) -> None:
+        """Return when everything written is durable."""
+        super().flush()
+        try:
+            if self._writer is not None:
+                self._writer.flush()
+        except SegmentSealed as error:
+            raise StreamSealed(f"{self.segment} was sealed before it took all bytes") from error
+
+    def truncate(self, size: int | None = None) -> int:
+        """Forget what lies before an offset, by default before the reading position. Returns the offset."""
+        offset = self._offset if size is None else size
+        self._client.segments.truncate(self.segment, offset)
+        return offset
+
+    def seal(self) -> None:
+        """Take no more bytes; what was written is durable before."""
+        self.flush()
+        self._client.segments.seal(self.segment)
+
+    def _append(self) -> BlockWriter:
+        if self._writer is None:
+            self._writers = BlockWriters(self._client.segments.endpoints)
+            self._writer = self._writers.open(self.segment, uuid.uuid4().bytes)
+        return self._writer
+
+    # ---- reading
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Fill as much of a writable buffer as there is; 0 at the end of a sealed stream, None if nothing came in time."""
+        target = memoryview(buffer).cast("B")
+        if not len(target):
+            return 0
+        data = self._read(min(len(target), read_bytes_max))
+        if data is None:
+            return None
+        target[: len(data)] = data
+        self._offset += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Read from an offset next; from ``SEEK_END`` on, of the present tail."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._offset}.get(whence)
+        self._offset = (self.current_tail_offset() if base is None else base) + offset
+        if self._offset < 0:
+            raise InvalidArgument(f"{self.segment}: offset {self._offset} lies before the beginning")
+        return self._offset
+
+    def tell(self) -> int:
+        return self._offset
+
+    def current_head_offset(self) -> int:
+        """The first offset that is still there."""
+        return self._client.segments.info(self.segment).start_offset
+
+    def current_tail_offset(self) -> int:
+        """The offset behind the last byte that is durable."""
+        return self._client.segments.info(self.segment).length
+
+    def close(self) -> None:
+        """Flush and give the connections up."""
+        if self.closed:
+            return
+        try:
+            super().close()
+        finally:
+            if self._socket is not None:
+                self._socket.close()
+            if self._writers is not None:
+                self._writers.close()
+
+    def _read(self, length: int) -> memoryview | None:
+        deadline_s = time.monotonic() + self._read_time_s
+        while True:
+            try:
+                return self._read_once(length, max(0.001, deadline_s - time.monotonic()))
+            except SegmentSealed:
+                return memoryview(b"")
+            except PravegaError as error:
+                if not error.may_be_repeated(idempotent=True):
+                    raise
+                failure = error
+            self._client.segments.endpoints.forget(self.segment)
+            if time.monotonic() + retry_delay_s > deadline_s:
+                info = self._client.segments.info(self.segment)
+                if info.length > self._offset:
+                    raise failure
+                return memoryview(b"") if info.is_sealed else None
+            time.sleep(retry_delay_s)
+
+    def _read_once(self, length: int, time_s: float) -> memoryview:
+        if self._socket is None or not self._socket.is_open:
+            self._socket = WireSocket(self._client.segments.endpoints.resolve(self.segment))
+        self._socket.set_reply_time(time_s)
+        reply = self._socket.call(lambda rid: c.ReadSegment(self.segment, self._offset, length, "", rid))
+        error = error_of(reply, self.segment)
+        if isinstance(error, SegmentTruncated):
+            raise SegmentTruncated(self.segment, error.start_offset, self._offset)
+        if error is not None:
+            raise error
+        if not isinstance(reply, c.SegmentRead) or reply.offset != self._offset:
+            raise UnknownOutcome(f"{self.segment}: the store answered {type(reply).__name__} to a read")
+        data = memoryview(reply.data)[:length]
+        if not len(data) and not reply.end_of_segment:
+            raise UnknownOutcome(f"{self.segment}: the store answered a read without bytes")
+        return data
