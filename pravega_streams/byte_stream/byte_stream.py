@@ -106,7 +106,7 @@ class ByteStream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Fill as much of a writable buffer as there is; 0 at the end of a sealed stream, None if nothing came in time."""
+        """Fill a buffer as far as there is something; 0 at the end of a sealed stream, None if nothing came in time."""
         target = memoryview(buffer).cast("B")
         if not len(target):
             return 0

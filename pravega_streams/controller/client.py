@@ -98,6 +98,19 @@ class ControllerClient:
 
         return _pages(page)
 
+    def list_streams_with_tag(self, scope: str, tag: str) -> Iterator[str]:
+        """Names within the scope of the streams that have a tag."""
+
+        def page(token: str) -> tuple[Sequence[str], str]:
+            request = pb.StreamsInScopeWithTagRequest(
+                scope=pb.ScopeInfo(scope=scope), tag=tag, continuationToken=pb.ContinuationToken(token=token)
+            )
+            reply = self._ask("listStreamsInScopeForTag", request)
+            _decide("listStreamsInScopeForTag", scope, reply.status, pb.StreamsInScopeResponse.Status)
+            return [info.stream for info in reply.streams], reply.continuationToken.token
+
+        return _pages(page)
+
     # Streams
 
     def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration | None = None) -> bool:

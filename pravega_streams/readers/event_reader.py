@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from pravega_common.errors import DataCorruption, PravegaError, SegmentNotFound, SegmentTruncated
@@ -66,18 +66,19 @@ class EventReader:
 
     async def events(self) -> AsyncIterator[ReadEvent]:
         """All events of this reader's segments, until the group has read all that it is to read."""
-        self._release_piece()
         while not self.is_finished:
             piece = await self.get_segment_slice()
-            if piece is None:
-                continue
-            self._piece = piece
-            for self._event in piece:
-                yield self._event
-            self._release_piece()
+            for event in self.in_turn(piece) if piece is not None else ():
+                yield event
+
+    def in_turn(self, piece: SegmentSlice) -> Iterator[ReadEvent]:
+        """The events of a slice, each of which counts as read when the next one, or the next slice, is asked for."""
+        self._piece = piece
+        for self._event in piece:
+            yield self._event
 
     def _release_piece(self) -> None:
-        """Give the slice back that ``events`` works on."""
+        """Give the slice back that ``in_turn`` works on."""
         piece, self._piece, self._event = self._piece, None, None
         if piece is not None:
             self.release_segment(piece)
@@ -92,6 +93,7 @@ class EventReader:
 
         Slices of other segments may be asked for meanwhile.
         """
+        self._release_piece()
         deadline_s = self._now_s() + timeout_s
         while True:
             self._news.clear()

@@ -1,0 +1,179 @@
+"""Offers reader groups to code without an event loop: a thread runs one for them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
+
+from pravega_common.model.segments import SegmentOffsets
+from pravega_common.stream_cut import StreamCut
+from pravega_streams.readers.event_reader import EventReader, slice_time_default_s
+from pravega_streams.readers.group_state import GroupConfiguration, Positions, StreamName
+from pravega_streams.readers.reader_group import ReaderGroup, checkpoint_time_default_s
+from pravega_streams.readers.slices import ReadEvent, SegmentSlice
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a thread of its own, begun with the first call. Not to be used across ``fork``."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop, wait for it and return its result; an interrupted wait cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._running())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Stop the loop; what still runs in it is cancelled."""
+        if self._loop is not None:
+            self.run(_cancel_others())
+        with self._lock:
+            if self._loop is None or self._thread is None:
+                return
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = None
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="pravega-readers", daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+class BlockingEventReader:
+    """An ``EventReader`` whose calls wait. Not for several threads at a time."""
+
+    def __init__(self, reader: EventReader, loop: LoopThread) -> None:
+        self._reader = reader
+        self._loop = loop
+
+    def __enter__(self) -> BlockingEventReader:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._loop.run(self._reader.__aexit__(*error))
+
+    def __iter__(self) -> Iterator[ReadEvent]:
+        return self.events()
+
+    @property
+    def reader_id(self) -> str:
+        return self._reader.reader_id
+
+    @property
+    def is_finished(self) -> bool:
+        return self._reader.is_finished
+
+    def events(self) -> Iterator[ReadEvent]:
+        """All events of this reader's segments, until the group has read all that it is to read."""
+        while not self.is_finished:
+            piece = self.get_segment_slice()
+            if piece is not None:
+                yield from self._reader.in_turn(piece)
+
+    def get_segment_slice(self, timeout_s: float = slice_time_default_s) -> SegmentSlice | None:
+        """Some events of one segment; None if there were none in time. Give it back with ``release_segment``."""
+        return self._loop.run(self._reader.get_segment_slice(timeout_s))
+
+    def release_segment(self, piece: SegmentSlice) -> None:
+        """Give a slice back. The events taken from it count as read, the others come again."""
+
+        async def release() -> None:
+            self._reader.release_segment(piece)
+
+        self._loop.run(release())
+
+    def release_segment_at(self, piece: SegmentSlice, offset: int) -> None:
+        """Give a slice back as read up to an offset, at which an event of it begins or ends."""
+        piece.move_to(offset)
+        self.release_segment(piece)
+
+    def refresh(self) -> None:
+        """Record the positions now, and take or give back segments as is due; else done from time to time."""
+        self._loop.run(self._reader.refresh())
+
+    def reader_offline(self) -> None:
+        """Leave the group; other readers go on where this one stands."""
+        self._loop.run(self._reader.reader_offline())
+
+
+class BlockingReaderGroup:
+    """A ``ReaderGroup`` whose calls wait."""
+
+    def __init__(self, group: ReaderGroup, loop: LoopThread) -> None:
+        self._group = group
+        self._loop = loop
+        self.scope = group.scope
+        self.name = group.name
+
+    @property
+    def configuration(self) -> GroupConfiguration:
+        return self._group.configuration
+
+    def create_reader(self, reader_id: str) -> BlockingEventReader:
+        """Add a reader; ``AlreadyExists`` while one of that name is online."""
+        return BlockingEventReader(self._loop.run(self._group.create_reader(reader_id)), self._loop)
+
+    def readers_online(self) -> list[str]:
+        """The names of the readers that are online, or died without leaving."""
+        return self._loop.run(self._group.readers_online())
+
+    def reader_offline(self, reader_id: str, last_positions: Positions | None = None) -> None:
+        """Take a reader out that died; the others take its segments over."""
+        self._loop.run(self._group.reader_offline(reader_id, last_positions))
+
+    def get_stream_cuts(self) -> dict[StreamName, StreamCut]:
+        """The positions that the readers recorded last, one cut a stream."""
+        return self._loop.run(self._group.get_stream_cuts())
+
+    def publish_cuts(self, cuts: Mapping[StreamName, SegmentOffsets] | None = None) -> None:
+        """Let retention drop what lies before the cuts, by default the recorded positions."""
+        self._loop.run(self._group.publish_cuts(cuts))
+
+    def reset(self, cuts: Mapping[StreamName, SegmentOffsets]) -> None:
+        """Begin again at a cut of every stream of the group. All readers are offline then."""
+        self._loop.run(self._group.reset(cuts))
+
+    def initiate_checkpoint(self, name: str) -> None:
+        """Begin a checkpoint; each reader adds its positions when it looks at the group next."""
+        self._loop.run(self._group.initiate_checkpoint(name))
+
+    def wait_for_checkpoint(
+        self, name: str, timeout_s: float = checkpoint_time_default_s
+    ) -> dict[StreamName, StreamCut]:
+        """The cuts of a checkpoint once all readers are in it; ``Unavailable`` if that takes too long."""
+        return self._loop.run(self._group.wait_for_checkpoint(name, timeout_s))
+
+    def list_checkpoints(self) -> dict[str, bool]:
+        """The checkpoints that the group remembers, oldest first, and whether each is complete."""
+        return self._loop.run(self._group.list_checkpoints())
+
+    def discard_checkpoint(self, name: str) -> None:
+        """Forget a checkpoint."""
+        self._loop.run(self._group.discard_checkpoint(name))
+
+    def reset_to_checkpoint(self, name: str) -> None:
+        """Begin again at a complete checkpoint; as ``reset``."""
+        self._loop.run(self._group.reset_to_checkpoint(name))

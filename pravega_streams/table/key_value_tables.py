@@ -1,0 +1,93 @@
+"""Creates, lists and deletes key-value tables (docs/controller-api.md 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
+from pravega_common.proto import controller_pb2 as pb
+from pravega_streams.controller.transport import ControllerTransport
+from pravega_streams.errors import ControllerRefused
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueTableSettings:
+    """The shape of a table, which never changes. Lengths of keys are in bytes."""
+
+    partitions: int
+    primary_key_length: int
+    secondary_key_length: int = 0
+
+    def __post_init__(self) -> None:
+        if self.primary_key_length < 1 or self.secondary_key_length < 0 or self.partitions < 1:
+            raise InvalidArgument(
+                f"a table of {self.partitions} partitions, primary keys of {self.primary_key_length} bytes, secondary "
+                f"keys of {self.secondary_key_length} bytes; at least 1, 1 and 0 are needed"
+            )
+
+    @property
+    def key_length(self) -> int:
+        return self.primary_key_length + self.secondary_key_length
+
+
+class KeyValueTableClient:
+    """Blocking calls about key-value tables. Errors: ``ScopeNotFound``, those of ``ControllerTransport``."""
+
+    def __init__(self, transport: ControllerTransport) -> None:
+        self._transport = transport
+
+    def create(self, scope: str, table: str, settings: KeyValueTableSettings) -> bool:
+        """Whether it is new."""
+        request = pb.KeyValueTableConfig(
+            scope=scope,
+            kvtName=table,
+            partitionCount=settings.partitions,
+            primaryKeyLength=settings.primary_key_length,
+            secondaryKeyLength=settings.secondary_key_length,
+        )
+        status = pb.CreateKeyValueTableStatus.Status.Name(
+            self._transport.controller("createKeyValueTable", request).status
+        )
+        match status:
+            case "SUCCESS" | "TABLE_EXISTS":
+                return status == "SUCCESS"
+            case "SCOPE_NOT_FOUND":
+                raise ScopeNotFound(f"createKeyValueTable {scope}/{table}: there is no scope {scope}")
+            case "INVALID_TABLE_NAME":
+                raise InvalidArgument(f"createKeyValueTable: {table!r} is no name of a table")
+        raise ControllerRefused(f"createKeyValueTable {scope}/{table}: {status}")
+
+    def delete(self, scope: str, table: str) -> bool:
+        """Whether it was there."""
+        request = pb.KeyValueTableInfo(scope=scope, kvtName=table)
+        status = self._transport.controller("deleteKeyValueTable", request).status
+        if status == pb.DeleteKVTableStatus.FAILURE:
+            raise ControllerRefused(f"deleteKeyValueTable {scope}/{table}: FAILURE")
+        return bool(status == pb.DeleteKVTableStatus.SUCCESS)
+
+    def settings(self, scope: str, table: str) -> KeyValueTableSettings:
+        """The shape of a table; ``NotFound``."""
+        request = pb.KeyValueTableInfo(scope=scope, kvtName=table)
+        reply = self._transport.controller("getKeyValueTableConfiguration", request)
+        if reply.status == pb.KeyValueTableConfigResponse.TABLE_NOT_FOUND:
+            raise NotFound(f"there is no key-value table {scope}/{table}")
+        if reply.status != pb.KeyValueTableConfigResponse.SUCCESS:
+            raise ControllerRefused(f"getKeyValueTableConfiguration {scope}/{table}: FAILURE")
+        config = reply.config
+        return KeyValueTableSettings(config.partitionCount, config.primaryKeyLength, config.secondaryKeyLength)
+
+    def list(self, scope: str) -> Iterator[str]:
+        """Names within the scope."""
+        token = ""
+        while True:
+            request = pb.KVTablesInScopeRequest(
+                scope=pb.ScopeInfo(scope=scope), continuationToken=pb.ContinuationToken(token=token)
+            )
+            reply = self._transport.controller("listKeyValueTablesInScope", request)
+            if reply.status == pb.KVTablesInScopeResponse.SCOPE_NOT_FOUND:
+                raise ScopeNotFound(f"listKeyValueTablesInScope: there is no scope {scope}")
+            if not reply.kvtables:
+                return
+            yield from (item.kvtName for item in reply.kvtables)
+            token = reply.continuationToken.token

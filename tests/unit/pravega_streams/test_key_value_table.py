@@ -1,0 +1,36 @@
+"""Compares the partitions of a key-value table with those that the Java client chose in a recording (java-kvt)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from pravega_common.wire import commands as c
+from pravega_streams.segment.segment_client import SegmentClient
+from pravega_streams.table.key_value_table import CompositeKey, KeyValueTable
+from pravega_streams.table.key_value_tables import KeyValueTableSettings
+
+PARTITIONS = {0: 0, 1: 1, 2: 1, 5: 1, 7: 1, 9: 0}
+"""The partition of each primary key in the recording, of two."""
+
+
+class OneRequest:
+    """Takes one put and keeps it."""
+
+    def call(self, segment: str, make: Any, expect: Any, *, idempotent: bool) -> c.TableEntriesUpdated:
+        self.segment, self.request, self.idempotent = segment, make(7), idempotent
+        return c.TableEntriesUpdated(7, (41,))
+
+
+@pytest.mark.parametrize("primary", PARTITIONS)
+def test_a_put_is_the_one_of_the_java_client(primary: int) -> None:
+    segments = OneRequest()
+    table = KeyValueTable(cast(SegmentClient, segments), "jscope", "kv", KeyValueTableSettings(2, 4, 4))
+    key = CompositeKey(primary.to_bytes(4, "big"), (3).to_bytes(4, "big"))
+    assert table.put(key, b"v3") == 41 and segments.idempotent
+    assert segments.segment == f"jscope/kv_kvtable/{PARTITIONS[primary]}.#epoch.0"
+    entry = c.WireTableEntry(c.WireTableKey(primary.to_bytes(4, "big") + b"\0\0\0\3", -(1 << 63)), b"v3")
+    assert segments.request == c.UpdateTableEntries(7, segments.segment, "", (entry,))
+    table.insert(key, b"v3")
+    assert not segments.idempotent and segments.request.entries[0].key.version == -1
