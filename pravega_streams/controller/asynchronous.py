@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import INDEX_SUFFIX, parse_segment_name
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
+
+endpoints_cached_max: Final = 10_000
+"""Segments whose store is remembered."""
 
 
 class AsyncController:
@@ -26,6 +30,8 @@ class AsyncController:
         endpoint = self._endpoints.get(parsed.stream_segment)
         if endpoint is None:
             endpoint = await asyncio.to_thread(self.client.endpoint, parsed.scope, parsed.stream, parsed.segment_id)
+            if len(self._endpoints) >= endpoints_cached_max:
+                self._endpoints.clear()
             self._endpoints[parsed.stream_segment] = endpoint
         return endpoint
 

@@ -79,7 +79,7 @@ class GroupTable:
         """Make the group, unless it exists already; returns its state."""
         await self._tables.create(self.segment)
         await self._fetch()
-        return await self._write(lambda _: initial) if self._state is None else self.state
+        return await self._write(lambda state: initial if state is None else state)
 
     async def delete(self) -> bool:
         """Delete the group with all that it knows; whether it was there."""

@@ -14,7 +14,7 @@ from pravega_streams.readers.group_records import UNASSIGNED, key_of
 from pravega_streams.readers.group_state import HEAD, GroupConfiguration, GroupMember, GroupState
 from pravega_streams.readers.group_table import GroupTable, tombstones_max
 from pravega_streams.segment.raw_client import RawClient
-from pravega_streams.table.table_client import TableClient, TableItem
+from pravega_streams.table.table_client import TableClient, TableDelta, TableItem
 from tests.support.fakes.clock import ManualClock
 from tests.unit.pravega_streams.conftest import ScriptedResolver
 
@@ -25,9 +25,17 @@ R1, R2 = GroupMember("r1", 1), GroupMember("r2", 2)
 
 
 class LosingTables(TableClient):
-    """Loses the answers of puts that were done, as often as it is set to."""
+    """Loses answers of puts that were done, and looks before other clients have written, as often as it is set to."""
 
     answers_to_lose = 0
+    hidden_deltas = 0
+    """Delta reads that are answered as if nothing had been written yet."""
+
+    async def delta(self, segment: str, from_position: int, count_max: int) -> TableDelta:
+        if self.hidden_deltas:
+            self.hidden_deltas -= 1
+            return TableDelta([], False, True, 0)
+        return await super().delta(segment, from_position, count_max)
 
     async def put(self, segment: str, items: list[TableItem]) -> list[int]:  # type: ignore[override]
         versions = await super().put(segment, items)
@@ -64,6 +72,14 @@ async def test_a_group_is_made_once(tables: TableClient) -> None:
         await second.refresh()
     with pytest.raises(NotFound):
         await table(tables, "other").refresh()
+
+
+async def test_the_second_of_two_creations_at_once_changes_nothing(tables: LosingTables) -> None:
+    first, second = table(tables), table(tables)
+    await first.create(START)
+    joined = await first.update(lambda state: transitions.add_reader(state, R1))
+    tables.hidden_deltas = 1
+    assert await second.create(GroupState(CONFIG, {S0: 99})) == joined == await first.refresh()
 
 
 async def test_updates_of_two_clients_follow_one_another(tables: TableClient) -> None:
