@@ -1,0 +1,203 @@
+"""Reads segments of a store in memory over the wire: events across reads, scale events seen early, lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from pravega_common.errors import DataCorruption, SegmentNotFound
+from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
+from pravega_common.names import segment_name
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.errors import EventsTruncated
+from pravega_streams.readers import segment_feed
+from pravega_streams.readers.cluster import ReaderCluster
+from pravega_streams.readers.event_reader import EventReader
+from pravega_streams.readers.group_state import HEAD, GroupConfiguration
+from pravega_streams.readers.reader_group import ReaderGroup
+from pravega_streams.segment.raw_client import RawClient
+from pravega_streams.table.table_client import TableClient
+from segment_service.host.listener import WireServer
+from tests.support.eventually import eventually
+from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.unit.pravega_streams.conftest import ScriptedResolver
+
+SCOPE, STREAM = "s", "t"
+S0, S1, S2 = (segment_name(SCOPE, STREAM, number) for number in (0, 1 << 32 | 1, 1 << 32 | 2))
+
+
+def framed(*events: bytes) -> bytes:
+    return b"".join(struct.pack(">ii", 0, len(event)) + event for event in events)
+
+
+@dataclass
+class FakeStream:
+    """A stream that begins with segment 0; what follows and what is open is set by the test."""
+
+    open: list[int] = field(default_factory=lambda: [0])
+    following: dict[int, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+
+    async def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
+        return {0: 0}
+
+    async def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
+        return [SegmentRange(scope, stream, item, 0.0, 1.0) for item in self.open]
+
+    async def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        found = self.following.get(segment_id, {})
+        return [Successor(SegmentRange(scope, stream, item, 0.0, 1.0), before) for item, before in found.items()]
+
+    async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
+        return 0 in cut
+
+
+@pytest.fixture
+def stream() -> FakeStream:
+    return FakeStream()
+
+
+@pytest.fixture
+async def group(endpoint: Endpoint, segments: InMemorySegmentStore, stream: FakeStream) -> AsyncIterator[ReaderGroup]:
+    await segments.create_segment(S0)
+    resolver = ScriptedResolver(endpoint)
+    requests = RawClient(resolver)
+    cluster = ReaderCluster(stream, requests, TableClient(requests), resolver)
+    yield await ReaderGroup(cluster, SCOPE, "g").create(GroupConfiguration({(SCOPE, STREAM): HEAD}, {}, 20))
+    requests.close()
+
+
+@pytest.fixture
+async def reader(group: ReaderGroup) -> AsyncIterator[EventReader]:
+    made = await group.create_reader("r")
+    yield made
+    await made.reader_offline()
+
+
+async def take(reader: EventReader, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    async with asyncio.timeout(20):
+        async for event in reader.events():
+            found.append(bytes(event))
+            if len(found) == count:
+                break
+    return found
+
+
+async def test_events_that_come_in_pieces_are_put_together(reader: EventReader, segments: InMemorySegmentStore) -> None:
+    """A store may answer with any number of bytes: cut within headers, within events, and between them."""
+    events = [b"", b"a", b"bc" * 20, b"", b"d" * 300]
+    whole = framed(*events)
+    reading = asyncio.create_task(take(reader, len(events)))
+    for start in range(0, len(whole), 7):
+        await segments.append(S0, [whole[start : start + 7]])
+        await eventually(lambda: bool(segments.waiting_reads(S0)) or reading.done())
+    assert await reading == events
+
+
+async def test_an_event_larger_than_a_read_comes_whole(
+    reader: EventReader, segments: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_feed, "read_bytes", 64)
+    events = [b"small", b"x" * 1_000, b"y", b"z" * 64, b"end"]
+    await segments.append(S0, [framed(*events)])
+    assert await take(reader, len(events)) == events
+
+
+async def test_a_lost_connection_costs_and_repeats_nothing(
+    reader: EventReader, segments: InMemorySegmentStore, server: WireServer
+) -> None:
+    reading = asyncio.create_task(take(reader, 4))
+    for number in range(4):
+        await eventually(lambda: bool(segments.waiting_reads(S0)))
+        if number % 2:
+            next(iter(reader._reads._pool._connections.values())).close("the test cuts it")
+        await segments.append(S0, [framed(b"event %d" % number)])
+    assert await reading == [b"event %d" % number for number in range(4)]
+
+
+async def test_a_segment_that_was_sealed_before_its_successors_are_known_is_waited_for(
+    reader: EventReader, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    await segments.append(S0, [framed(b"old")])
+    await segments.seal(S0)
+    assert await take(reader, 1) == [b"old"]
+    assert await reader.get_segment_slice(timeout_s=0.05) is None
+    assert not reader.is_finished
+    for name in (S1, S2):
+        await segments.create_segment(name)
+        await segments.append(name, [framed(b"new")])
+    stream.open = [1 << 32 | 1, 1 << 32 | 2]
+    stream.following = {0: {1 << 32 | 1: (0,), 1 << 32 | 2: (0,)}}
+    assert await take(reader, 2) == [b"new", b"new"]
+
+
+async def test_the_end_of_a_sealed_stream_ends_the_events(
+    reader: EventReader, segments: InMemorySegmentStore, stream: FakeStream, group: ReaderGroup
+) -> None:
+    await segments.append(S0, [framed(b"last")])
+    await segments.seal(S0)
+    stream.open = []
+    async with asyncio.timeout(20):
+        assert [bytes(event) async for event in reader.events()] == [b"last"]
+    assert reader.is_finished
+    assert (await group.get_stream_cuts())[SCOPE, STREAM].offsets == {0: 12}
+
+
+async def test_bytes_that_are_no_events_are_damage(reader: EventReader, segments: InMemorySegmentStore) -> None:
+    await segments.append(S0, [framed(b"good"), b"\0\0\0\7 no header"])
+    piece = await reader.get_segment_slice()
+    assert piece is not None and bytes(next(piece)) == b"good"
+    with pytest.raises(DataCorruption, match="offset 12"):
+        next(piece)
+
+
+async def test_a_sealed_segment_that_ends_within_an_event_is_damage(
+    reader: EventReader, segments: InMemorySegmentStore
+) -> None:
+    await segments.append(S0, [framed(b"whole") + framed(b"cut off")[:-1]])
+    await segments.seal(S0)
+    assert await take(reader, 1) == [b"whole"]
+    with pytest.raises(DataCorruption, match="ends within the event at offset 13"):
+        await take(reader, 1)
+
+
+async def test_a_reader_goes_on_behind_what_was_truncated(group: ReaderGroup, segments: InMemorySegmentStore) -> None:
+    await segments.append(S0, [framed(b"one", b"two", b"three")])
+    await segments.truncate(S0, 11)
+    async with await group.create_reader("late") as reader:
+        with pytest.raises(EventsTruncated) as caught:
+            await take(reader, 1)
+        assert (caught.value.offset, caught.value.next_offset) == (0, 11)
+        assert await take(reader, 2) == [b"two", b"three"]
+
+
+async def test_a_segment_that_is_gone_is_passed_over_if_its_stream_goes_on(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    await segments.delete(S0)
+    async with await group.create_reader("late") as reader:
+        with pytest.raises(SegmentNotFound):
+            await take(reader, 1)
+        await segments.create_segment(S1)
+        await segments.append(S1, [framed(b"later")])
+        stream.open, stream.following = [1 << 32 | 1], {0: {1 << 32 | 1: (0,)}}
+        with pytest.raises(EventsTruncated) as caught:
+            await take(reader, 1)
+        assert caught.value.next_offset is None
+        assert await take(reader, 1) == [b"later"]
+
+
+async def test_a_connection_is_tried_while_a_read_waits(endpoint: Endpoint, segments: InMemorySegmentStore) -> None:
+    await segments.create_segment(S0)
+    reads = segment_feed.SegmentReads(ScriptedResolver(endpoint), probe_s=0.01)
+    reading = asyncio.create_task(reads.read(S0, 0, 100))
+    await eventually(lambda: bool(segments.waiting_reads(S0)))
+    done, _ = await asyncio.wait({reading}, timeout=0.1)
+    assert not done, "the probes were answered, so the read goes on"
+    await segments.append(S0, [b"bytes"])
+    assert bytes((await reading).data) == b"bytes"
+    reads.close()
