@@ -121,4 +121,4 @@ class PlogWriter:
                 continue
             self._allocated = target
             return
-        raise DiskFull(f"plog {self.header.number}: no room for {end - self.end} bytes")
+        raise DiskFull(f"plog {self.header.number}: no room for {end - self._allocated} more bytes")
