@@ -113,6 +113,7 @@ class Controller(Service):
             queue=self.queue,
             clock=clock,
             listener=CommitMarks(self.marks),
+            live_owners=self.membership.live_ids,
         )
         self.sets = TransactionSetService(
             transactions=self.transactions,
@@ -120,7 +121,10 @@ class Controller(Service):
             clock=clock,
             kept_ms=config.transactions.sink_keep_ms,
         )
-        self.repair = CommitRepair(self.transactions.records, backends.access, self.transactions.scheduler, self.sets)
+        transactions = self.transactions
+        self.repair = CommitRepair(
+            transactions.records, transactions.index, backends.access, transactions.scheduler, self.sets
+        )
         self.parts = self._make_parts()
         self.retention = self._make_retention()
         self.grpc = GrpcServer(config.controller.listen, self._grpc_services())

@@ -23,6 +23,7 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import ABSENT
 from controller_service.transactions.records import ActiveTransaction, CommittingRecord, transaction_segments
 from controller_service.transactions.scheduling import WorkScheduler
+from controller_service.transactions.stream_index import StreamIndex
 from controller_service.transactions.transaction_store import Change, CommitState, Found, TransactionStore
 from pravega_common import names
 from pravega_common.errors import DataCorruption, InvalidArgument, SegmentNotFound, StreamNotFound
@@ -58,9 +59,15 @@ class Sets(Protocol):
 
 class CommitRepair:
     def __init__(
-        self, records: TransactionStore, segments: SegmentAccess, scheduler: WorkScheduler, sets: Sets
+        self,
+        records: TransactionStore,
+        index: StreamIndex,
+        segments: SegmentAccess,
+        scheduler: WorkScheduler,
+        sets: Sets,
     ) -> None:
         self._records = records
+        self._index = index
         self._segments = segments
         self._scheduler = scheduler
         self._sets = sets
@@ -95,7 +102,8 @@ class CommitRepair:
         """Scope, stream and obstacles of every stream that has any."""
         blocked = []
         lost = await self._sets.lost_members()
-        for scope, stream, _ in await self._records.indexed_streams():
+        streams = {*await self._index.all_streams(), *((member.scope, member.stream) for member in lost)}
+        for scope, stream in sorted(streams):
             try:
                 commits = CommitFindings(await self._records.commit_state(scope, stream))
                 if not commits.are_idle:

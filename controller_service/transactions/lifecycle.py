@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -27,6 +28,7 @@ from controller_service.transactions.records import (
     transaction_segments,
 )
 from controller_service.transactions.scheduling import ABORT_KIND, COMMIT_KIND, WorkScheduler
+from controller_service.transactions.stream_index import StreamIndex, StreamName
 from controller_service.transactions.timeouts import TimedTransaction, Timers
 from controller_service.transactions.transaction_store import CommitState, Found, StreamTables, TransactionStore
 from pravega_common.errors import (
@@ -98,10 +100,13 @@ class TransactionService(Service):
         queue: RequestQueue,
         clock: Clock,
         listener: CommitListener,
+        live_owners: Callable[[], Awaitable[set[str]]],
     ) -> None:
+        """``live_owners`` tells which controllers hold a lease now; this one counts as alive by itself."""
         super().__init__("transactions")
         self.records = TransactionStore(streams)
         self.order = CommitOrder(self.records)
+        self.index = StreamIndex(store, streams.instance, clock, live_owners)
         self.scheduler = WorkScheduler(queue, streams.instance)
         self._streams = streams
         self._segments = segments
@@ -125,7 +130,7 @@ class TransactionService(Service):
         return self._commits.blocked
 
     async def on_start(self) -> None:
-        await asyncio.gather(self._ids.start(), self.records.start())
+        await asyncio.gather(self._ids.start(), self.records.start(), self.index.create_tables())
         self.spawn(self._run_timers(), "timers")
         self.spawn(self._sweep_periodically(), "sweep")
 
@@ -153,8 +158,8 @@ class TransactionService(Service):
             now_ms + min(execution_leases_max * lease_ms, execution_ms_max),
             numbers,
         )
-        tables = StreamTables(scope, stream, context.stream_id, context.transactions_table)
-        await self.records.index_stream(self.records.remember(tables))
+        tables = self.records.remember(StreamTables(scope, stream, context.stream_id, context.transactions_table))
+        await self.index.use(scope, stream)
         version = await self.records.insert(tables, identifier, record)
         failpoint(RECORD_INSERTED)
         rollover = (await context.configuration()).configuration.rollover_size_bytes
@@ -231,6 +236,7 @@ class TransactionService(Service):
                     commit_time_ms=commit_time_ms,
                     bound_to=None,
                 )
+                await self.index.use(scope, stream)
                 await self.order.add(scope, stream, [(identifier, marked, found.version)])
                 failpoint(COMMIT_MARKED)
             elif record.state is not TransactionState.COMMITTING:
@@ -266,6 +272,7 @@ class TransactionService(Service):
             if await self._is_held(record):
                 return False
             marked = dataclasses.replace(record, state=TransactionState.ABORTING, bound_to=None)
+            await self.index.use(scope, stream)
             await self.records.put_many(scope, stream, [(identifier, marked, found.version)])
             failpoint(ABORT_MARKED)
         elif record.state is not TransactionState.ABORTING:
@@ -373,19 +380,47 @@ class TransactionService(Service):
             await self._clock.sleep(sweep_period_s)
 
     async def sweep(self, at_start: bool = False) -> None:
-        """Watch the open transactions of all streams, and go on with what is aborting, and with commits that did not
-        move since the last sweep (at start: with all)."""
-        for scope, stream, version in await self.records.indexed_streams():
-            try:
-                await self._sweep_stream(scope, stream, at_start)
-            except StreamNotFound:
-                await self.records.unindex_stream(scope, stream, version)
-            except Exception as error:
-                # Whatever is wrong with one stream, also a record that cannot be read: the others come next.
-                self.log.warning("sweep of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
+        """Look after the streams of this controller and those that others left: watch open transactions, and go on with
+        what is aborting, and with commits that did not move since the last sweep (at start, and of those that others
+        left: with all).
+
+        What it costs goes with the streams in use, not with those that ever had a transaction.
+        """
+        await self.index.stand_again()
+        former = await self.index.former_streams()
+        if former:
+            await self.index.forget_former(await self._take_over(former))
+        for owner in await self.index.left():
+            streams = await self.index.streams_of(owner)
+            if len(await self._take_over(streams)) == len(streams):
+                self.log.info("transactions of a controller taken over", owner=owner, streams=len(streams))
+                await self.index.forget_owner(owner)
+        for scope, stream in self.index.own():
+            await self._try_sweep(scope, stream, at_start)
+
+    async def _take_over(self, streams: Sequence[StreamName]) -> list[StreamName]:
+        """Look after streams from now on; those of which that succeeded."""
+        taken = []
+        for scope, stream in streams:
+            await self.index.use(scope, stream)
+            if await self._try_sweep(scope, stream, True):
+                taken.append((scope, stream))
+        return taken
+
+    async def _try_sweep(self, scope: str, stream: str, at_start: bool) -> bool:
+        try:
+            await self._sweep_stream(scope, stream, at_start)
+        except StreamNotFound:
+            await self.index.drop(scope, stream)
+        except Exception as error:
+            # Whatever is wrong with one stream, also a record that cannot be read: the others come next.
+            self.log.warning("sweep of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
+            return False
+        return True
 
     async def _sweep_stream(self, scope: str, stream: str, at_start: bool) -> None:
-        for identifier, found in await self.records.active(scope, stream):
+        active = await self.records.active(scope, stream)
+        for identifier, found in active:
             transaction = TimedTransaction(scope, stream, identifier)
             if found.record.state is TransactionState.OPEN:
                 if transaction not in self._timers:
@@ -396,6 +431,8 @@ class TransactionService(Service):
         state = await self.records.commit_state(scope, stream)
         before = self._unfinished.pop((scope, stream), None)
         if not state.queue.waiting and state.committing.is_idle:
+            if not active:
+                await self.index.drop_if_unused(scope, stream)
             return
         # A second worker on the stream would do no harm, but it would do double work.
         if at_start or state == before:

@@ -4,8 +4,8 @@
   queue under ``commits`` and the round in progress under ``committing``; so marking, queueing and starting a round
   are each one atomic step.
 * For the cluster: ``completedTransactions-<n>``, one table per 24 hours of which the newest two are kept, with the
-  key ``<stream id>/<id>`` per transaction and ``<stream id>/recent`` for listings; ``transactionStreams`` names the
-  streams a sweep has to look at.
+  key ``<stream id>/<id>`` per transaction and ``<stream id>/recent`` for listings. ``stream_index.py`` keeps the
+  streams that sweeps have to look at.
 
 A completed record is written before the active one is removed: a reader that finds neither knows that the transaction
 is not there.
@@ -32,9 +32,8 @@ from controller_service.transactions.records import (
     RecentlyCompleted,
     completed_listed_max,
 )
-from pravega_common.errors import SegmentNotFound, StreamNotFound, UnknownOutcome, VersionConflict
+from pravega_common.errors import SegmentNotFound, StreamNotFound, VersionConflict
 from pravega_common.model.transactions import TransactionState
-from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.services.retrying import RetryLimits, is_lost_race, retry
 
 T = TypeVar("T")
@@ -42,7 +41,6 @@ T = TypeVar("T")
 COMMITS_KEY: Final = "commits"
 COMMITTING_KEY: Final = "committing"
 RECENT_KEY: Final = "recent"
-STREAMS_TABLE: Final = "transactionStreams"
 COMPLETED_BATCHES_TABLE: Final = "completedTransactionsBatches"
 COMPLETED_BATCHES_KEY: Final = "batches"
 
@@ -92,12 +90,11 @@ class TransactionStore:
         self._store = streams.tables
         self._clock = streams.clock
         self._tables: OrderedDict[tuple[str, str], StreamTables] = OrderedDict()
-        self._indexed: OrderedDict[str, None] = OrderedDict()
         self._batch = -1
 
     async def start(self) -> None:
-        """Create the cluster's tables. Idempotent."""
-        await asyncio.gather(*map(self._store.create_table, (STREAMS_TABLE, COMPLETED_BATCHES_TABLE)))
+        """Create the cluster's table. Idempotent."""
+        await self._store.create_table(COMPLETED_BATCHES_TABLE)
 
     async def retrying(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work`` again, from its reads, while others get in between or an answer is lost."""
@@ -138,28 +135,6 @@ class TransactionStore:
         except SegmentNotFound as error:
             self._tables.pop((scope, stream), None)
             raise StreamNotFound.of(scope, stream) from error
-
-    async def index_stream(self, tables: StreamTables) -> None:
-        """Make sweeps look at the stream; free after the first time."""
-        if tables.stream_id in self._indexed:
-            return
-        name = scoped_name(tables.scope, tables.stream)
-        await self._store.put(STREAMS_TABLE, name, tables.stream_id.encode(), ANY_VERSION)
-        self._indexed[tables.stream_id] = None
-        if len(self._indexed) > streams_cached_max:
-            self._indexed.popitem(last=False)
-
-    async def indexed_streams(self) -> list[tuple[str, str, int]]:
-        """Scope, stream and version of the index entry of every stream that ever had a transaction."""
-        entries = await self._scan(STREAMS_TABLE)
-        return [(*split_scoped_name(name), found.version) for name, found in entries]
-
-    async def unindex_stream(self, scope: str, stream: str, version: int) -> None:
-        """For a deleted stream; leaves the entry alone if a new stream of the name came in between."""
-        try:
-            await self._store.remove(STREAMS_TABLE, scoped_name(scope, stream), version)
-        except (VersionConflict, UnknownOutcome):
-            return
 
     # ---- active transactions -----------------------------------------------------------------------------------------
 

@@ -229,6 +229,7 @@ class Instance:
             queue=self.queue,
             clock=world.clock,
             listener=CommitMarks(WriterMarks(self.streams)),
+            live_owners=world.live_owners,
         )
         self.sets = TransactionSetService(transactions=self.transactions, store=store, clock=world.clock)
         queue, streams = self.queue, self.streams

@@ -23,7 +23,9 @@ SCOPE, STREAM = "scope", "stream"
 
 def repair_of(instance: Instance) -> CommitRepair:
     transactions = instance.transactions
-    return CommitRepair(transactions.records, instance.segments, transactions.scheduler, instance.sets)
+    return CommitRepair(
+        transactions.records, transactions.index, instance.segments, transactions.scheduler, instance.sets
+    )
 
 
 async def committing(world: World, instance: Instance, label: str) -> uuid.UUID:

@@ -127,7 +127,9 @@ async def test_a_stream_is_deleted_between_its_commit_and_the_note_of_it(world: 
 
 def repair_of(instance: Instance) -> CommitRepair:
     transactions = instance.transactions
-    return CommitRepair(transactions.records, instance.segments, transactions.scheduler, instance.sets)
+    return CommitRepair(
+        transactions.records, transactions.index, instance.segments, transactions.scheduler, instance.sets
+    )
 
 
 async def decided(world: World) -> tuple[uuid.UUID, MemberRecord]:

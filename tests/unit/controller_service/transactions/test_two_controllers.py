@@ -132,6 +132,7 @@ async def test_nothing_is_measured_while_a_merge_is_in_flight(world: World) -> N
     workflow = other.transactions._commits
     slow = workflow._segments = Slowed(world, other.segments, "merge_batch")
     slow.delays_s = {f"{S}/{T}/0.#epoch.0": 0, f"{S}/{T}/1.#epoch.0": 3}
+    world.live.discard(one.name)
     await world.run(other.transactions.start())
     await world.clock.pass_time(60)
     assert other.transactions.blocked == {}

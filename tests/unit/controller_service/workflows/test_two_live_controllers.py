@@ -162,8 +162,15 @@ async def test_every_failpoint_of_the_controller_is_a_step_of_a_workflow() -> No
     assert controller_failpoints() - covered == NEEDS_OLD_VERSION | OPERATORS
 
 
+def words(line: str) -> list[str]:
+    return sorted(line.replace(",", " ").split())
+
+
 async def test_the_table_of_steps_in_the_readme_is_true() -> None:
-    assert await table() in (ROOT / "controller_service/workflows/README.md").read_text()
+    """Apart from the order of steps: some of different requests go on at the same time."""
+    readme = (ROOT / "controller_service/workflows/README.md").read_text()
+    lines = readme[readme.index("| workflow | steps |") :].splitlines()
+    assert [words(line) for line in lines] == [words(line) for line in (await table()).splitlines()]
 
 
 async def test_segments_that_a_slow_creation_makes_after_the_deletion_are_taken_away() -> None:

@@ -1,0 +1,92 @@
+"""The streams that a controller looks after: the cost of its sweep, and what dead and former controllers left."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller_service.store.versioned_store import ABSENT
+from controller_service.transactions.stream_index import FORMER_TABLE, OWNERS_TABLE, kept_s
+from pravega_common.model.transactions import TransactionState
+from tests.support.transaction_world import Crashed, Instance, World
+
+S, T = "scope", "stream"
+
+
+@pytest.fixture
+async def one(world: World) -> Instance:
+    return await world.instance()
+
+
+async def calls_of_a_sweep(world: World, one: Instance) -> int:
+    before = one.switch.count
+    await world.run(one.transactions.sweep())
+    return one.switch.count - before
+
+
+async def commit(world: World, one: Instance, stream: str) -> None:
+    created = await world.begin(one, S, stream, "a")
+    assert await world.run(one.transactions.commit(S, stream, created.id))
+
+
+async def test_a_sweep_does_not_look_at_streams_that_merely_had_transactions(world: World, one: Instance) -> None:
+    other = await world.instance()
+    await world.clock.pass_time(1)
+    idle = await calls_of_a_sweep(world, other)
+    for number in range(30):
+        await world.create_stream(S, f"stream-{number}")
+        await commit(world, one, f"stream-{number}")
+    await commit(world, one, T)
+    assert await calls_of_a_sweep(world, other) == idle
+    await world.clock.pass_time(kept_s + 130)
+    # One more than idle: whether others hold this controller for dead.
+    assert await calls_of_a_sweep(world, one) == idle + 1
+    assert one.transactions.index.own() == []
+    created = await world.begin(one, S, T, "b")
+    assert one.transactions.index.own() == [(S, T)]
+    assert await world.run(one.transactions.abort(S, T, created.id))
+
+
+async def test_what_a_dead_controller_decided_and_did_not_schedule_is_done(world: World, one: Instance) -> None:
+    """It neither began the transactions nor had them scheduled: only its own entry leads to them."""
+    other = await world.instance()
+    committed = await world.begin(one, S, T, "a")
+    aborted = await world.begin(one, S, T, "b")
+    for failpoint, decide in (
+        ("transaction_commit.marked", lambda it: it.transactions.commit(S, T, committed.id)),
+        ("transaction_abort.marked", lambda it: it.transactions.abort(S, T, aborted.id)),
+    ):
+        dying = await world.instance()
+        dying.die_at(failpoint)
+        with pytest.raises(Crashed):
+            await world.run(decide(dying))
+        await world.run(dying.kill())
+    await world.clock.pass_time(70)
+    states = [await world.run(one.transactions.transaction_state(S, T, item.id)) for item in (committed, aborted)]
+    assert states == [TransactionState.COMMITTED, TransactionState.ABORTED]
+    owners = [key for key, _ in (await world.store.scan(OWNERS_TABLE)).entries]
+    assert set(owners) <= {one.name, other.name}
+
+
+async def test_streams_of_a_former_version_are_looked_after(world: World, one: Instance) -> None:
+    created = await world.begin(one, S, T, "a", lease_ms=10_000)
+    await world.run(one.kill())
+    await world.store.delete_table(f"transactionStreams-{one.name}")
+    await world.store.delete_table(OWNERS_TABLE)
+    await world.store.put(FORMER_TABLE, f"{S}/{T}", b"", ABSENT)
+    other = await world.instance()
+    await world.clock.pass_time(60)
+    assert await world.run(other.transactions.transaction_state(S, T, created.id)) is TransactionState.ABORTED
+    assert (await world.store.scan(FORMER_TABLE)).entries == ()
+
+
+async def test_a_controller_that_was_held_for_dead_stands_again(world: World, one: Instance) -> None:
+    created = await world.begin(one, S, T, "a", lease_ms=600_000)
+    other = await world.instance()
+    world.live.discard(one.name)
+    await world.run(other.transactions.sweep())
+    world.live.add(one.name)
+    assert await world.run(other.transactions.index.streams_of(one.name)) == []
+    await world.run(one.transactions.sweep())
+    assert await world.run(other.transactions.index.streams_of(one.name)) == [(S, T)]
+    assert await world.run(other.transactions.index.all_streams()) == [(S, T)]
+    assert await world.run(one.transactions.abort(S, T, created.id))
