@@ -5,6 +5,7 @@ See docs/controller-api.md 3.2, 3.5, 3.10.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -54,8 +55,9 @@ def plan_scale(
     ``InvalidArgument`` if the new ranges are not exactly the key space of the sealed ones.
     """
     replaced = []
+    by_id = {segment.segment_id: segment for segment in current.segments}
     for identifier in to_seal:
-        segment = current.find(identifier)
+        segment = by_id.get(identifier)
         if segment is None:
             raise PreconditionFailed(f"segment {identifier} is not in the current epoch {current.epoch}")
         replaced.append(segment)
@@ -90,7 +92,8 @@ def rebase(transition: EpochTransitionRecord, planned_on: EpochRecord, current: 
     """
     if current.reference_epoch != planned_on.reference_epoch:
         raise PreconditionFailed(f"epoch {planned_on.epoch} was replaced by epoch {current.epoch}")
-    numbers = {segment.number for segment in planned_on.segments if segment.segment_id in transition.segments_to_seal}
+    planned = frozenset(transition.segments_to_seal)
+    numbers = {segment.number for segment in planned_on.segments if segment.segment_id in planned}
     to_seal = tuple(segment.segment_id for segment in current.segments if segment.number in numbers)
     ranges = [(segment.key_start, segment.key_end) for segment in transition.new_segments]
     return _transition(current, to_seal, ranges, transition.requested_ms, transition.request_id)
@@ -117,11 +120,11 @@ def _merged(ranges: Iterable[Range]) -> list[Range]:
 
 def next_epoch(current: EpochRecord, transition: EpochTransitionRecord) -> EpochRecord:
     """The epoch that a transition leads to."""
-    sealed = [segment for segment in current.segments if segment.segment_id in transition.segments_to_seal]
-    kept = [segment for segment in current.segments if segment not in sealed]
+    to_seal = frozenset(transition.segments_to_seal)
+    sealed = [segment for segment in current.segments if segment.segment_id in to_seal]
+    kept = [segment for segment in current.segments if segment.segment_id not in to_seal]
     new = transition.new_segments
-    splits = sum(1 for old in sealed if sum(old.overlaps(segment) for segment in new) > 1)
-    merges = sum(1 for segment in new if sum(segment.overlaps(old) for old in sealed) > 1)
+    splits, merges = _count_overlapping_several(sealed, new), _count_overlapping_several(new, sealed)
     return EpochRecord(
         transition.new_epoch,
         transition.new_epoch,
@@ -130,6 +133,14 @@ def next_epoch(current: EpochRecord, transition: EpochTransitionRecord) -> Epoch
         current.splits + splits,
         current.merges + merges,
     )
+
+
+def _count_overlapping_several(segments: Sequence[SegmentRecord], others: Sequence[SegmentRecord]) -> int:
+    """The number of segments that overlap more than one of the others, which do not overlap each other."""
+    in_order = sorted(others, key=lambda segment: segment.key_start)
+    starts = [segment.key_start for segment in in_order]
+    ends = [segment.key_end for segment in in_order]
+    return sum(bisect_left(starts, item.key_end) - bisect_right(ends, item.key_start) > 1 for item in segments)
 
 
 def duplicate_epoch(original: EpochRecord, epoch: int, now_ms: int, counts_from: EpochRecord) -> EpochRecord:

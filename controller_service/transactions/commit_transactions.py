@@ -312,7 +312,7 @@ class CommitWorkflow:
         """
         numbers = [segment.number for segment in original.segments]
         sources = [name for number in numbers for name in _sources(context, ids, number)]
-        targets = [] if into is None else [self._target(context, into.epoch, into, number) for number in numbers]
+        targets = [] if into is None else _names_by_number(context, into, numbers)
         try:
             measured = await self._infos([*sources, *targets])
         except SegmentNotFound as error:
@@ -469,8 +469,8 @@ class CommitWorkflow:
         else:
             lengths = {segment.number: info.length for segment, info in zip(holding.segments, infos, strict=True)}
             positions = {}
-            for target in record.targets:
-                name = self._target(context, holding.epoch, holding, target.number)
+            targets = _names_by_number(context, holding, [target.number for target in record.targets])
+            for target, name in zip(record.targets, targets, strict=True):
                 after = [lengths[target.number]] * len(target.source_lengths)
                 self._verify(record, target, name, after)
                 positions[names.segment_id(target.number, holding.epoch)] = after
@@ -560,11 +560,6 @@ class CommitWorkflow:
             position = {identifier: lengths[index] for identifier, lengths in positions.items()}
             await self._listener.committed(scope, stream, record.transactions[index], position)
 
-    @staticmethod
-    def _target(context: StreamContext, epoch: int, record: EpochRecord, number: int) -> str:
-        segment = next(segment for segment in record.segments if segment.number == number)
-        return segment.name(context.scope, context.stream)
-
 
 async def all_ended(*work: Coroutine[Any, Any, Any]) -> list[Any]:
     """The results of all, once none of them is in flight any more; then the error of one if any failed.
@@ -576,6 +571,12 @@ async def all_ended(*work: Coroutine[Any, Any, Any]) -> list[Any]:
     if errors:
         raise next((error for error in errors if not isinstance(error, SegmentSealed)), errors[0])
     return outcomes
+
+
+def _names_by_number(context: StreamContext, epoch: EpochRecord, numbers: Sequence[int]) -> list[str]:
+    """The names of an epoch's segments with these numbers."""
+    by_number = {segment.number: segment for segment in epoch.segments}
+    return [by_number[number].name(context.scope, context.stream) for number in numbers]
 
 
 def _sources(context: StreamContext, ids: Sequence[uuid.UUID], number: int) -> list[str]:

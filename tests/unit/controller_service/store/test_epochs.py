@@ -125,3 +125,24 @@ def test_any_row_of_scales_keeps_the_key_space_covered(data: st.DataObject) -> N
         assert_covers(following)
         assert min(segment.number for segment in plan.new_segments) == numbers + 1
         epoch = following
+
+
+@given(st.data())
+def test_splits_and_merges_are_counted_as_defined(data: st.DataObject) -> None:
+    epoch = initial_epoch(0, data.draw(st.integers(1, 12)), 0)
+    low = data.draw(st.integers(0, len(epoch.segments) - 1))
+    chosen = epoch.segments[low : data.draw(st.integers(low + 1, len(epoch.segments)))]
+    edges = sorted(
+        {chosen[0].key_start, chosen[-1].key_end}
+        | data.draw(st.sets(st.sampled_from([segment.key_start for segment in chosen])))
+        | {
+            chosen[0].key_start + share * (chosen[-1].key_end - chosen[0].key_start)
+            for share in data.draw(st.sets(st.floats(0.01, 0.99), max_size=5))
+        }
+    )
+    plan = plan_scale(epoch, [segment.segment_id for segment in chosen], list(pairwise(edges)), 1, 5)
+    following = next_epoch(epoch, plan)
+    new = plan.new_segments
+    assert following.splits == sum(sum(old.overlaps(segment) for segment in new) > 1 for old in chosen)
+    assert following.merges == sum(sum(segment.overlaps(old) for old in chosen) > 1 for segment in new)
+    assert_covers(following)
