@@ -10,9 +10,17 @@ from dataclasses import dataclass
 
 from controller_service.errors import OperationNotAllowed
 from controller_service.store.records import STATE, EpochRecord, StateRecord, StreamState, epoch_key
+from controller_service.store.serializer import encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from pravega_common.errors import DataCorruption, SegmentSealed, UnknownOutcome, VersionConflict
+from pravega_common.errors import (
+    DataCorruption,
+    SegmentNotFound,
+    SegmentSealed,
+    StreamNotFound,
+    UnknownOutcome,
+    VersionConflict,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,7 @@ class Hold:
 
     scope: str
     stream: str
+    stream_id: str
     version: int
 
 
@@ -51,19 +60,30 @@ async def take(
         try:
             await change(found)
             await found.flush()
-            return found, Hold(scope, stream, found.version(STATE))
+            return found, Hold(scope, stream, found.stream_id, found.version(STATE))
         except (VersionConflict, UnknownOutcome):
             pass
     context = await store.update(scope, stream, change)
-    return context, Hold(scope, stream, context.version(STATE))
+    return context, Hold(scope, stream, context.stream_id, context.version(STATE))
 
 
 async def free(store: StreamStore, hold: Hold) -> None:
-    """Back to active, unless another run took the state since."""
+    """Back to active, unless another run took the state since. One write, of the version that this run wrote."""
+    table = StreamStore.metadata_table(hold.scope, hold.stream, hold.stream_id)
+    try:
+        await store.tables.put(table, STATE.name, encode(StateRecord(StreamState.ACTIVE)), hold.version)
+        return
+    except VersionConflict:
+        return
+    except SegmentNotFound as error:
+        store.forget(hold.scope, hold.stream)
+        raise StreamNotFound.of(hold.scope, hold.stream) from error
+    except UnknownOutcome:
+        pass
 
     async def change(context: StreamContext) -> None:
         await context.state_record()
-        if context.version(STATE) == hold.version:
+        if context.stream_id == hold.stream_id and context.version(STATE) == hold.version:
             context.stage(STATE, StateRecord(StreamState.ACTIVE))
 
     await store.update(hold.scope, hold.stream, change)

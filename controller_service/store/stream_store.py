@@ -157,6 +157,7 @@ class StreamStore(ScopeStore):
                 raise ScopeNotFound.of(scope) from error
             raise ScopeNotFound.of(scope)
         await self.create_stream_tables(scope, stream, entry.stream_id)
+        self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
         return entry, added
 
     async def create_stream_tables(self, scope: str, stream: str, stream_id: str) -> None:

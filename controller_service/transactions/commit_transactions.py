@@ -174,9 +174,16 @@ class CommitWorkflow:
     async def run_round(self, run: CommitRun) -> bool:
         """One round; False if there was nothing to commit."""
         scope, stream = run.scope, run.stream
-        context, state = await asyncio.gather(
-            self._streams.open(scope, stream), self._transactions.commit_state(scope, stream)
-        )
+        if run.hold is not None:
+            # After a round of its own nothing may be left: then the stream need not be looked at again.
+            state = await self._transactions.commit_state(scope, stream)
+            if state.committing.is_idle and not state.queue.waiting:
+                return await self._leave(run, None)
+            context = await self._streams.open(scope, stream)
+        else:
+            context, state = await asyncio.gather(
+                self._streams.open(scope, stream), self._transactions.commit_state(scope, stream)
+            )
         if state.committing.is_idle:
             segments = len((await context.current_epoch()).segments)
             count_max = max(1, min(commit_batch_max, lengths_per_round_max // segments))
@@ -284,13 +291,15 @@ class CommitWorkflow:
             await self._transactions.begin_round(run.scope, run.stream, state, state.committing)
             await free(self._streams, run.hold)
 
-    async def _leave(self, run: CommitRun, context: StreamContext) -> bool:
+    async def _leave(self, run: CommitRun, context: StreamContext | None) -> bool:
         """Free the state, unless another run took it since. True: new work has come, and nothing was freed.
+
+        ``context``: the stream as it is, for a run that does not hold it.
 
         No round can begin behind this: the order was empty after this run took the state, so a run that read an order
         that was not empty finds the round's record changed.
         """
-        if run.hold is None:
+        if run.hold is None and context is not None:
             if await context.state() is not StreamState.COMMITTING_TRANSACTIONS:
                 return False
             # Another run is at its end, or died there: its request came here, or stands where it will be carried out.
@@ -542,7 +551,7 @@ class CommitWorkflow:
         failpoint(COMPLETED)
         await self._transactions.remove(scope, stream, record.ids)
         failpoint(REMOVED)
-        await self._transactions.end_round(scope, stream, state.committing_version, record.ids)
+        await self._transactions.end_round(scope, stream, state)
         failpoint(ROUND_ENDED)
 
     async def _note_writers(

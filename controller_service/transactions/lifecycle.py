@@ -222,9 +222,10 @@ class TransactionService(Service):
         unknown, aborted, or bound to a transaction set, which alone decides over it."""
 
         async def attempt() -> bool:
-            found = await self._found(scope, stream, identifier)
-            if not isinstance(found, Found):
-                return found is TransactionState.COMMITTED
+            [found], order = await self.records.get_with_commits(scope, stream, [identifier])
+            if found is None:
+                ended = await self.records.completed_state(scope, stream, identifier)
+                return ended is TransactionState.COMMITTED
             record = found.record
             if record.state is TransactionState.OPEN:
                 if await self._is_held(record):
@@ -237,7 +238,7 @@ class TransactionService(Service):
                     bound_to=None,
                 )
                 await self.index.use(scope, stream)
-                await self.order.add(scope, stream, [(identifier, marked, found.version)])
+                await self.order.add(scope, stream, [(identifier, marked, found.version)], order)
                 failpoint(COMMIT_MARKED)
             elif record.state is not TransactionState.COMMITTING:
                 return False

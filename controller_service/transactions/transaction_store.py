@@ -217,14 +217,19 @@ class TransactionStore:
 
         return await self._on_stream(scope, stream, write)
 
-    async def end_round(self, scope: str, stream: str, version: int, ids: Sequence[uuid.UUID]) -> None:
+    async def end_round(self, scope: str, stream: str, state: CommitState) -> None:
         """Take a round's transactions out of the commit order and the round off the record, in one step.
 
-        Does nothing if the round with this version was ended by somebody else.
+        ``state``: as of the round's beginning; it is read again only if the order changed since. Does nothing if the
+        round with this version was ended by somebody else.
         """
+        version, ids = state.committing_version, state.committing.ids
+        known: CommitState | None = state
 
         async def attempt() -> None:
-            state = await self.commit_state(scope, stream)
+            nonlocal known
+            state = known or await self.commit_state(scope, stream)
+            known = None
             if state.committing_version != version:
                 return
             puts = [

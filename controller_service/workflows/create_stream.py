@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
@@ -21,7 +21,7 @@ from controller_service.store.records import (
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from pravega_common.errors import StreamNotFound
+from pravega_common.errors import SegmentNotFound, StreamNotFound, UnknownOutcome, VersionConflict
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name
@@ -85,12 +85,12 @@ class CreateStream:
         if entry is None or entry.stream_id != stream_id:
             return
         if stream.startswith(MARK_PREFIX):
-            segments = await self._complete(scope, stream, stream_id, configuration)
+            made = await self._complete(scope, stream, stream_id, configuration)
         else:
-            segments, _ = await asyncio.gather(
+            made, _ = await asyncio.gather(
                 self._complete(scope, stream, stream_id, configuration), self._create_mark_stream(scope, stream)
             )
-        context = await self._activate(scope, stream, stream_id, segments)
+        context = await self._activate(stream_id, *made)
         if context is None:
             return
         # The records may be those of another attempt than the entry.
@@ -101,14 +101,13 @@ class CreateStream:
     async def _create_mark_stream(self, scope: str, stream: str) -> None:
         name = mark_stream(stream)
         entry, _ = await self._store.add_entry(scope, name, ())
-        segments = await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
-        await self._activate(scope, name, entry.stream_id, segments)
+        made = await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
+        await self._activate(entry.stream_id, *made)
 
     async def _complete(
         self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration
-    ) -> Sequence[str]:
-        """Write the records unless they stand already, then create the segments; the names of those."""
-        await self._store.create_stream_tables(scope, stream, stream_id)
+    ) -> tuple[StreamContext, Sequence[str]]:
+        """Write the records unless they stand already, then create the segments; the records and those names."""
         first_number = await self._store.first_segment_number(scope, stream)
 
         async def write_records(context: StreamContext) -> None:
@@ -125,7 +124,7 @@ class CreateStream:
         context = await self._store.update(scope, stream, write_records, epoch_key(0))
         failpoint(RECORDS_WRITTEN)
         if await context.state() is not StreamState.CREATING:
-            return ()
+            return context, ()
         stored = (await context.configuration()).configuration
         epoch = await context.current_epoch()
         segments = epoch.names(scope, stream)
@@ -136,9 +135,9 @@ class CreateStream:
             rollover_size_bytes=stored.rollover_size_bytes,
         )
         failpoint(SEGMENTS_CREATED)
-        return segments
+        return context, segments
 
-    async def _activate(self, scope: str, stream: str, stream_id: str, segments: Sequence[str]) -> StreamContext | None:
+    async def _activate(self, stream_id: str, found: StreamContext, segments: Sequence[str]) -> StreamContext | None:
         """Make the stream active. None if it was deleted meanwhile: the deletion may have passed before the segments
         came, so they are taken away again."""
 
@@ -148,13 +147,24 @@ class CreateStream:
                 await context.move_state(StreamState.ACTIVE)
 
         try:
-            context = await self._store.update(scope, stream, activate)
+            context = await self._changed(found, activate)
             if not (await context.state_record()).is_deleting:
                 return context
         except StreamNotFound:
-            self._store.forget(scope, stream)
+            self._store.forget(found.scope, found.stream)
         await self._access.delete_segments(segments)
         return None
+
+    async def _changed(self, found: StreamContext, change: Callable[[StreamContext], Awaitable[None]]) -> StreamContext:
+        """``StreamStore.update`` that begins with what was read before."""
+        try:
+            await change(found)
+            await found.flush()
+            return found
+        except SegmentNotFound as error:
+            raise StreamNotFound.of(found.scope, found.stream) from error
+        except (VersionConflict, UnknownOutcome):
+            return await self._store.update(found.scope, found.stream, change)
 
 
 def _require(context: StreamContext, stream_id: str) -> None:
