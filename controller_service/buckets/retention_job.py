@@ -49,7 +49,7 @@ class RetentionJob(Service):
             delay_s = self._period_s
             try:
                 await self.run_once()
-            except PravegaError as error:
+            except Exception as error:  # also of a bug: the controller goes on
                 self.log.warning("run was given up", error=repr(error))
                 delay_s = min(self._period_s, first_run_max_s)
 

@@ -51,7 +51,7 @@ class AssignmentLeader(Service):
         while True:
             try:
                 await self.round()
-            except PravegaError as error:
+            except Exception as error:  # also of a bug: the controller goes on
                 self.log.warning("round failed", error=repr(error))
             await self._clock.sleep(self._lease_ms / 1000 / rounds_per_lease)
 

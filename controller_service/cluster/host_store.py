@@ -92,6 +92,6 @@ class AssignmentHostStore(Service):
             try:
                 await self._cpo.wait_assignment(self._assignment.version, assignment_wait_s)
                 await self._refresh()
-            except PravegaError as error:
+            except Exception as error:  # also of a bug: the controller goes on
                 self.log.warning("assignment was not read", error=repr(error))
                 await self._clock.sleep(1.0)

@@ -53,5 +53,5 @@ class Membership(Service):
             await self._clock.sleep(self._lease_ms / 1000 / renewals_per_lease)
             try:
                 await self._renew()
-            except PravegaError as error:
+            except Exception as error:  # also of a bug: the controller goes on
                 self.log.warning("lease was not renewed", error=repr(error))

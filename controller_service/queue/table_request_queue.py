@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from controller_service.queue.request_queue import AnsweringHandler, Handler, Postpone, Request, SubmittedRequest
 from controller_service.store.serializer import decode, encode
-from controller_service.store.versioned_store import ANY_VERSION, VersionedStore
-from pravega_common.errors import Outcome, PravegaError, RejectedError, Throttled, UnknownOutcome
+from controller_service.store.versioned_store import ANY_VERSION, Versioned, VersionedStore
+from pravega_common.errors import DataCorruption, Outcome, PravegaError, RejectedError, Throttled, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -242,7 +242,7 @@ class TableRequestQueue(Service):
             await self._clock.sleep(sweep_period_s)
             try:
                 await self.sweep()
-            except PravegaError as error:
+            except Exception as error:  # also of a bug: the controller goes on
                 self.log.warning("sweep failed", error=repr(error), retry_s=sweep_period_s)
 
     async def sweep(self) -> int:
@@ -250,7 +250,7 @@ class TableRequestQueue(Service):
         their removal seemed to fail. Returns how many. Two instances may adopt the same one: both run it, as handlers
         allow."""
         live = {self._owner, *await self._live_owners()}
-        left: list[tuple[str, Request]] = []
+        left: list[tuple[str, Versioned]] = []
         unknown: list[str] = []
         token = b""
         while True:
@@ -258,31 +258,38 @@ class TableRequestQueue(Service):
             for table_key, found in page.entries:
                 owner = table_key.partition("/")[0]
                 if owner not in live:
-                    left.append((table_key, _stored_request(table_key, found.value)))
+                    left.append((table_key, found))
                 elif owner == self._owner and table_key not in self._own_keys:
                     unknown.append(table_key)
             token = page.continuation
             if not token:
                 break
-        for table_key, request in sorted(left, key=lambda item: item[0].partition("/")[2]):
-            await self._adopt(table_key, request)
-        return len(left) + sum([await self._adopt_own(table_key) for table_key in sorted(unknown)])
+        adopted = 0
+        for table_key, found in sorted(left, key=lambda item: item[0].partition("/")[2]):
+            adopted += await self._adopt(table_key, found)
+        return adopted + sum([await self._adopt_own(table_key) for table_key in sorted(unknown)])
 
     async def _adopt_own(self, table_key: str) -> bool:
         """Run a request of this owner unless it is gone: it may have been finished while the table was read."""
         found = await self._tables.get(REQUESTS_TABLE, table_key)
         if found is None or table_key in self._own_keys:
             return False
-        await self._adopt(table_key, _stored_request(table_key, found.value))
-        return True
+        return await self._adopt(table_key, found)
 
-    async def _adopt(self, table_key: str, request: Request) -> None:
+    async def _adopt(self, table_key: str, found: Versioned) -> bool:
+        """False for a request that cannot be read or carried out here: it stays, and keeps no other one back."""
+        try:
+            request = _stored_request(table_key, found.value)
+        except DataCorruption as error:
+            self.log.error("a stored request cannot be read", key=table_key, error=str(error))
+            return False
         if request.kind not in self._handlers:
             self.log.error("request of a kind that this version does not know", key=table_key, kind=request.kind)
-            return
+            return False
         self.log.info("request adopted", key=table_key, kind=request.kind)
         await self.submit(request)
         await self._tables.remove(REQUESTS_TABLE, table_key)
+        return True
 
 
 def _stored_request(table_key: str, value: bytes) -> Request:

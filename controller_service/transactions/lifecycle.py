@@ -33,10 +33,7 @@ from controller_service.transactions.timeouts import TimedTransaction, Timers
 from controller_service.transactions.transaction_store import CommitState, Found, StreamTables, TransactionStore
 from pravega_common.errors import (
     InvalidArgument,
-    PravegaError,
     StreamNotFound,
-    UnknownOutcome,
-    VersionConflict,
 )
 from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_common.runtime.clock import Clock
@@ -340,7 +337,7 @@ class TransactionService(Service):
             await self._expire(transaction, version)
         except StreamNotFound:
             return
-        except (PravegaError, VersionConflict, UnknownOutcome) as error:
+        except Exception as error:  # also of a bug, or of a record that cannot be read: the controller goes on
             self.log.info("time-out is tried again", transaction=str(transaction.id), error=repr(error))
             self._timers.arm(transaction, self._clock.monotonic_s() + timeout_retry_s, version)
 
@@ -376,7 +373,7 @@ class TransactionService(Service):
             try:
                 await self.sweep(at_start)
                 at_start = False
-            except PravegaError as error:
+            except Exception as error:  # also of a bug: the controller goes on
                 self.log.warning("sweep failed", error=repr(error), retry_s=sweep_period_s)
             await self._clock.sleep(sweep_period_s)
 
