@@ -46,10 +46,33 @@ class NumberedTask(asyncio.Task[T]):
         return self._number
 
 
-class _Timer(asyncio.TimerHandle):
-    def __init__(self, order: int, when: float, *args: Any) -> None:
-        super().__init__(when, *args)
-        self.key = (when, order)
+class Call:
+    """A callback that is due, or will be: what asyncio calls a handle, without its cost, which a seed pays often."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "when_s")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None, when_s: float
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context if context is not None else contextvars.copy_context()
+        self.when_s = when_s
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.callback, self.args = _nothing, ()  # what it would have used may go
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.when_s
+
+
+def _nothing() -> None:
+    """The callback of what was cancelled."""
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -61,8 +84,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.unhandled: list[dict[str, Any]] = []
         """What nobody caught, outside of dead processes."""
         self._now_s = start_s
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[tuple[float, int], _Timer]] = []
+        self._ready: deque[Call] = deque()
+        self._timers: list[tuple[float, int, Call]] = []
         self._order = itertools.count()
         self._closed = False
         self._running = False
@@ -74,30 +97,30 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+    ) -> Call:
+        call = Call(callback, args, context, self._now_s)
         if not self._closed:
-            self._ready.append(handle)
-        return handle
+            self._ready.append(call)
+        return call
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Call:
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        timer = _Timer(next(self._order), when, callback, args, self, context)
+    ) -> Call:
+        call = Call(callback, args, context, when)
         if not self._closed:
-            heapq.heappush(self._timers, (timer.key, timer))
-        return timer
+            heapq.heappush(self._timers, (when, next(self._order), call))
+        return call
 
-    def run_again(self, handles: list[asyncio.Handle]) -> None:
+    def run_again(self, calls: list[Any]) -> None:
         """Put callbacks of a process that was paused back into the queue."""
-        self._ready.extend(handles)
+        self._ready.extend(calls)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -121,31 +144,35 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _run_instant(self, until: asyncio.Future[Any]) -> None:
         """Run all that is due now; then move time on."""
-        started = self.callbacks
-        while self._ready and not until.done():
-            self._run(self._ready.popleft())
-            if self.callbacks - started > callbacks_per_instant_max:
+        ready, timers, running = self._ready, self._timers, ProcessState.RUNNING
+        callbacks_max = self.callbacks + callbacks_per_instant_max
+        while ready and not until.done():
+            call = ready.popleft()
+            if call.is_cancelled:
+                continue
+            process = process_of(call.context)
+            if process is not None and process.state is not running:
+                if process.state is ProcessState.PAUSED:
+                    process.backlog.append(call)
+                continue
+            self.callbacks += 1
+            if self.callbacks > callbacks_max:
                 raise Stuck(f"{callbacks_per_instant_max} callbacks at {self._now_s:.3f}, and time stands still")
+            try:
+                call.context.run(call.callback, *call.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler({"message": f"exception in callback {call.callback}", "exception": error})
         if until.done():
             return
-        while self._timers and self._timers[0][1].cancelled():
-            heapq.heappop(self._timers)
-        if not self._timers:
+        while timers and timers[0][2].is_cancelled:
+            heapq.heappop(timers)
+        if not timers:
             raise Stuck(f"nothing is left to run at {self._now_s:.3f}")
-        self._now_s = max(self._now_s, self._timers[0][1].when())
-        while self._timers and self._timers[0][1].when() <= self._now_s:
-            self._ready.append(heapq.heappop(self._timers)[1])
-
-    def _run(self, handle: asyncio.Handle) -> None:
-        if handle.cancelled():
-            return
-        process = process_of(handle._context)  # type: ignore[attr-defined]
-        if process is not None and process.state is not ProcessState.RUNNING:
-            if process.state is ProcessState.PAUSED:
-                process.backlog.append(handle)
-            return
-        self.callbacks += 1
-        handle._run()
+        self._now_s = max(self._now_s, timers[0][0])
+        while timers and timers[0][0] <= self._now_s:
+            ready.append(heapq.heappop(timers)[2])
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self._closed and not isinstance(context.get("exception"), ProcessKilled):
@@ -173,9 +200,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def get_debug(self) -> bool:
         return False
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer is thrown away when its time comes."""
 
     # --- the network
 
