@@ -42,7 +42,7 @@ healing: Final[set[str]] = set()
 
 @dataclass(frozen=True)
 class Fault:
-    """``inflict`` returns, once the cluster can recover by itself, the time at which it began to hurt
+    """``inflict`` returns, once the cluster can recover by itself, the time from which on it hurt
     (``time.monotonic``); a wrong reaction is an ``AssertionError``."""
 
     name: str
@@ -52,16 +52,16 @@ class Fault:
 
 def kill_store(cluster: DrillCluster, chooser: random.Random) -> float:
     store = _busy_store(cluster)
-    since_s = time.monotonic()
     store.kill()
+    since_s = time.monotonic()
     store.start()
     return since_s
 
 
 def stop_store(cluster: DrillCluster, chooser: random.Random) -> float:
     store = _busy_store(cluster)
-    since_s = time.monotonic()
     store.signal(signal.SIGSTOP)
+    since_s = time.monotonic()
     time.sleep(zombie_pause_s)
     store.signal(signal.SIGCONT)
     return since_s
@@ -75,15 +75,17 @@ def _busy_store(cluster: DrillCluster) -> ServiceProcess:
 
 
 def kill_redis(cluster: DrillCluster, chooser: random.Random) -> float:
+    server = chooser.choice(cluster.redis)
+    server.kill()
     since_s = time.monotonic()
-    chooser.choice(cluster.redis).restart_after_kill()
+    server.start()
     return since_s
 
 
 def stop_redis(cluster: DrillCluster, chooser: random.Random) -> float:
     server = chooser.choice(cluster.redis)
-    since_s = time.monotonic()
     server.pause()
+    since_s = time.monotonic()
     time.sleep(pause_s)
     server.resume()
     return since_s
@@ -103,18 +105,19 @@ def partition(cluster: DrillCluster, chooser: random.Random) -> float:
     def heal(one: CuttingProxy) -> None:
         one.refuse = False
 
+    cluster.on_proxies(swallow, proxy)
     since_s = time.monotonic()
-    for step in (swallow, cut):
-        cluster.on_proxies(step, proxy)
-        time.sleep(pause_s / 2)
+    time.sleep(pause_s / 2)
+    cluster.on_proxies(cut, proxy)
+    time.sleep(pause_s / 2)
     cluster.on_proxies(heal, proxy)
     return since_s
 
 
 def full_redis(cluster: DrillCluster, chooser: random.Random) -> float:
     server = chooser.choice(cluster.redis)
-    since_s = time.monotonic()
     server.call("CONFIG", "SET", "maxmemory", "1mb")
+    since_s = time.monotonic()
     time.sleep(pause_s)
     server.call("CONFIG", "SET", "maxmemory", "0")
     return since_s
@@ -122,11 +125,11 @@ def full_redis(cluster: DrillCluster, chooser: random.Random) -> float:
 
 def power_cut(cluster: DrillCluster, chooser: random.Random) -> float:
     """The machine of all stores and servers loses its power: what no server synced is gone."""
-    since_s = time.monotonic()
     for server in {*cluster.redis, cluster.cpo}:
         server.cut_power()
     for store in cluster.stores:
         store.kill()
+    since_s = time.monotonic()
     for server in {*cluster.redis, cluster.cpo}:
         server.start()
     for store in cluster.stores:
