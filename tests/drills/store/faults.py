@@ -21,7 +21,7 @@ from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.drills.store.load import SCOPE, STREAM, segments
-from tests.drills.store.servers import DrillCluster, ServiceProcess, checkpoint_operations, lease_ms
+from tests.drills.store.servers import DrillCluster, ServiceProcess, checkpoint_operations, lease_ms, small_disk
 from tests.support.eventually import eventually_blocking
 from tests.support.proxy import CuttingProxy
 
@@ -29,6 +29,7 @@ pause_s: Final = 2.0
 """How long a server is frozen, out of reach or full."""
 zombie_pause_s: Final = 2 * lease_ms / 1000
 """How long a store is frozen: others have taken its containers over when it wakes up."""
+ballast_bytes: Final = 64 * 1024
 victim_events: Final = 400
 victim_event_bytes: Final = 1_000
 victim_markers_min: Final = victim_events - 1 - victim_events * victim_event_bytes // 65_536
@@ -120,6 +121,23 @@ def full_redis(cluster: DrillCluster, chooser: random.Random) -> float:
     since_s = time.monotonic()
     time.sleep(pause_s)
     server.call("CONFIG", "SET", "maxmemory", "0")
+    return since_s
+
+
+def full_disk(cluster: DrillCluster, chooser: random.Random) -> float:
+    """Fill the disk of a Redis, which ends it, and free it again; a Redis without memory where no disk can be made."""
+    server = chooser.choice(cluster.redis)
+    with small_disk(server) as disk:
+        if disk is None:
+            return full_redis(cluster, chooser)
+        ballast = disk / "ballast"
+        with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(ballast_bytes)):
+                pass
+        eventually_blocking(lambda: server.is_dead, "the end of a Redis with a full disk", damage_time_max_s)
+        since_s = time.monotonic()
+        ballast.unlink()
+        server.restart_after_kill()
     return since_s
 
 
@@ -244,6 +262,7 @@ FAULTS: Final = {
         Fault("stop-redis", "SIGSTOP of a Redis", stop_redis),
         Fault("partition", "stores and a Redis apart: answers lost, then connections refused", partition),
         Fault("full-redis", "a Redis without memory", full_redis),
+        Fault("full-disk", "a Redis whose disk is full ends; started again when there is room", full_disk),
         Fault("corrupt-chunk", "a flipped bit in Tier 2: one segment refuses, no other", corrupt_chunk),
         Fault("remove-chunk", "a file of Tier 2 gone: one segment refuses, no other", remove_chunk),
         Fault("power-cut", "SIGKILL of all, files of the Redis cut to what was synced", power_cut),

@@ -18,7 +18,7 @@ from tests.support.eventually import eventually_blocking
 
 healing_time_max_s: Final = 120.0
 """Time until stores have looked again at what was damaged: they do once a minute."""
-quiet_s: Final = 1.0
+quiet_s: Final = 0.5
 """Of undisturbed load before each fault."""
 
 

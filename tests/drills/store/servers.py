@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -30,6 +32,7 @@ stores: Final = 2
 start_time_max_s: Final = 60.0
 lease_ms: Final = 2_000
 checkpoint_operations: Final = 100
+small_disk_room_bytes: Final = 32 * 1024 * 1024
 loss_words: Final = ("lost", "older copy")
 """By them the reason of a container that does not start is known for lost data."""
 
@@ -45,6 +48,10 @@ class RecordedRedis(RedisServer):
     def environment(self) -> dict[str, str]:
         return {**os.environ, "LD_PRELOAD": str(self._library), "SYNC_RECORD": str(self._record)}
 
+    @property
+    def is_dead(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
     def cut_power(self) -> int:
         """End the process at once and take from its files what was not synced; returns how many bytes that were."""
         self.kill()
@@ -59,6 +66,31 @@ class RecordedRedis(RedisServer):
                 os.truncate(path, size)
         self._record.write_text("")
         return lost
+
+
+@contextmanager
+def small_disk(server: RecordedRedis) -> Iterator[Path | None]:
+    """Let the server have its folder on a tmpfs with little room; ``None`` where mounting one is not permitted."""
+    folder, kept = server.folder, server.folder.with_name(f"{server.folder.name}-kept")
+    server.kill()
+    shutil.copytree(folder, kept)
+    used = sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={used + small_disk_room_bytes}", "tmpfs", str(folder)]
+    is_mounted = not subprocess.run(mount, capture_output=True, check=False).returncode
+    try:
+        if is_mounted:
+            shutil.copytree(kept, folder, dirs_exist_ok=True)
+        server.start()
+        yield folder if is_mounted else None
+    finally:
+        if is_mounted:
+            server.kill()
+            shutil.rmtree(kept)
+            shutil.copytree(folder, kept)
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+            shutil.copytree(kept, folder, dirs_exist_ok=True)
+            server.start()
+        shutil.rmtree(kept)
 
 
 class LoopThread:
