@@ -44,6 +44,11 @@ class OpenPlog:
     """The data connection of each server through which the plog's appends go."""
 
     @property
+    def members(self) -> int:
+        """The number of servers that are in."""
+        return len(self.copies) if self.quorum is None else len(self.quorum.members)
+
+    @property
     def required_quorum(self) -> AppendQuorum:
         return self.quorum or unreachable("a plog of a group of one", plog_id=str(self.plog_id))
 
@@ -122,6 +127,10 @@ class PersistenceGroupClient(Protocol):
 
     async def has_room(self) -> bool:
         """Whether appends find memory, on a majority."""
+        ...
+
+    def is_current(self, plog: OpenPlog) -> bool:
+        """Whether no server that has a copy was restarted since, as far as is known; a group of one does not mind."""
         ...
 
     async def may_rejoin(self, plog: OpenPlog) -> bool:

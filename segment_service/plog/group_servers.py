@@ -75,6 +75,8 @@ class GroupServers:
         self.majority = majority_of(len(clients))
         self._away_until_s = [0.0] * len(clients)
         self._stragglers: dict[asyncio.Task[object], int] = {}
+        self._failing: set[int] = set()
+        """The servers that failed since they last answered: each is reported once."""
         self._log = structlog.get_logger()
 
     def __len__(self) -> int:
@@ -144,13 +146,19 @@ class GroupServers:
             if error is None:
                 answers.values[index] = task.result()
                 self._away_until_s[index] = 0.0
+                self._failing.discard(index)
             elif isinstance(error, PravegaError):
                 answers.errors[index] = error
                 if is_away(error):
-                    self._away_until_s[index] = asyncio.get_running_loop().time() + away_s
-                    self._log.warning("a plog server failed", address=self.clients[index].address, error=str(error))
+                    self._failed(index, error)
             else:
                 raise error
+
+    def _failed(self, index: int, error: PravegaError) -> None:
+        self._away_until_s[index] = asyncio.get_running_loop().time() + away_s
+        if index not in self._failing:
+            self._failing.add(index)
+            self._log.warning("a plog server fails", address=self.clients[index].address, error=str(error))
 
     def _straggled(self, task: asyncio.Task[object]) -> None:
         del self._stragglers[task]

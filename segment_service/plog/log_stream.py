@@ -52,6 +52,8 @@ retry_delay_first_s: Final = 0.02
 retry_delay_max_s: Final = 1.0
 room_look_s: Final = 0.1
 """Pause between two looks at the memory of a server that is full."""
+rejoin_pause_s: Final = 5.0
+"""How long a plog that a server is out of is kept before the next one is tried, which would have it again."""
 
 SPARE_CREATED = register("plog.stream.spare_created")
 SWITCH_SEALED = register("plog.stream.switch_sealed")
@@ -123,6 +125,8 @@ class LogStream(Service):
         self._error: PravegaError | None = None
         self._wake = asyncio.Event()
         self._full = asyncio.Event()
+        self._rejoin: asyncio.Task[None] | None = None
+        self._rejoin_due = False
         self._urgent_below = 0
         """Frames with a lower sequence may exceed the memory that the servers allow."""
 
@@ -203,15 +207,19 @@ class LogStream(Service):
             if self._active.offset + size > self._client.settings.block_bytes:
                 if self._active is not self._recorded or self._spare is None:
                     return  # the control task makes room and calls again
-                self._active, self._spare = self._spare, None
-                self._wake.set()
+                self._switch_to(self._spare)
+                self._spare = None
             self._queue.popleft()
             self._send_one(frame, size)
 
+    def _switch_to(self, plog: WritePlog) -> None:
+        """Let the next frame go to ``plog``; the control task records that."""
+        plog.first_sequence, plog.previous = self._first_queued, self._sent_last
+        self._active = plog
+        self._wake.set()
+
     def _send_one(self, frame: _Pending, size: int) -> None:
         plog = self._active
-        if plog.offset == 0:
-            plog.first_sequence, plog.previous = frame.sequence, self._sent_last
         acked = self._sent[0].sequence if self._sent else frame.sequence
         header = PlogEntryHeader(PlogEntryKind.DATA, self._epoch, frame.sequence, acked, self._sent_last)
         envelope = encode_envelope(header, frame.parts, frame.payload_bytes)
@@ -233,6 +241,8 @@ class LogStream(Service):
         if error is None:
             frame.answered = True
             self._acknowledge()
+            if self._active.plog.quorum is not None:
+                self._watch_copies()
             return
         frame.refused = isinstance(error, AppendRefused | ReplyError)
         if means_full(error):
@@ -271,6 +281,8 @@ class LogStream(Service):
                     await self._heal()
                 elif self._switch_is_due:
                     await self._patiently(self._finish_switch, unless_broken=True)
+                elif self._rejoin_due and self._active is self._recorded:
+                    await self._try_rejoin()
                 elif self._spare is None and self._active is self._recorded:
                     await self._patiently(self._make_spare, unless_broken=True)
                 else:
@@ -281,6 +293,41 @@ class LogStream(Service):
             self.log.error("the log is over", error=str(error))
             self._end(error)
             self.fail(error)
+
+    def _watch_copies(self) -> None:
+        """Have a new plog tried in a while if a server is out of the active one."""
+        if self._rejoin is None and not self._active.plog.is_whole:
+            self._rejoin = self.spawn(self._rejoin_later(), "rejoin")
+
+    async def _rejoin_later(self) -> None:
+        await self._clock.sleep(rejoin_pause_s)
+        self._rejoin_due = True
+        self._wake.set()
+
+    async def _try_rejoin(self) -> None:
+        """Go on in a new plog if a server that is out of the active one can be in that."""
+        self._rejoin, self._rejoin_due = None, False
+        active = self._active
+        if active.plog.is_whole or not await self._group_of(active).may_rejoin(active.plog):
+            return
+        spare, self._spare = self._spare, None
+        try:
+            if spare is None or not self._brings_more(spare, active):
+                spare = await self._another(spare)
+        except PravegaError as error:
+            if error.outcome is Outcome.FENCED:
+                raise
+            self.log.warning("no new plog for a server that is back", error=str(error))
+            return
+        if self._broken or spare.plog.members <= active.plog.members:
+            self._spare = spare
+            return
+        self.log.info("a plog server is back; going on in a new plog", servers=spare.plog.members)
+        self._switch_to(spare)
+
+    def _brings_more(self, plog: WritePlog, active: WritePlog) -> bool:
+        """Whether more servers are in ``plog``, none of which was restarted since."""
+        return plog.plog.members > active.plog.members and self._group_of(plog).is_current(plog.plog)
 
     async def _heal(self) -> None:
         """Hand the plog over; while appends make no progress, ever more slowly and for a limited time. A full server is
@@ -364,6 +411,12 @@ class LogStream(Service):
     def _group_of(self, plog: WritePlog) -> PersistenceGroupClient:
         return self._client.group_of(plog.plog.plog_id)
 
+    async def _another(self, unfit: WritePlog | None) -> WritePlog:
+        """A new plog in the place of one that was made before."""
+        if unfit is not None:
+            await self._free(unfit.plog.plog_id)
+        return await self._create()
+
     async def _make_spare(self) -> None:
         self._spare = await self._create()
         failpoint(SPARE_CREATED)
@@ -378,6 +431,8 @@ class LogStream(Service):
         await self._manager.record(SwitchRecord(self._stream, sealed, record))
         self._recorded, self._acked_offset = new, 0
         self._acknowledge()
+        if sealed == 0:
+            await self._free(old.plog.plog_id)
 
     async def _hand_over(self) -> None:
         """Decide what became of every unanswered append, and go on in a new plog."""
@@ -392,7 +447,11 @@ class LogStream(Service):
         check(sealed == end.offset, "a plog was sealed below its acknowledged end", sealed=sealed, offset=end.offset)
         failpoint(HAND_OVER_SEALED)
         abandoned = None if self._active is old else self._active
-        new, self._spare = self._spare or await self._create(), None
+        if self._spare is not None:
+            await self._group_of(self._spare).open_for_appends()
+        new, self._spare = self._spare, None
+        if new is None or not self._group_of(new).is_current(new.plog):
+            new = await self._another(new)
         await self._group_of(new).open_for_appends()
         first_sequence = self._first_waiting
         record = PlogRecord(new.number, new.plog.plog_id, first_sequence, self._acked_last)

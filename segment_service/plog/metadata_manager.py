@@ -37,6 +37,8 @@ from segment_service.plog.plog_client import PlogMissing
 
 register_attempts_max: Final = 5
 register_delay_s: Final = 0.1
+rejoin_pause_s: Final = 5.0
+"""Pause between two attempts to get a server back that is out of the metadata plog."""
 stream_name: Final = "metadata"
 
 FENCED = register("plog.metadata.fenced")
@@ -70,6 +72,7 @@ class MetadataManager:
         self._offset = 0
         self._sequence = 0
         self._last: LogAddress | None = None
+        self._rejoin_at_s = 0.0
         self._lock = asyncio.Lock()
         self._log = structlog.get_logger(container_id=container_id)
 
@@ -129,7 +132,8 @@ class MetadataManager:
         async with self._lock:
             state = apply(self.state, record)
             frame = self._encode(encode_record(record))
-            if self._plog is None or self._offset + len(frame) > self._client.settings.block_bytes:
+            is_full = self._offset + len(frame) > self._client.settings.block_bytes
+            if self._plog is None or is_full or await self._may_rejoin(self._plog):
                 await self._start_plog(state)
             else:
                 await self._append(self._plog, frame, state)
@@ -142,6 +146,14 @@ class MetadataManager:
                 await self._start_plog(self.state)
             else:
                 await self._check_not_fenced(self._plog.plog_id)
+
+    async def _may_rejoin(self, plog: OpenPlog) -> bool:
+        """Whether a new plog may have a server that is out of this one; asked once in a while."""
+        now_s = self._clock.monotonic_s()
+        if plog.is_whole or now_s < self._rejoin_at_s:
+            return False
+        self._rejoin_at_s = now_s + rejoin_pause_s
+        return await self._client.group_of(plog.plog_id).may_rejoin(plog)
 
     async def explain_missing(self, error: PlogMissing) -> NoReturn:
         """A plog is gone: a later owner freed it (``Fenced``), or the server lost data (``error`` itself)."""

@@ -76,6 +76,8 @@ class ServerPlog:
     stream: str
     append_prefix: bytes
     """The part of every append command that does not change."""
+    run_id: str
+    """Of the server when it made the copy."""
 
 
 @dataclass(slots=True)
@@ -174,7 +176,7 @@ class PlogClient:
         check(await self._make(CREATE, header, token) == b"ok", "plog id used twice", plog_id=str(header.plog_id))
         stream = self._keys(header.plog_id).stream(token)
         prefix = b"*8\r\n$4\r\nXADD\r\n$%d\r\n%b\r\n$10\r\nNOMKSTREAM\r\n" % (len(stream.encode()), stream.encode())
-        return ServerPlog(header.plog_id, token, stream, prefix)
+        return ServerPlog(header.plog_id, token, stream, prefix, self.connections.run_id)
 
     async def remake(self, header: PlogHeader, token: FenceToken) -> None:
         """Put an empty copy under ``token`` in the place of one that is damaged or not there."""

@@ -78,23 +78,37 @@ class QuorumGroup:
         number = quorum.sent(start + size, now_s, done)
         for index in quorum.members:
             server = self._servers.clients[index]
-            connection = server.connections.data_number
-            if plog.data_numbers.setdefault(index, connection) == connection:
-                send(server, plog.copies[index], start, frame, size, partial(quorum.answered, index, number))
-            else:  # what was sent over the connection before may be lost
+            copy = plog.copies[index]
+            if self._goes_on(plog, index, server, copy):
+                send(server, copy, start, frame, size, partial(quorum.answered, index, number))
+            else:
                 quorum.answered(index, number, ConnectionLost(f"connected to Redis at {server.address} again"))
         for index in quorum.late(now_s):
             self._log.warning("a plog server is too slow", address=self._servers.clients[index].address)
             self._servers.clients[index].connections.reset_data()
+
+    def _goes_on(self, plog: OpenPlog, index: int, server: PlogClient, copy: ServerPlog) -> bool:
+        """Whether all appends of the plog went over one connection, to the process that made the copy: only then is
+        there no gap before the next one."""
+        connection = server.connections.data_number
+        first = plog.data_numbers.get(index)
+        if first is None and server.connections.run_id == copy.run_id:
+            first = plog.data_numbers[index] = connection
+        return first == connection
 
     async def append_small(self, plog: OpenPlog, start: int, frame: bytes) -> None:
         quorum = plog.required_quorum
         members = quorum.members
         if quorum.is_lost:
             raise MajorityLost(f"fewer servers than a majority take entries of plog {plog.plog_id}")
-        answers = await self._servers.ask(
-            lambda index, server: server.append_small(plog.copies[index], start, frame), among=members
-        )
+
+        async def append(index: int, server: PlogClient) -> None:
+            await server.connections.control()
+            if server.connections.run_id != plog.copies[index].run_id:
+                raise ConnectionLost(f"Redis at {server.address} was restarted since it made plog {plog.plog_id}")
+            await server.append_small(plog.copies[index], start, frame)
+
+        answers = await self._servers.ask(append, among=members)
         errors = answers.errors
         if not answers.values and len(errors) == len(members):
             if all(isinstance(error, Unavailable) for error in errors.values()):
@@ -119,9 +133,13 @@ class QuorumGroup:
             raise answers.failure("looking at the memory of servers")
         return sum(answers.values.values()) >= self._servers.majority
 
+    def is_current(self, plog: OpenPlog) -> bool:
+        servers = self._servers.clients
+        return all(servers[index].connections.run_id == copy.run_id for index, copy in plog.copies.items())
+
     async def may_rejoin(self, plog: OpenPlog) -> bool:
         out = [index for index in range(len(self._servers)) if index not in plog.required_quorum.members]
-        answers = await self._servers.ask(lambda _, server: server.open_for_appends(), lambda _: False, out)
+        answers = await self._servers.ask(lambda _, server: server.open_for_appends(), lambda _: True, out)
         return bool(answers.values)
 
     # --- whole plogs

@@ -42,6 +42,9 @@ class SingleServerGroup:
     async def has_room(self) -> bool:
         return await self._server.has_room()
 
+    def is_current(self, plog: OpenPlog) -> bool:
+        return True
+
     async def may_rejoin(self, plog: OpenPlog) -> bool:
         return False
 

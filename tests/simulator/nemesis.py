@@ -10,8 +10,9 @@ from typing import Any
 from tests.simulator.cluster import Cluster
 from tests.simulator.crash_points import CrashPoints
 from tests.simulator.network import Network
+from tests.simulator.redis_server import SimulatedRedis
 from tests.simulator.settings import Settings
-from tests.simulator.tier1 import Tier1
+from tests.simulator.tier1 import EMPTY_S, Tier1
 from tests.simulator.tier2 import Tier2
 from tests.support.fakes.faulty_chunk_storage import FaultRates
 
@@ -61,6 +62,9 @@ class Nemesis:
             (1, self._cache_is_trimmed),
             (1, self._redis_is_full_for_a_moment),
         )
+        self._victim: SimulatedRedis | None = None
+        if len(tier1.servers) > 1:
+            self._faults += ((3, self._server_is_cut_off), (2, self._server_loses_data))
         if settings.family == "full":  # its plan alone decides when Tier 2 is away, and how much fits Tier 1
             mine = (self._tier2_is_away, self._redis_is_full_for_a_moment)
             self._faults = tuple((weight, fault) for weight, fault in self._faults if fault not in mine)
@@ -167,6 +171,23 @@ class Nemesis:
         server.pause()
         await self._pause(0.1, 12)
         server.resume()
+
+    async def _server_is_cut_off(self) -> None:
+        """One server of several is out of reach, or one of two that were."""
+        address = self._rng.choice(self._tier1.servers).address
+        self._network.cut_off(address)
+        await self._pause(0.5, 20)
+        self._network.unreachable.discard(address)
+
+    async def _server_loses_data(self) -> None:
+        """One server of several comes back empty or older, always the same one: nobody repairs it in between."""
+        now_s = asyncio.get_running_loop().time()
+        if self._settings.family == "loss":
+            return
+        # The control plane oracle may live on the first one; it has no copy.
+        self._victim = self._victim or self._rng.choice(self._tier1.servers[1:])
+        as_of_s = self._rng.choice((EMPTY_S, now_s - 0.05, now_s - self._rng.uniform(0, 20)))
+        self._note(f"a minority's loss: {self._tier1.come_back([self._victim], as_of_s)}: {self._victim.address}")
 
     async def _redis_is_full_for_a_moment(self) -> None:
         server = self._rng.choice(self._tier1.servers)

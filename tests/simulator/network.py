@@ -6,12 +6,15 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from tests.simulator.processes import Process, current_process
 from tests.simulator.virtual_loop import Factory, VirtualLoop
 
 T = TypeVar("T")
+
+look_s: Final = 0.05
+"""Between two looks at whether a server is reachable."""
 
 
 class Listener(Protocol):
@@ -99,6 +102,14 @@ class Connection(asyncio.Transport):
         """The client hears nothing any more, and cannot know why."""
         self._answers.is_cut = True
 
+    def cut_off(self) -> None:
+        """Nothing arrives any more, in either direction, and neither end can know why."""
+        self._answers.is_cut = self._requests.is_cut = True
+
+    @property
+    def server(self) -> Listener:
+        return self._server
+
     def reset(self) -> None:
         """Break the connection; both ends notice."""
         self._shut(ConnectionResetError("reset by peer"), tells_client=True)
@@ -126,6 +137,8 @@ class Network:
         self.servers: dict[str, Listener] = {}
         self.connections: dict[Connection, None] = {}
         self.delay_max_s = 0.002
+        self.unreachable: set[str] = set()
+        """Addresses of servers that nothing gets to."""
         self.lost_answers = 0.0
         """Share of the calls to the CPO whose answer is lost, done or not."""
         self._rng = rng
@@ -149,6 +162,14 @@ class Network:
         self.delay_max_s = 0.002
         self.lost_answers = 0.0
         self._held_until_s.clear()
+        self.unreachable.clear()
+
+    def cut_off(self, address: str) -> None:
+        """Let nothing get to a server, or back, until its address is reachable again."""
+        self.unreachable.add(address)
+        for connection in self.connections:
+            if connection.server is self.servers[address]:
+                connection.cut_off()
 
     def at(self, when_s: float, callback: Callable[..., object], *args: object) -> None:
         """Run a callback in the world, outside of every process."""
@@ -160,6 +181,8 @@ class Network:
         owner = current_process()
         await asyncio.sleep(self.delay_s())
         await asyncio.sleep(max(0.0, self.held_until_s(owner) - self.loop.time()))
+        while address in self.unreachable:  # noqa: ASYNC110 - the fault that ends it knows no one who waits
+            await asyncio.sleep(look_s)
         server = self.servers.get(address)
         if server is None or not server.accepts:
             raise ConnectionRefusedError(f"nobody listens at {address}")
