@@ -75,6 +75,8 @@ class GroupServers:
         self.majority = majority_of(len(clients))
         self._away_until_s = [0.0] * len(clients)
         self._stragglers: dict[asyncio.Task[object], int] = {}
+        self._lost: dict[int, PravegaError] = {}
+        """The servers that were lost when they were last reached; they count as lost while they are not."""
         self._failing: set[int] = set()
         """The servers that failed since they last answered: each is reported once."""
         self._log = structlog.get_logger()
@@ -100,7 +102,7 @@ class GroupServers:
 
         The last ones are waited for a moment longer; after that they go on by themselves, until ``reset``.
         """
-        answers: Answers[T] = Answers(len(self.clients))
+        answers: Answers[T] = Answers(len(self.clients), errors=dict(self._lost))
         is_enough = enough or self.is_majority
         asked = list(range(len(self.clients)) if among is None else among)
         near = [index for index in asked if self.is_near(index)]
@@ -117,14 +119,14 @@ class GroupServers:
     ) -> None:
         loop = asyncio.get_running_loop()
         tasks = {loop.create_task(self._call(call, index)): index for index in asked}
-        waiting = set(tasks)
+        waiting, seen = set(tasks), set[asyncio.Task[T]]()
         try:
             while waiting and not enough(answers):
                 _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                self._collect(tasks, waiting, answers)
+                self._collect(tasks, waiting, seen, answers)
             if waiting:
                 _, waiting = await asyncio.wait(waiting, timeout=straggler_wait_s)
-                self._collect(tasks, waiting, answers)
+                self._collect(tasks, waiting, seen, answers)
         except BaseException:
             for task in tasks:
                 task.cancel()
@@ -138,15 +140,24 @@ class GroupServers:
     async def _call(self, call: Call[T], index: int) -> T:
         return await call(index, self.clients[index])
 
-    def _collect(self, tasks: dict[asyncio.Task[T], int], waiting: set[asyncio.Task[T]], answers: Answers[T]) -> None:
+    def _collect(
+        self,
+        tasks: dict[asyncio.Task[T], int],
+        waiting: set[asyncio.Task[T]],
+        seen: set[asyncio.Task[T]],
+        answers: Answers[T],
+    ) -> None:
         for task, index in tasks.items():
-            if task in waiting or index in answers.values or index in answers.errors:
+            if task in waiting or task in seen:
                 continue
+            seen.add(task)
             error = task.exception()
             if error is None:
                 answers.values[index] = task.result()
+                answers.errors.pop(index, None)
                 self._away_until_s[index] = 0.0
                 self._failing.discard(index)
+                self._lost.pop(index, None)
             elif isinstance(error, PravegaError):
                 answers.errors[index] = error
                 if is_away(error):
@@ -156,6 +167,8 @@ class GroupServers:
 
     def _failed(self, index: int, error: PravegaError) -> None:
         self._away_until_s[index] = asyncio.get_running_loop().time() + away_s
+        if isinstance(error, ServerLost):
+            self._lost[index] = error
         if index not in self._failing:
             self._failing.add(index)
             self._log.warning("a plog server fails", address=self.clients[index].address, error=str(error))

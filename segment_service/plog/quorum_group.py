@@ -109,7 +109,7 @@ class QuorumGroup:
             await server.append_small(plog.copies[index], start, frame)
 
         answers = await self._servers.ask(append, among=members)
-        errors = answers.errors
+        errors = {index: error for index, error in answers.errors.items() if index in members}
         if not answers.values and len(errors) == len(members):
             if all(isinstance(error, Unavailable) for error in errors.values()):
                 raise answers.failure(f"appending to plog {plog.plog_id}")
@@ -169,11 +169,16 @@ class QuorumGroup:
             raise self._nowhere(plog_id, shown)
         token = next_token(plog_id, max(status.token for status in shown.values.values()), epoch)
 
-        def is_enough(answers: Answers[PlogStatus]) -> bool:
+        def is_fenced(answers: Answers[PlogStatus]) -> bool:
             return bool(answers.values) and len(answers.values) + len(answers.missing) >= self._servers.majority
 
+        def is_enough(answers: Answers[PlogStatus]) -> bool:
+            ran_through = sum(status.same_run for status in answers.values.values())
+            proves_end = known is not None or ran_through >= self._servers.majority or answers.are_all_known
+            return is_fenced(answers) and proves_end
+
         answers = await self._servers.ask(lambda _, server: server.fence_as(plog_id, token), is_enough)
-        if any(isinstance(error, Fenced) for error in answers.errors.values()) or not is_enough(answers):
+        if any(isinstance(error, Fenced) for error in answers.errors.values()) or not is_fenced(answers):
             raise self._nowhere(plog_id, answers)
         failpoint(MAJORITY_FENCED)
         copies = [

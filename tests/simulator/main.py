@@ -52,7 +52,7 @@ def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--family", action="append", choices=FAMILIES, help=f"faults; by default {', '.join(EXPECTED)}")
-    parser.add_argument("--servers", type=int, choices=(1, 3), help="servers of Tier 1; 1 by default")
+    parser.add_argument("--servers", type=int, choices=(1, 3), help="servers of Tier 1; by default drawn by each seed")
     parser.add_argument("--trace", type=Path, help="write the whole trace of the last seed there")
     parser.add_argument("--detail", action="store_true", help="with every call of a client and what the product logs")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8), help="processes")

@@ -64,7 +64,7 @@ def family_of(seed: int, families: tuple[str, ...]) -> str:
 
 
 def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = None) -> Settings:
-    """``servers``: of Tier 1."""
+    """``servers``: instead of the number that belongs to the seed."""
     rng = random.Random(f"settings {seed}")
     family = family_of(seed, families)
     big = rng.random() < 0.5
@@ -75,7 +75,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
     return Settings(
         seed=seed,
         family=family,
-        servers=servers or 1,
+        servers=servers or random.Random(f"{seed} servers").choice((1, 3)),
         containers=rng.choice((1, 1, 2)),
         slots=rng.randint(2, 4),
         tables=rng.choice((0, 1, 1)),
