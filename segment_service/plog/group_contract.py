@@ -141,6 +141,11 @@ class PersistenceGroupClient(Protocol):
         """The highest token that a majority shows; ``None`` if the plog does not exist."""
         ...
 
+    async def check_not_fenced(self, plog: OpenPlog) -> None:
+        """Return if nobody fenced the plog before the call: a majority still has it as its owner made it, so that no
+        majority can have been fenced. ``Fenced`` if a server shows a higher epoch."""
+        ...
+
     async def fence(self, plog_id: PlogId, epoch: int, known: OpenPlog | None = None) -> FencedPlog:
         """Give a majority one token above all that they have; ``Fenced`` if one shows a higher epoch.
 

@@ -29,7 +29,7 @@ from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.chain import Chain, check_kind, offset_max
 from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope
-from segment_service.plog.group_contract import FencedPlog, OpenPlog
+from segment_service.plog.group_contract import FencedPlog, OpenPlog, PersistenceGroupClient
 from segment_service.plog.metadata_records import FullRecord, MetadataRecord, apply, decode_record, encode_record
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
@@ -140,12 +140,15 @@ class MetadataManager:
 
     async def check_owner(self) -> None:
         """``Fenced`` if a later owner came. One begins by fencing the metadata plog that the CPO names; as long as that
-        may be another than this owner's, a new one is made and registered."""
+        may be another than this owner's, or too few of its servers answer, a new one is made and registered."""
         async with self._lock:
-            if self._plog is None:
-                await self._start_plog(self.state)
-            else:
-                await self._check_not_fenced(self._plog.plog_id)
+            if self._plog is not None:
+                try:
+                    return await self._check_not_fenced(self._plog)
+                except Unavailable:
+                    if self._plog.quorum is None:
+                        raise
+            await self._start_plog(self.state)
 
     async def _may_rejoin(self, plog: OpenPlog) -> bool:
         """Whether a new plog may have a server that is out of this one; asked once in a while."""
@@ -186,7 +189,7 @@ class MetadataManager:
         except (UnknownOutcome, FailedError) as error:
             self._plog = None
             try:
-                await self._check_not_fenced(plog.plog_id)
+                await self._check_not_fenced(plog)
             except Fenced as fenced:
                 raise fenced from error
             await self._start_plog(state)
@@ -194,12 +197,11 @@ class MetadataManager:
         self._advance(frame)
         self.state = state
 
-    async def _check_not_fenced(self, plog_id: PlogId) -> None:
-        status = await self._client.group_of(plog_id).status(plog_id)
-        if status is None:
-            await self.explain_missing(PlogMissing(f"metadata plog {plog_id} is gone: the server lost data"))
-        elif status.token.epoch > self.epoch:
-            raise Fenced(f"container {self._container_id}: epoch {status.token.epoch} took over")
+    async def _check_not_fenced(self, plog: OpenPlog) -> None:
+        try:
+            await self._client.group_of(plog.plog_id).check_not_fenced(plog)
+        except PlogMissing as error:
+            await self.explain_missing(error)
 
     async def _start_plog(self, state: FullRecord) -> None:
         old = self._registered
@@ -254,6 +256,13 @@ class MetadataManager:
         header = PlogEntryHeader(PlogEntryKind.METADATA, self.epoch, self._sequence, self._sequence, self._last)
         return encode_envelope(header, (payload,), len(payload)) + payload
 
+    async def _is_data(self, group: PersistenceGroupClient, plog_id: PlogId) -> bool:
+        """Whether a plog has frames; one that somebody deletes has none."""
+        try:
+            return (await group.header(plog_id)).stream != stream_name and await group.has_entries(plog_id)
+        except PlogMissing:
+            return False
+
     def _advance(self, frame: bytes) -> None:
         self._last = LogAddress(0, self._offset)
         self._offset += len(frame)
@@ -263,9 +272,7 @@ class MetadataManager:
         """A container without a registered metadata plog must not have data frames: the CPO would have lost it."""
         for group in self._client.groups:
             for plog_id in await group.list_plogs(self._container_id):
-                if await group.status(plog_id) is None or (await group.header(plog_id)).stream == stream_name:
-                    continue
-                if await group.has_entries(plog_id):
+                if await self._is_data(group, plog_id):
                     raise DataCorruption(
                         f"container {self._container_id} has data in plog {plog_id}, but the CPO knows no metadata "
                         f"plog of it: the CPO lost its data; register the newest metadata plog again"

@@ -55,7 +55,11 @@ class QuorumGroup:
             return await server.create(header)
 
         answers = await self._servers.ask(make)
-        self._require_majority(answers, f"creating plog {header.plog_id}")
+        if not self._servers.is_majority(answers):
+            await self._servers.ask(
+                lambda _, server: server.delete(header.plog_id, header.container_id, header.epoch), among=answers.values
+            )
+            raise answers.failure(f"creating plog {header.plog_id} in group {self.name}")
         quorum = AppendQuorum(len(self._servers), answers.values, lambda error: isinstance(error, FailedError))
         return OpenPlog(header.plog_id, answers.values, quorum)
 
@@ -149,7 +153,7 @@ class QuorumGroup:
         found = list(answers.values.values())
         if not found and answers.are_all_known:
             return None
-        if len(found) < self._servers.majority and not answers.are_all_known:
+        if len(found) < self._servers.majority:
             raise answers.failure(f"the status of plog {plog_id}")
         sealed = [status.sealed for status in found if status.sealed is not None]
         return PlogStatus(max(status.token for status in found), max(sealed, default=None))
@@ -162,6 +166,21 @@ class QuorumGroup:
             return status
 
         return await self._servers.ask(look)
+
+    async def check_not_fenced(self, plog: OpenPlog) -> None:
+        async def look(index: int, server: PlogClient) -> None:
+            status = await server.status(plog.plog_id)
+            if status is None:
+                raise PlogMissing(f"plog {plog.plog_id} is not on Redis at {server.address}: the server lost data")
+            if status.token.epoch > plog.copies[index].token.epoch:
+                raise Fenced(f"plog {plog.plog_id}: epoch {status.token.epoch} took over")
+            if status.token != plog.copies[index].token or not status.same_run:
+                raise Unavailable(f"Redis at {server.address} was restarted since it made plog {plog.plog_id}")
+
+        # A server that made its copy too late is not asked: it was counted as fenced while it had none.
+        answers = await self._servers.ask(look, among=plog.copies)
+        if not self._servers.is_majority(answers):
+            raise self._nowhere(plog.plog_id, answers)
 
     async def fence(self, plog_id: PlogId, epoch: int, known: OpenPlog | None = None) -> FencedPlog:
         shown = await self._statuses(plog_id)

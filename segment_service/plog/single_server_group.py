@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from pravega_common.errors import DataCorruption
+from pravega_common.errors import DataCorruption, Fenced
 from segment_service.contracts.buffer import Buffer
 from segment_service.plog.append_quorum import OnAppended
 from segment_service.plog.chain import offset_max
 from segment_service.plog.group_contract import FencedPlog, OpenPlog
 from segment_service.plog.plog import PlogHeader, PlogId, PlogStatus
-from segment_service.plog.plog_client import PlogClient, StoredEntry
+from segment_service.plog.plog_client import PlogClient, PlogMissing, StoredEntry
 from segment_service.plog.sealed_reader import read_copy
 
 
@@ -50,6 +50,13 @@ class SingleServerGroup:
 
     async def status(self, plog_id: PlogId) -> PlogStatus | None:
         return await self._server.status(plog_id)
+
+    async def check_not_fenced(self, plog: OpenPlog) -> None:
+        status = await self._server.status(plog.plog_id)
+        if status is None:
+            raise PlogMissing(f"plog {plog.plog_id} is gone: the server lost data")
+        if status.token.epoch > plog.copies[0].token.epoch:
+            raise Fenced(f"plog {plog.plog_id}: epoch {status.token.epoch} took over")
 
     async def fence(self, plog_id: PlogId, epoch: int, known: OpenPlog | None = None) -> FencedPlog:
         return _FencedPlog(self._server, plog_id, epoch, await self._server.fence(plog_id, epoch))
