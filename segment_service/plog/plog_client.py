@@ -77,7 +77,7 @@ class ServerPlog:
     append_prefix: bytes
     """The part of every append command that does not change."""
     run_id: str
-    """Of the server when it made the copy."""
+    """The run of the server that made the copy."""
 
 
 @dataclass(slots=True)

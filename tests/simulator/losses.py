@@ -60,7 +60,7 @@ class LossPlan:
             self._cluster.kill(self._cluster.current.process, "with Tier 1")
         count = self._rng.randint(1, len(self._tier1.servers))
         state = "empty" if as_of_s == EMPTY_S else f"as of {as_of_s - self._started_s:.4f} s"
-        self._note(f"LOSS: {self._tier1.come_back(self._tier1.servers[:count], as_of_s)}: {state}")
+        self._note(f"LOSS: {self._tier1.come_back(self._rng.sample(self._tier1.servers, count), as_of_s)}: {state}")
         await asyncio.sleep(self._rng.uniform(0, 1))
         if not self._cluster.current.process.is_alive:
             self._cluster.start_store()

@@ -76,7 +76,9 @@ class Simulation:
         self.tier1 = Tier1(settings.servers, lambda: InMemoryCPO(clock), loop.time)
         self.network.servers.update({server.address: server for server in self.tier1.servers})
         cpo_server = self.tier1.servers[0]
-        if not settings.cpo_shares_server:
+        if settings.cpo_shares_server:
+            self.tier1.oracle = cpo_server
+        else:
             cpo_server = SimulatedRedis("cpo:6379", lambda: InMemoryCPO(clock), loop.time)
         self.tier2 = Tier2(random.Random(f"{seed} tier 2"), clock)
         cpo = RemoteCPO(self.network, cpo_server, random.Random(f"{seed} cpo"))
