@@ -56,11 +56,13 @@ class LossPlan:
         if as_of_s is None:
             self._note("nothing that is in Tier 2 can be taken from Tier 1: no loss")
             return
-        if self._rng.random() < 0.7:
+        servers = self._rng.sample(self._tier1.servers, self._rng.randint(1, len(self._tier1.servers)))
+        # Only a store that starts registers its groups, without which nothing is known about a container.
+        is_oracle_emptied = as_of_s == EMPTY_S and self._tier1.oracle in servers
+        if self._rng.random() < 0.7 or is_oracle_emptied:
             self._cluster.kill(self._cluster.current.process, "with Tier 1")
-        count = self._rng.randint(1, len(self._tier1.servers))
         state = "empty" if as_of_s == EMPTY_S else f"as of {as_of_s - self._started_s:.4f} s"
-        self._note(f"LOSS: {self._tier1.come_back(self._rng.sample(self._tier1.servers, count), as_of_s)}: {state}")
+        self._note(f"LOSS: {self._tier1.come_back(servers, as_of_s)}: {state}")
         await asyncio.sleep(self._rng.uniform(0, 1))
         if not self._cluster.current.process.is_alive:
             self._cluster.start_store()
