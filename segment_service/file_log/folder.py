@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -53,6 +54,7 @@ class FileLogFolder(Service):
         self._files = files or Files()
         self._calls = BlockingCalls("file logs", threads_max, call_time_max_s)
         self._lock: IO[str] | None = None
+        self._reserve_lock = threading.Lock()
         self._containers: dict[int, ContainerFiles] = {}
 
     async def on_start(self) -> None:
@@ -80,33 +82,35 @@ class FileLogFolder(Service):
     def release_reserve(self) -> bool:
         """Give the space of the reserve to what waits; false if it was given before."""
         path = self._root / _RESERVE
-        if not path.exists():
-            return False
-        try:
-            self._files.remove(path)
-            self._files.sync_folder(self._root)
-        except OSError as error:
-            self.log.warning("the reserve cannot be given up", folder=str(self._root), error=error.strerror)
-            return False
-        return True
+        with self._reserve_lock:
+            if not path.exists():
+                return False
+            try:
+                self._files.remove(path)
+                self._files.sync_folder(self._root)
+            except OSError as error:
+                self.log.warning("the reserve cannot be given up", folder=str(self._root), error=error.strerror)
+                return False
+            return True
 
     def restore_reserve(self) -> None:
         """Take the space of the reserve again, if there is enough."""
         path = self._root / _RESERVE
-        if path.exists() or not self._reserve_bytes:
-            return
         temporary = path.with_suffix(".new")
-        try:
-            descriptor = self._files.create(temporary)
+        with self._reserve_lock:
+            if path.exists() or not self._reserve_bytes:
+                return
             try:
-                self._files.allocate(descriptor, 0, self._reserve_bytes)
-            finally:
-                self._files.close(descriptor)
-            self._files.rename(temporary, path)
-        except OSError as error:
-            with suppress(OSError):
-                self._files.remove(temporary)
-            self.log.warning("no space is reserved for a full disk", folder=str(self._root), error=error.strerror)
+                descriptor = self._files.create(temporary)
+                try:
+                    self._files.allocate(descriptor, 0, self._reserve_bytes)
+                finally:
+                    self._files.close(descriptor)
+                self._files.rename(temporary, path)
+            except OSError as error:
+                with suppress(OSError):
+                    self._files.remove(temporary)
+                self.log.warning("no space is reserved for a full disk", folder=str(self._root), error=error.strerror)
 
     def _open(self) -> None:
         try:

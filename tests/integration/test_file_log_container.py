@@ -6,12 +6,14 @@ The disk is a small tmpfs where mounting one is permitted, and in any case a fil
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from pravega_common.errors import DataCorruption
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.data_log import DurableDataLog
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
@@ -36,7 +38,7 @@ class FileKit(ContainerKit):
     def __init__(self, root: Path, files: Files) -> None:
         super().__init__(checkpoints=CheckpointPolicy(100_000, MIB))
         self.write_to_tier2()
-        self._root = root
+        self.root = root
         self._files = files
         self._folder: FileLogFolder | None = None
 
@@ -44,7 +46,7 @@ class FileKit(ContainerKit):
         if self._folder is not None:
             await self._folder.stop()
         self._folder = FileLogFolder(
-            self._root, plog_bytes=plog_bytes, reserve_bytes=reserve_bytes, files=self._files, call_time_max_s=20
+            self.root, plog_bytes=plog_bytes, reserve_bytes=reserve_bytes, files=self._files, call_time_max_s=20
         )
         await self._folder.start()
 
@@ -148,3 +150,34 @@ async def test_many_crashes_lose_nothing(kit: FileKit) -> None:
         assert (await container.get_info("s")).length == round_number * 20 * len(block)
     assert await read_all(container, "s") == block * 100
     await container.stop()
+
+
+async def test_an_emptied_folder_or_an_older_copy_is_refused(kit: FileKit, tmp_path: Path) -> None:
+    container = await kit.open()
+    await container.create_segment("s")
+    shutil.copytree(kit.root / "c0", tmp_path / "older")
+    await container.append("s", [block])
+    found = container.metadata.by_name("s")
+    assert found is not None
+    await eventually(lambda: found.storage_length == found.length, "a flush")
+    await container.stop()
+    shutil.copytree(kit.root / "c0", tmp_path / "newest")
+    for copy, reason in ((None, "Tier 1 was lost"), (tmp_path / "older", "older copy"), (tmp_path / "newest", "")):
+        shutil.rmtree(kit.root / "c0")
+        if copy is not None:
+            shutil.copytree(copy, kit.root / "c0")
+        await kit.restart()
+        if reason:
+            with pytest.raises(DataCorruption, match=reason):
+                await refused(kit)
+        else:
+            container = await kit.open()
+            assert await read_all(container, "s") == block
+            await container.stop()
+
+
+async def refused(kit: FileKit) -> None:
+    """Opens the container, and waits for it to stop by itself if it started."""
+    container = kit.make()
+    await container.start()
+    await asyncio.wait_for(container.wait_stopped(), 20)
