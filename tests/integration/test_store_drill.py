@@ -17,7 +17,8 @@ pytestmark = [
 
 
 def test_every_fault_once(tmp_path: Path) -> None:
-    result = run(tmp_path / "cluster", list(FAULTS.values()), 1, waits_for_quarantine=False, tell=print)
+    faults = list(FAULTS.values())
+    result = run(tmp_path / "cluster", faults, 1, redis_servers=3, waits_for_quarantine=False, tell=print)
     assert not result.failure
     assert result.good, result
     assert result.tally.acked > 1_000

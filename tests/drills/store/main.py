@@ -22,7 +22,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1, help="runs; each inflicts every fault once (default 1)")
     parser.add_argument("--faults", default="", help="only these, separated by commas")
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next ones count on")
-    parser.add_argument("--redis-servers", type=int, choices=(1, 3), default=1, help="servers of Tier 1 (default 1)")
+    parser.add_argument("--redis-servers", type=int, choices=(1, 3), default=3, help="servers of Tier 1 (default 3)")
     parser.add_argument(
         "--everysec",
         action="store_true",
