@@ -154,6 +154,16 @@ class EpochRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CurrentEpochRecord:
+    """The number of the epoch that is current; its segments are in the record of that epoch, which never changes.
+
+    Former versions kept a copy of the epoch here. It has its number in the same field, so it is read as one.
+    """
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class SealedSegmentRecord:
     """Written before the stores seal the segment, so that a reader that finds it sealed finds its successors."""
 
@@ -255,7 +265,7 @@ class WriterMarksRecord:
 
 STATE: Final = Key("state", StateRecord)
 CONFIGURATION: Final = Key("configuration", ConfigurationRecord)
-CURRENT_EPOCH: Final = Key("currentEpoch", EpochRecord)
+CURRENT_EPOCH: Final = Key("currentEpoch", CurrentEpochRecord)
 TRANSITION: Final = Key("epochTransition", EpochTransitionRecord)
 TRUNCATION: Final = Key("truncation", TruncationRecord)
 RETENTION_SET: Final = Key("retentionSet", RetentionSetRecord)

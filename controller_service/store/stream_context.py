@@ -15,6 +15,7 @@ from controller_service.store.records import (
     TRANSITION,
     TRUNCATION,
     ConfigurationRecord,
+    CurrentEpochRecord,
     EpochRecord,
     EpochTransitionRecord,
     Key,
@@ -152,7 +153,7 @@ class StreamContext:
         return await self._require(CONFIGURATION)
 
     async def current_epoch(self) -> EpochRecord:
-        return await self._require(CURRENT_EPOCH)
+        return await self.epoch((await self._require(CURRENT_EPOCH)).epoch)
 
     async def epoch(self, number: int) -> EpochRecord:
         record = await self.read(epoch_key(number))
@@ -216,6 +217,11 @@ class StreamContext:
         """Write the record with the next ``flush``; the key must have been read here (or written by this context)."""
         check(key.name in self._found, "a record is staged that was not read", stream=self.name, key=key.name)
         self._staged[key.name] = record
+
+    def stage_current(self, epoch: EpochRecord) -> None:
+        """Make an epoch the current one. Its record must be read or staged here."""
+        check(epoch_key(epoch.epoch).name in self._found, "an epoch without a record becomes current", stream=self.name)
+        self.stage(CURRENT_EPOCH, CurrentEpochRecord(epoch.epoch))
 
     async def put(self, key: Key[R], record: R) -> None:
         """Stage a record, reading its version first if need be."""

@@ -23,7 +23,6 @@ from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import duplicate_epoch
 from controller_service.store.holds import Hold, free, stage_epoch, take
 from controller_service.store.records import (
-    CURRENT_EPOCH,
     EpochRecord,
     SealedSegmentRecord,
     StreamState,
@@ -536,7 +535,8 @@ class CommitWorkflow:
             await fresh.sealed(list(sizes))
             for identifier, size in sizes.items():
                 fresh.stage(sealed_segment_key(identifier), SealedSegmentRecord(active.epoch + 1, size))
-            fresh.stage(CURRENT_EPOCH, following)
+            await fresh.epoch(following.epoch)
+            fresh.stage_current(following)
 
         await self._streams.update(context.scope, context.stream, change)
 

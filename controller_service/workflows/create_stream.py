@@ -11,7 +11,6 @@ from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.records import (
     CONFIGURATION,
-    CURRENT_EPOCH,
     STATE,
     ConfigurationRecord,
     StateRecord,
@@ -119,7 +118,7 @@ class CreateStream:
             await context.put(STATE, StateRecord(StreamState.CREATING))
             await context.put(CONFIGURATION, ConfigurationRecord(configuration))
             await context.put(epoch_key(0), epoch)
-            await context.put(CURRENT_EPOCH, epoch)
+            context.stage_current(epoch)
 
         context = await self._store.update(scope, stream, write_records, epoch_key(0))
         failpoint(RECORDS_WRITTEN)

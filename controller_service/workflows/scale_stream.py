@@ -14,7 +14,6 @@ from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import Range, next_epoch, plan_scale, rebase
 from controller_service.store.holds import Hold, stage_epoch
 from controller_service.store.records import (
-    CURRENT_EPOCH,
     EMPTY_TRANSITION,
     TRANSITION,
     EpochTransitionRecord,
@@ -228,5 +227,5 @@ async def _complete(context: StreamContext, transition: EpochTransitionRecord, s
     await context.prefetch(*map(sealed_segment_key, sizes))
     for identifier, size in sizes.items():
         await context.put(sealed_segment_key(identifier), SealedSegmentRecord(transition.new_epoch, size))
-    context.stage(CURRENT_EPOCH, await context.epoch(transition.new_epoch))
+    context.stage_current(await context.epoch(transition.new_epoch))
     context.stage(TRANSITION, EMPTY_TRANSITION)

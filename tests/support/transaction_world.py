@@ -21,7 +21,6 @@ from controller_service.store.epochs import initial_epoch
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.records import (
     CONFIGURATION,
-    CURRENT_EPOCH,
     STATE,
     ConfigurationRecord,
     EpochRecord,
@@ -310,8 +309,8 @@ class World:
         async def write(context: StreamContext) -> None:
             await context.put(STATE, StateRecord(StreamState.ACTIVE))
             await context.put(CONFIGURATION, ConfigurationRecord(StreamConfiguration(policy)))
-            await context.put(CURRENT_EPOCH, epoch)
             await context.put(epoch_key(0), epoch)
+            context.stage_current(epoch)
 
         await self.streams.update(scope, stream, write)
         await self.segments.create_segments(epoch.names(scope, stream))
@@ -334,7 +333,7 @@ class World:
             for segment in old.segments:
                 size = self.segments.segments[segment.name(scope, stream)].length
                 await context.put(sealed_segment_key(segment.segment_id), SealedSegmentRecord(new.epoch, size))
-            await context.put(CURRENT_EPOCH, new)
+            context.stage_current(new)
 
         await self.streams.update(scope, stream, change)
         await self.segments.seal_segments(old.names(scope, stream))

@@ -9,6 +9,7 @@ from controller_service.sets.transaction_set import MemberRecord, SetRecord, Set
 from controller_service.store.epochs import initial_epoch, plan_scale
 from controller_service.store.records import (
     ConfigurationRecord,
+    CurrentEpochRecord,
     EpochRecord,
     StateRecord,
     StreamState,
@@ -128,3 +129,8 @@ def test_fields_of_a_later_version_are_ignored_and_missing_ones_defaulted() -> N
 def test_what_is_no_record_is_corruption(data: bytes) -> None:
     with pytest.raises(DataCorruption):
         decode(StateRecord, data)
+
+
+def test_the_current_epoch_is_a_number_and_the_copy_of_former_versions_is_read_as_one() -> None:
+    assert encode(CurrentEpochRecord(EPOCH.epoch)).decode() == f'{{"_v":1,"epoch":{EPOCH.epoch}}}'
+    assert decode(CurrentEpochRecord, encode(EPOCH)) == CurrentEpochRecord(EPOCH.epoch)

@@ -127,7 +127,7 @@ async def commit_through_a_crash(rolling: bool, prepare: Callable[[Instance], No
 async def test_commits_through_a_crash_at_every_call(rolling: bool, after_effect: bool) -> None:
     for call in range(1, runs_max):
         if not await commit_through_a_crash(rolling, dying_at(call, after_effect)):
-            assert call > 30
+            assert call > 25
             return
     raise AssertionError("the scenario never came to its end")
 

@@ -11,7 +11,6 @@ from controller_service.queue.request_queue import Postpone, Request, SubmittedR
 from controller_service.service import Controller
 from controller_service.store.epochs import duplicate_epoch, equal_ranges, next_epoch, plan_scale
 from controller_service.store.records import (
-    CURRENT_EPOCH,
     STATE,
     TRANSITION,
     TRUNCATION,
@@ -81,7 +80,7 @@ async def write_epochs(controller: Controller, parts: ControllerParts, epochs: l
                 if epoch.find(segment.segment_id) is None:
                     await context.put(sealed_segment_key(segment.segment_id), SealedSegmentRecord(epoch.epoch, 0))
             before = epoch
-        context.stage(CURRENT_EPOCH, before)
+        context.stage_current(before)
 
     await controller.store.update(S, T, change)
     active = set(epochs[-1].names(S, T))
