@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller_service.errors import PreconditionFailed
@@ -29,6 +29,7 @@ def assert_covers(epoch: EpochRecord) -> None:
     assert (edges[0], edges[-1]) == (0.0, 1.0)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 1000))
 def test_equal_ranges_end_at_exactly_one(count: int) -> None:
     ranges = equal_ranges(count)
@@ -109,6 +110,7 @@ def test_a_plan_follows_a_rolling_commit() -> None:
         rebase(plan, epoch, other)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_row_of_scales_keeps_the_key_space_covered(data: st.DataObject) -> None:
     epoch = initial_epoch(0, data.draw(st.integers(1, 8)), 0)
@@ -127,6 +129,7 @@ def test_any_row_of_scales_keeps_the_key_space_covered(data: st.DataObject) -> N
         epoch = following
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_splits_and_merges_are_counted_as_defined(data: st.DataObject) -> None:
     epoch = initial_epoch(0, data.draw(st.integers(1, 12)), 0)
