@@ -61,10 +61,10 @@ class SegmentSlice:
 
     def take_block(self) -> memoryview:
         """Take all events that are left at once, each with its header of eight bytes: zero and the length."""
-        begin = self._at
-        for _ in self:
-            pass
-        return self._data[begin : self._at]
+        begin, data = self._at, self._data
+        while (end := end_of_event(data, self._at, self.segment, self.start)) is not None and end <= len(data):
+            self._at = end
+        return data[begin : self._at]
 
     def move_to(self, offset: int) -> None:
         """Go back, or on, to an offset where an event begins."""
