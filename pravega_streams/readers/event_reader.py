@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from pravega_common.errors import DataCorruption, PravegaError, SegmentNotFound, SegmentTruncated
-from pravega_common.invariants import check
+from pravega_common.invariants import unreachable
 from pravega_common.names import parse_segment_name
 from pravega_streams.errors import EventsTruncated, ReaderOffline
 from pravega_streams.readers import transitions
@@ -217,12 +217,12 @@ class EventReader:
                 await self._skip(feed)
             case SegmentNotFound() as error:
                 raise await self._skip_segment(feed, error)
-            case DataCorruption() as error:
-                raise error
-            case error:
-                check(error is not None, "a segment without a failure is stuck", segment=feed.segment)
-                feed.start()
-                raise error or ReaderOffline(feed.segment)
+            case None:
+                unreachable("a segment without a failure is stuck", segment=feed.segment)
+            case failure:
+                if isinstance(failure, PravegaError) and not isinstance(failure, DataCorruption):
+                    feed.start()
+                raise failure
 
     async def _skip(self, feed: SegmentFeed) -> None:
         """Go on where a truncated segment begins now."""

@@ -84,8 +84,8 @@ class SegmentFeed:
         """Where the first byte lies that was not read by the user."""
         self.is_out = False
         """Whether the user has a slice of it."""
-        self.failure: PravegaError | None = None
-        """The reason for which nothing more comes, unless it is started again."""
+        self.failure: BaseException | None = None
+        """The reason for which nothing more comes, unless it is started again; a ``PravegaError`` but for a fault."""
         self._end = end
         self._reads = reads
         self._clock = clock
@@ -188,7 +188,10 @@ class SegmentFeed:
                 if self._next is None:
                     await self._fetch()
                     self._wake()
-        except PravegaError as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # A fault too must reach the one who asks for events: a task that died unseen would look like a quiet tail.
             self.failure = error
             self._wake()
 

@@ -119,6 +119,17 @@ async def test_a_lost_connection_costs_and_repeats_nothing(
     assert await reading == [b"event %d" % number for number in range(4)]
 
 
+async def test_a_fault_of_the_program_is_not_waited_out(group: ReaderGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def faulty(self: object, segment: str, offset: int, length: int) -> None:
+        raise ZeroDivisionError("a fault of the program")
+
+    monkeypatch.setattr(segment_feed.SegmentReads, "read", faulty)
+    async with await group.create_reader("r") as reader:
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await take(reader, 1)
+
+
 async def test_a_segment_that_was_sealed_before_its_successors_are_known_is_waited_for(
     reader: EventReader, segments: InMemorySegmentStore, stream: FakeStream
 ) -> None:
