@@ -160,6 +160,10 @@ class CommitWorkflow:
             if not isinstance(error, FailedError | UnknownOutcome):  # those pass
                 self._note_blocked(request.key, error)
             raise
+        # Others of the stream have their turn. A run that looked at the order before the last round finds its record
+        # changed, and one that looked later marked the state as its own, so nothing is freed under it.
+        if run.hold is not None:
+            await free(self._streams, run.hold)
         raise Postpone("more transactions wait for their commit")
 
     def _note_blocked(self, stream: str, error: Exception | None) -> None:

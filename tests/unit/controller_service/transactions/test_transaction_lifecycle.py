@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from controller_service.errors import IllegalState
+from controller_service.queue.request_queue import Postpone, Request
 from controller_service.store.records import StreamState, sealed_segment_key
 from controller_service.store.versioned_store import ANY_VERSION
 from controller_service.store.writer_marks import WriterMarks
+from controller_service.transactions import commit_transactions
 from controller_service.transactions.lifecycle import lease_grace_s
 from controller_service.transactions.records import transaction_segments
+from controller_service.transactions.scheduling import COMMIT_KIND
 from pravega_common import names
 from pravega_common.errors import InvalidArgument, StreamNotFound
 from pravega_common.model.transactions import PingStatus, TransactionState
@@ -352,3 +355,28 @@ async def test_sealing_aborts_many_transactions_at_once(world: World, one: Insta
     assert world.clock.monotonic_s() - before_s < 3
     states = [await world.run(one.transactions.transaction_state(S, T, item.id)) for item in created[-2:]]
     assert set(states) <= {TransactionState.ABORTING, TransactionState.ABORTED}
+
+
+async def test_a_stream_with_many_commits_is_free_for_others_between_two_requests(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_transactions, "rounds_per_request_max", 2)
+    monkeypatch.setattr(commit_transactions, "lengths_per_round_max", 1)
+    scheduler = one.transactions.scheduler
+    schedule = scheduler.schedule_commit
+
+    async def later(scope: str, stream: str) -> str:
+        return ""
+
+    monkeypatch.setattr(scheduler, "schedule_commit", later)
+    for label in "abc":
+        created = await world.begin(one, S, T, label)
+        assert await world.run(one.transactions.commit(S, T, created.id))
+    monkeypatch.setattr(scheduler, "schedule_commit", schedule)
+    with pytest.raises(Postpone):
+        await world.run(one.transactions._commits.handle(Request("commit", COMMIT_KIND, f"{S}/{T}", {})))
+    assert await (await world.streams.open(S, T)).state() is StreamState.ACTIVE
+    assert sorted(await world.readable(S, T)) == ["a", "a", "b", "b"]
+    await world.run(one.transactions.scheduler.schedule_commit(S, T))
+    await world.clock.pass_time(5)
+    assert sorted(await world.readable(S, T)) == ["a", "a", "b", "b", "c", "c"]
