@@ -71,7 +71,9 @@ class DeleteStream:
 
     async def _delete(self, scope: str, stream: str, stream_id: str) -> None:
         try:
-            await self._delete_segments(await self._store.update(scope, stream, _mark, TRANSITION, TRUNCATION))
+            await self._delete_segments(
+                await self._store.update(scope, stream, lambda fresh: _mark(fresh, stream_id), TRANSITION, TRUNCATION)
+            )
         except StreamNotFound:
             # The metadata went in an earlier attempt, after the segments, or was never written, like them.
             self._store.forget(scope, stream)
@@ -103,8 +105,13 @@ class DeleteStream:
             await self._access.delete_segments(names[start : start + segments_per_delete_max])
 
 
-async def _mark(context: StreamContext) -> None:
-    """Before any segment goes: a run of the creation that makes segments afterwards takes them away again."""
+async def _mark(context: StreamContext, stream_id: str) -> None:
+    """Before any segment goes: a run of the creation that makes segments afterwards takes them away again.
+
+    ``StreamNotFound`` if this is a later stream of the same name.
+    """
+    if context.stream_id != stream_id:
+        raise StreamNotFound.of(context.scope, context.stream)
     record = await context.read(STATE)
     if record is not None and not record.is_deleting:
         context.stage(STATE, StateRecord(StreamState.SEALED, DELETION))

@@ -77,9 +77,11 @@ class SealStream:
             raise Postpone(f"stream {context.name} has transactions")
         # Read again: a commit that was let finish may have moved the epoch.
         context = await self._store.open(scope, stream)
+        if context.stream_id != stream_id:
+            return
         await self._seal_segments((await context.current_epoch()).names(scope, stream))
         failpoint(SEGMENTS_SEALED)
-        await self._store.update(scope, stream, _sealed)
+        await self._store.update(scope, stream, lambda fresh: _sealed(fresh, stream_id))
 
     async def _seal_segments(self, segments: Sequence[str]) -> None:
         """Seal all that exist: nobody can write to one that is lost, and the stream must not stay half sealed."""
@@ -105,6 +107,6 @@ async def _mark(context: StreamContext, stream_id: str) -> None:
         await context.move_state(StreamState.SEALING)
 
 
-async def _sealed(context: StreamContext) -> None:
-    if await context.state() is StreamState.SEALING:
+async def _sealed(context: StreamContext, stream_id: str) -> None:
+    if context.stream_id == stream_id and await context.state() is StreamState.SEALING:
         context.stage(STATE, StateRecord(StreamState.SEALED))
