@@ -180,6 +180,26 @@ class GroupMachine(RuleBasedStateMachine):
         if waiting < checkpoints.outstanding_max:
             self.go(checkpoints.initiate(self.state, next(self.checkpoint_names)))
 
+    @precondition(lambda self: self.members)
+    @rule(index=st.integers(0, segments_open_max - 1), merge=st.booleans(), data=st.data())
+    def finish_while_a_checkpoint_waits(self, index: int, merge: bool, data: st.DataObject) -> None:
+        """All that a reader could do between the beginning of a checkpoint and its own report, tried before it."""
+        self.begin_checkpoint()
+        self.scale(index, merge)
+        member = self.members[data.draw(st.sampled_from(sorted(self.members)))]
+        mine = self.offsets[member.reader]
+        for segment in mine:
+            for event in range(mine[segment], self.length_of(segment)):
+                self.delivered[segment, event] += 1
+            mine[segment] = self.length_of(segment)
+        self.finish_all(member)
+        self.go(transitions.release(self.state, member, dict(list(self.offsets[member.reader].items())[:1])))
+        self.adopt(member)
+        self.go(transitions.acquire(self.state, member))
+        self.adopt(member)
+        for reader, other in self.members.items():
+            self.go(transitions.record(self.state, other, self.offsets[reader]))
+
     @invariant()
     def checkpoints_are_cuts(self) -> None:
         """A cut has one of each line of segments: none of its segments comes after another one of them."""
@@ -192,7 +212,7 @@ class GroupMachine(RuleBasedStateMachine):
             for successor, remaining in item.future.items():
                 ids |= self.predecessors[self.identifier_of(successor)] - remaining
             assert all(not (self.ancestors(identifier) & ids) for identifier in ids)
-            assert all(identifier in ids or self.ancestors(identifier) & ids for identifier in self.open)
+            assert self.reached_from(ids) >= set(self.open)
             for segment, offset in item.positions.items():
                 assert all(self.delivered[segment, event] for event in range(offset))
 
@@ -253,6 +273,13 @@ class GroupMachine(RuleBasedStateMachine):
     def identifier_of(segment: str) -> int:
         number, _, epoch = segment.rpartition("/")[2].partition(".#epoch.")
         return segment_id(int(number), int(epoch))
+
+    def reached_from(self, ids: set[int]) -> set[int]:
+        """The segments that a group reads that starts with these: a successor comes after all its predecessors."""
+        reached = set(ids)
+        while new := {n for n, before in self.predecessors.items() if before and before <= reached} - reached:
+            reached |= new
+        return reached
 
     def ancestors(self, identifier: int) -> set[int]:
         found: set[int] = set()
