@@ -64,7 +64,12 @@ class Nemesis:
         )
         self._victim: SimulatedRedis | None = None
         if len(tier1.servers) > 1:
-            self._faults += ((3, self._server_is_cut_off), (2, self._server_loses_data))
+            self._faults += (
+                (3, self._server_is_cut_off),
+                (2, self._server_loses_data),
+                (2, self._one_server_is_ahead),
+                (2, self._loss_is_hidden),
+            )
         if settings.family == "full":  # its plan alone decides when Tier 2 is away, and how much fits Tier 1
             mine = (self._tier2_is_away, self._redis_is_full_for_a_moment)
             self._faults = tuple((weight, fault) for weight, fault in self._faults if fault not in mine)
@@ -188,6 +193,38 @@ class Nemesis:
         self._victim = self._victim or self._rng.choice(self._tier1.servers[1:])
         as_of_s = self._rng.choice((EMPTY_S, now_s - 0.05, now_s - self._rng.uniform(0, 20)))
         self._note(f"a minority's loss: {self._tier1.come_back([self._victim], as_of_s)}: {self._victim.address}")
+
+    async def _one_server_is_ahead(self) -> None:
+        """Appends reach one server only; it goes away together with the store."""
+        ahead, *others = self._rng.sample(self._tier1.servers, len(self._tier1.servers))
+        for server in others:
+            self._network.cut_off(server.address)
+        await self._pause(0.02, 0.6)
+        self._cluster.kill(self._cluster.current.process, f"with {ahead.address}, the only server in its reach")
+        ahead.crash()
+        for server in others:
+            self._network.unreachable.discard(server.address)
+        await self._pause(0, 0.5)
+        self._revive()
+        await self._pause(0.5, 8)
+        ahead.start()
+
+    async def _loss_is_hidden(self) -> None:
+        """Appends reach two servers; of these, one comes back older, and the other one is out of reach at first."""
+        if self._settings.family == "loss":
+            return
+        self._victim = self._victim or self._rng.choice(self._tier1.servers[1:])
+        behind, holder = self._rng.sample([server for server in self._tier1.servers if server is not self._victim], 2)
+        self._network.cut_off(behind.address)
+        await self._pause(0.1, 3)
+        self._cluster.kill(self._cluster.current.process, "with two servers in its reach")
+        self._network.unreachable.discard(behind.address)
+        self._network.cut_off(holder.address)
+        as_of_s = asyncio.get_running_loop().time() - self._rng.uniform(0.05, 2)
+        self._note(f"a minority's loss: {self._tier1.come_back([self._victim], as_of_s)}: {self._victim.address}")
+        self._revive()
+        await self._pause(0.5, 8)
+        self._network.unreachable.discard(holder.address)
 
     async def _redis_is_full_for_a_moment(self) -> None:
         server = self._rng.choice(self._tier1.servers)
