@@ -36,7 +36,7 @@ class StoreSection(Section):
     listen: Address = "127.0.0.1:12345"
     published: OptionalAddress = ""
     containers: Annotated[int, Field(ge=1, le=65_536)] = 4
-    connections_max: Annotated[int, Field(ge=1)] = 4096
+    connections_max: Annotated[int, Field(ge=1)] = 16_384
     unflushed_bytes_max: Bytes = 256 * 1024 * 1024
     metrics: OptionalAddress = ""
 

@@ -28,6 +28,7 @@ from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
+from segment_service.open_files import raise_open_files
 from segment_service.plog.cluster_registration import AskServer, ask_redis, register_groups
 from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog_client import PlogSettings
@@ -118,6 +119,7 @@ class SegmentStoreProcess(Service):
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store)
         host, port = host_and_port(config.store.listen)
+        self.open_files = raise_open_files(config.store.connections_max)
         self.wire = WireServer(
             self.store,
             self.tables,
@@ -125,12 +127,14 @@ class SegmentStoreProcess(Service):
             host=host,
             port=port,
             clock=self._parts.clock,
-            connections_max=config.store.connections_max,
+            connections_max=self.open_files.connections_max,
         )
         self._status_page = self._make_status_page()
 
     async def on_start(self) -> None:
         parts, config = self._parts, self._config
+        if self.open_files.warning:
+            self.log.warning(self.open_files.warning)
         if self._status_page is not None:
             self.own(self._status_page)
             await self._status_page.start()
@@ -186,8 +190,10 @@ class SegmentStoreProcess(Service):
         if not self._config.store.metrics:
             return None
         host, port = host_and_port(self._config.store.metrics)
-        collector = StoreCollector(self.registry, self.back_pressure, self._cache)
-        return StatusPage(host, port, self.registry, collector, self._is_stale, self._not_serving)
+        collector = StoreCollector(self.registry, self.back_pressure, self._cache, self.wire)
+        return StatusPage(
+            host, port, self.registry, collector, self._is_stale, self._not_serving, warning=self.open_files.warning
+        )
 
     @property
     def published(self) -> tuple[str, int]:

@@ -21,6 +21,7 @@ from pravega_common.services.base import Service
 from segment_service.cache.manager import CacheManager
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
+from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
 
 request_bytes_max: Final = 64 * 1024
@@ -50,7 +51,10 @@ _CONTAINER_COUNTERS: Final[dict[str, tuple[str, Callable[[SegmentContainer], flo
 class StoreCollector(Collector):
     """The numbers of one store."""
 
-    def __init__(self, registry: ContainerRegistry, back_pressure: StoreBackPressure, cache: CacheManager) -> None:
+    def __init__(
+        self, registry: ContainerRegistry, back_pressure: StoreBackPressure, cache: CacheManager, wire: WireServer
+    ) -> None:
+        self._wire = wire
         self._registry = registry
         self._back_pressure = back_pressure
         self._cache = cache
@@ -86,6 +90,7 @@ class StoreCollector(Collector):
             yield GaugeMetricFamily("pravega_store_cache_disk_bytes", "Blocks on disk", value=level.bytes_used)
             text = "Bytes read from the cache on disk instead of Tier 2"
             yield CounterMetricFamily("pravega_store_cache_disk_read_bytes", text, value=level.bytes_read)
+        yield from self._of_connections()
         containers = list(self._registry)
         for name, (text, read) in _CONTAINER_GAUGES.items():
             yield _filled(GaugeMetricFamily(f"pravega_container_{name}", text, labels=["container"]), containers, read)
@@ -93,6 +98,25 @@ class StoreCollector(Collector):
             yield _filled(
                 CounterMetricFamily(f"pravega_container_{name}", text, labels=["container"]), containers, read
             )
+
+    def _of_connections(self) -> Iterator[Metric]:
+        wire, budgets = self._wire, self._wire.budgets
+        for name, text, value in (
+            ("connections", "Connections", wire.connection_count),
+            ("connections_limit", "Above it only controllers are served", wire.admission.connections_max),
+            ("waiting_reads", "Reads that are served or wait for bytes", budgets.reads),
+            ("waiting_reads_limit", "Above it reads are refused", budgets.reads_max),
+            ("requests_in_flight_bytes", "Bytes of requests that are not answered", budgets.in_flight.bytes),
+            ("open_frames_bytes", "Bytes of large frames that are not complete", budgets.open_frames.bytes),
+            ("unsent_replies_bytes", "Reply bytes that peers have not taken", budgets.unsent.bytes),
+        ):
+            yield GaugeMetricFamily(f"pravega_store_{name}", text, value=value)
+        for name, text, value in (
+            ("refused_connections", "Connections refused at the limit", wire.admission.refused_total),
+            ("refused_reads", "Reads refused at the limit", budgets.refused_reads),
+            ("cut_connections", "Slow peers cut", budgets.open_frames.cut_total + budgets.unsent.cut_total),
+        ):
+            yield CounterMetricFamily(f"pravega_store_{name}", text, value=value)
 
 
 def _filled(
@@ -116,13 +140,17 @@ class StatusPage(Service):
         collector: StoreCollector,
         is_stale: Callable[[], bool],
         not_serving: Callable[[], Mapping[int, Mapping[str, str]]],
+        *,
+        warning: str = "",
     ) -> None:
+        """``warning``: what the operator should change; shown by ``/health``, which stays "up"."""
         super().__init__("status-page")
         self.host = host
         self.port = port
         self._containers = registry
         self._is_stale = is_stale
         self._not_serving = not_serving
+        self._warning = warning
         self._metrics = CollectorRegistry(auto_describe=False)
         self._metrics.register(collector)
         self._runner: web.AppRunner | None = None
@@ -158,6 +186,8 @@ class StatusPage(Service):
                 **{str(one.container_id): {"state": one.state.value, "epoch": one.epoch} for one in self._containers},
             },
         }
+        if self._warning:
+            body["warning"] = self._warning
         if damaged:
             body["damaged_segments"] = damaged[:damaged_segments_max]
         return web.json_response(body, status=503 if is_stale else 200)

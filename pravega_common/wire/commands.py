@@ -456,12 +456,14 @@ class AuthTokenCheckFailed(Command):
 
 ILLEGAL_ARGUMENT = 0
 DATA_CORRUPTION = 1000
+THROTTLED = 1001
 
 
 @_command(61)
 class ErrorMessage(Command):
-    """``error_code``: -1 unspecified, 0 illegal argument, 1000 data corruption, which is ours: clients that do not know
-    it take it as unspecified."""
+    """``error_code``: -1 unspecified, 0 illegal argument, 1000 data corruption, 1001 a limit was reached; the last
+    two are ours: clients that do not know them take them as unspecified. Without a request, id 0, it says why the
+    connection is closed."""
 
     request_id: I64
     segment: Str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -31,6 +32,8 @@ from pravega_streams.event.event_writer import EventWriter
 python_version_min: Final = (3, 11)
 java_version_min: Final = 17
 pyarrow_version_min: Final = (18,)
+open_files_min: Final = 17_500
+"""Files that a segment store of the default settings may have open."""
 pyspark_version: Final = (4, 3)
 probes: Final = 5
 """Round trips of a measurement, which gives their median."""
@@ -76,6 +79,7 @@ def installed() -> list[Finding]:
         ),
         check("java", f"install Java {java_version_min} or newer, or set JAVA_HOME", _java),
         _optional(check("redis", "only a standalone needs it: run scripts/setup", lambda: str(find_redis()))),
+        _optional(check("open files", _open_files_remedy, _open_files)),
         _optional(check("minio", "only --tier2 minio needs it: run scripts/setup --minio", lambda: str(find_minio()))),
     ]
 
@@ -97,6 +101,17 @@ def _package(name: str, wanted: tuple[int, ...], *, is_exact: bool = False) -> s
         text = ".".join(map(str, wanted))
         raise ValueError(f"{found} is installed, {text}{'' if is_exact else ' or newer'} is needed")
     return found
+
+
+_open_files_remedy: Final = "only a standalone needs it: raise ulimit -n; with fewer a store serves fewer connections"
+
+
+def _open_files() -> str:
+    """The limit that a store started from here gets: it raises the soft one to the hard one by itself."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < open_files_min:
+        raise ValueError(f"a process may open {hard} files, a store with all its connections needs {open_files_min}")
+    return "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
 
 
 def _java() -> str:

@@ -97,6 +97,9 @@ class WireConnection(asyncio.BufferedProtocol):
             if not is_compatible(reply.high_version, reply.low_version):
                 self.close(f"wire versions {reply.low_version}..{reply.high_version} are not ours")
             return
+        if isinstance(reply, c.ErrorMessage) and not (reply.request_id or reply.segment):
+            self.close(reply.message)
+            return
         waiter = self._waiting.get(getattr(reply, "request_id", -1))
         if waiter is not None and not waiter.done():
             waiter.set_result(reply)

@@ -92,9 +92,12 @@ class WireSocket:
             self._fill()
         type_code, payload = self._frames.popleft()
         try:
-            return decode(type_code, payload)
+            reply = decode(type_code, payload)
         except WireDecodeError as error:
             raise self._lost(error) from error
+        if isinstance(reply, c.ErrorMessage) and not (reply.request_id or reply.segment):
+            raise self._lost(ConnectionRefusedError(reply.message))
+        return reply
 
     def _greeted(self, hello: c.Hello) -> int:
         if not is_compatible(hello.high_version, hello.low_version):

@@ -22,6 +22,8 @@ def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
             return errors.UnsupportedOperation(f"{segment}: the store does not support {reply.operation_name}")
         case c.ErrorMessage(error_code=c.DATA_CORRUPTION):
             return errors.DataCorruption(f"{segment}: {reply.message}")
+        case c.ErrorMessage(error_code=c.THROTTLED):
+            return errors.Throttled(f"{segment}: {reply.message}")
         case c.ErrorMessage():
             return errors.InvalidArgument(f"{segment}: {reply.message} (code {reply.error_code})")
         case c.InvalidEventNumber():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, cast
 
 import structlog
@@ -23,6 +23,7 @@ from pravega_common.wire import codec, versions
 from pravega_common.wire.commands import (
     COMMANDS,
     ILLEGAL_ARGUMENT,
+    THROTTLED,
     AppendBlock,
     AppendBlockEnd,
     Command,
@@ -45,7 +46,8 @@ from pravega_common.wire.framing import Frame, FrameParser
 from segment_service.contracts.segment_store import BackPressure, ReadResult, SegmentStore
 from segment_service.contracts.spawn import Spawn
 from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
-from segment_service.host.in_flight import InFlightBudget
+from segment_service.host.budgets import ServerBudgets
+from segment_service.host.peer_watch import PeerWatch
 from segment_service.host.request_processor import CloseConnection, RequestProcessor
 
 bytes_in_flight_max: Final = 16 * 1024 * 1024
@@ -102,24 +104,32 @@ class Connection(asyncio.BufferedProtocol):
         store: SegmentStore,
         requests: RequestProcessor,
         back_pressure: BackPressure,
-        budget: InFlightBudget,
+        budgets: ServerBudgets,
         clock: Clock,
         spawn: Spawn,
+        on_made: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
     ) -> None:
         self.peer_name = "?"
+        self.peer_host = "?"
         self.close_reason: str | None = None
         self.cleanup: asyncio.Task[Any] | None = None
         self._requests = requests
         self._back_pressure = back_pressure
-        self._budget = budget
+        self._budgets = budgets
+        self._budget = budgets.in_flight
         # One object for as long as the connection lives: the budget knows it by identity.
         self._wake = self._schedule_pump
         self._clock = clock
         self._spawn = spawn
+        self._on_made = on_made
         self._on_lost = on_lost
         self._appends = AppendProcessor(store, self)
         self._parser = FrameParser()
+        self._watch = PeerWatch(budgets, self._parser, self)
+        self.on_probation: Callable[[Command], str] | None = None
+        """Decides by the first request that says anything whether the connection may stay: the reason why not, or an
+        empty text. ``None`` once that is decided."""
         self._transport: asyncio.Transport | None = None
         self._backlog: deque[Frame] = deque()
         self._out: list[bytes | memoryview] = []
@@ -147,16 +157,24 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=unsent_bytes_max)
         peer = transport.get_extra_info("peername")
-        self.peer_name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else str(peer)
+        if isinstance(peer, tuple) and len(peer) >= 2:
+            self.peer_host, self.peer_name = str(peer[0]), f"{peer[0]}:{peer[1]}"
+        else:
+            self.peer_name = str(peer)
+        self._watch.connected(transport.get_extra_info("socket"))
+        self._on_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._parser.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
         frames = self._parser.buffer_updated(nbytes)
+        if self.close_reason is None and self.on_probation is not None:
+            self._decide_probation(frames)
         if self.close_reason is None:
             self._backlog.extend(frames)
             self._pump()
+        self._watch.received(len(frames))
         if self._parser.failure is not None:
             self._stop_reading()
 
@@ -169,6 +187,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self._budgets.unsent.note(self, self.unsent_bytes())
         if self._out_bytes < unsent_bytes_max:
             self._writable.set()
         self._schedule_pump()
@@ -180,6 +199,8 @@ class Connection(asyncio.BufferedProtocol):
         self._out.clear()
         self._writable.set()
         self._budget.forget(self._wake)
+        self._watch.lost()
+        self._budgets.unsent.note(self, 0)
         for task in (*self._reads, *self._until_lost):
             task.cancel()
         if self._transient_segments:
@@ -230,6 +251,43 @@ class Connection(asyncio.BufferedProtocol):
         """Cut the connection now."""
         if self._transport is not None:
             self._transport.abort()
+
+    def refuse(self, reason: str, request_id: int = 0) -> None:
+        """Tell the peer why it is not served, and close."""
+        self.send(ErrorMessage(request_id, "", reason, THROTTLED))
+        self.close(reason)
+
+    def cut(self, reason: str) -> None:
+        """Cut the connection now, for this reason; replies that are not sent are lost."""
+        self.close_reason = self.close_reason or reason
+        self._backlog.clear()
+        self.abort()
+
+    @property
+    def reading_is_paused(self) -> bool:
+        return self._read_paused
+
+    def unsent_bytes(self) -> int:
+        """Reply bytes that the peer has not taken at this moment."""
+        return self._out_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    # ---- probation ---------------------------------------------------------------------------------------------------
+
+    def _decide_probation(self, frames: Sequence[Frame]) -> None:
+        decide = self.on_probation
+        for type_code, payload in frames:
+            if decide is None or type_code in (Hello.type_code, KeepAlive.type_code):
+                continue
+            try:
+                command = codec.decode(type_code, payload, request_items_max)
+            except (TooManyItems, WireDecodeError) as error:
+                self.close(str(error))
+                return
+            self.on_probation = None
+            reason = decide(command)
+            if reason:
+                self.refuse(reason, getattr(command, "request_id", 0))
+            return
 
     # ---- frames in ---------------------------------------------------------------------------------------------------
 
@@ -334,6 +392,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close(f"internal error: {error!r}")
 
     def _greet(self, hello: Hello) -> None:
+        self._watch.greeted()
         self.send(Hello(versions.WIRE_VERSION, versions.OLDEST_COMPATIBLE_VERSION))
         if not versions.is_compatible(hello.high_version, hello.low_version):
             self.close(f"peer speaks versions {hello.low_version} to {hello.high_version} only")
@@ -397,18 +456,30 @@ class Connection(asyncio.BufferedProtocol):
     def _start_read(self, request: ReadSegment) -> None:
         if len(self._reads) >= reads_in_flight_max:
             raise WireProtocolError("ReadSegment", f"more than {reads_in_flight_max} reads are waiting")
+        budgets = self._budgets
+        if budgets.reads >= budgets.reads_max:
+            budgets.refused_reads += 1
+            reason = f"{budgets.reads_max} reads are waiting at this store, its limit: try again later"
+            self.send(ErrorMessage(request.request_id, request.segment, reason, THROTTLED))
+            return
+        budgets.reads += 1
         task = self._spawn(self._guarded(self._serve_read(request)), "ReadSegment")
         self._reads.add(task)
-        task.add_done_callback(self._reads.discard)
+        task.add_done_callback(self._read_done)
+
+    def _read_done(self, task: asyncio.Task[Any]) -> None:
+        self._reads.discard(task)
+        self._budgets.reads -= 1
 
     async def _serve_read(self, request: ReadSegment) -> None:
         result = await self._requests.read(request)
-        if self._writable.is_set():
+        if self._writable.is_set() and not self._budgets.unsent.is_full:
             self._send_read(request, result)
             return
         # Bytes are not kept for a slow peer: they are read again, for one read at a time, when there is room.
         del result
         async with self._slow_reads:
+            await self._budgets.unsent.wait_room()
             await self._writable.wait()
             self._send_read(request, await self._requests.read(request))
 
@@ -446,6 +517,7 @@ class Connection(asyncio.BufferedProtocol):
         if not parts or self._transport is None or self._transport.is_closing():
             return
         self._transport.writelines(parts)
+        self._budgets.unsent.note(self, self._transport.get_write_buffer_size())
         if not self._write_paused and had >= unsent_bytes_max:
             self._writable.set()
             self._schedule_pump()

@@ -7,18 +7,23 @@ import os
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service, ServiceState
+from pravega_common.wire import codec
+from pravega_common.wire.commands import THROTTLED, Command, ErrorMessage
 from segment_service.contracts.segment_store import BackPressure, SegmentStore
 from segment_service.contracts.table_store import TableStore
+from segment_service.host.admission import Admission, is_of_controller
+from segment_service.host.budgets import ServerBudgets
 from segment_service.host.connection import Connection, close_linger_s
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.request_processor import RequestProcessor
 
-connections_max_default: Final = 10_000
+connections_max_default: Final = 16_384
 accept_backlog: Final = 1_024
 recent_closes_max: Final = 64
 _ACCEPTING: Final = (ServiceState.STARTING, ServiceState.RUNNING)
@@ -48,15 +53,14 @@ class WireServer(Service):
         self.host = host
         self.port = port
         self.recent_closes: deque[tuple[str, str]] = deque(maxlen=recent_closes_max)
-        self.refused_connections = 0
         self._store = store
         self._back_pressure = back_pressure
         self._clock = clock or SystemClock()
         self._requests = RequestProcessor(store, tables, self._clock, random_bytes)
-        self._connections_max = connections_max
+        self.admission = Admission(connections_max)
         self._tls = tls
         self._server: asyncio.Server | None = None
-        self._budget = budget or InFlightBudget()
+        self.budgets = ServerBudgets.of(self._clock, budget)
         self._connections: set[Connection] = set()
         self._cleanups: set[asyncio.Task[Any]] = set()
         self._none_left = asyncio.Event()
@@ -73,6 +77,9 @@ class WireServer(Service):
         sockets = self._server.sockets
         check(len(sockets) > 0, "a server without a socket", host=self.host, port=self.port)
         self.port = int(sockets[0].getsockname()[1])
+        self.spawn(self.budgets.hello.run(), "hello-deadlines")
+        self.spawn(self.budgets.frames.run(), "frame-deadlines")
+        self.spawn(self.budgets.unsent.run(), "unsent-replies")
         self.log.info("serving the wire protocol", host=self.host, port=self.port)
 
     async def on_stop(self) -> None:
@@ -91,24 +98,38 @@ class WireServer(Service):
             await asyncio.wait(self._cleanups, timeout=close_linger_s)
 
     def _accept(self) -> asyncio.BaseProtocol:
-        if len(self._connections) >= self._connections_max or self.state not in _ACCEPTING:
-            self.refused_connections += 1
-            return _Refusal()
+        if self.state not in _ACCEPTING:
+            return _Refusal("the store is stopping")
         connection = Connection(
             self._store,
             self._requests,
             self._back_pressure,
-            self._budget,
+            self.budgets,
             self._clock,
             self.spawn,
+            self._connection_made,
             self._connection_lost,
         )
         self._connections.add(connection)
         self._none_left.clear()
         return connection
 
+    def _connection_made(self, connection: Connection) -> None:
+        if self.admission.add(connection):
+            return
+        if self.admission.is_on_probation(connection):
+            connection.on_probation = partial(self._decide, connection)
+
+    def _decide(self, connection: Connection, command: Command) -> str:
+        """The reason why a connection above the limit may not stay; empty if it is a controller's."""
+        if is_of_controller(command):
+            self.admission.prove(connection)
+            return ""
+        return self.admission.refuse(connection)
+
     def _connection_lost(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self.admission.remove(connection)
         if connection.cleanup is not None:
             self._cleanups.add(connection.cleanup)
             connection.cleanup.add_done_callback(self._cleanups.discard)
@@ -120,7 +141,12 @@ class WireServer(Service):
 
 
 class _Refusal(asyncio.Protocol):
-    """An orderly end of a connection above the cap."""
+    """Tells a peer why it is not served, and closes."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        stream = cast(asyncio.Transport, transport)
+        stream.write(codec.encode(ErrorMessage(0, "", self._reason, THROTTLED)))
+        stream.close()

@@ -11,8 +11,11 @@ import pytest
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.container.registry import ContainerRegistry
+from segment_service.host.listener import WireServer
 from segment_service.status_page import StatusPage, StoreCollector
 from tests.support.containers import ContainerKit
+from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.support.fakes.table_store import InMemoryTableStore
 
 
 class Page:
@@ -21,8 +24,23 @@ class Page:
         self.registry = ContainerRegistry()
         self.is_stale = False
         self.offline = {4: {"state": "failed", "reason": "Tier 1 was lost"}}
-        collector = StoreCollector(self.registry, self.kit.back_pressure, CacheManager(InMemoryCacheStorage()))
-        self.server = StatusPage("127.0.0.1", 0, self.registry, collector, lambda: self.is_stale, lambda: self.offline)
+        store = InMemorySegmentStore()
+        self.wire = WireServer(store, InMemoryTableStore(store), store, connections_max=100)
+        cache = CacheManager(InMemoryCacheStorage())
+        collector = StoreCollector(self.registry, self.kit.back_pressure, cache, self.wire)
+        self.server = self._page(collector)
+        self.warned = self._page(collector, "ulimit -n is low")
+
+    def _page(self, collector: StoreCollector, warning: str = "") -> StatusPage:
+        return StatusPage(
+            "127.0.0.1",
+            0,
+            self.registry,
+            collector,
+            lambda: self.is_stale,
+            lambda: self.offline,
+            warning=warning,
+        )
 
     async def get(self, path: str) -> tuple[int, str]:
         async with aiohttp.ClientSession() as session:
@@ -65,6 +83,16 @@ async def test_health_names_damaged_segments_with_the_reason(page: Page) -> None
     assert json.loads((await page.get("/health"))[1])["status"] == "up"
 
 
+async def test_health_says_what_the_operator_should_change_and_stays_up(page: Page) -> None:
+    page.server, plain = page.warned, page.server
+    await page.server.start()
+    status, text = await page.get("/health")
+    assert (status, json.loads(text)["status"], json.loads(text)["warning"]) == (200, "up", "ulimit -n is low")
+    await page.server.stop()
+    page.server = plain
+    assert "warning" not in json.loads((await page.get("/health"))[1])
+
+
 async def test_metrics_show_what_happens(page: Page) -> None:
     container = await page.kit.open(3)
     page.registry.add(container)
@@ -75,6 +103,9 @@ async def test_metrics_show_what_happens(page: Page) -> None:
     lines = text.splitlines()
     for line in (
         "pravega_store_unflushed_bytes 1000.0",
+        "pravega_store_connections 0.0",
+        "pravega_store_connections_limit 100.0",
+        "pravega_store_refused_connections_total 0.0",
         'pravega_container_unflushed_bytes{container="3"} 1000.0',
         'pravega_container_segments{container="3"} 1.0',
         'pravega_container_operations_total{container="3"} 3.0',

@@ -339,19 +339,6 @@ async def test_frames_that_trickle_in(client: WireClient, store: InMemorySegment
     await client.expect(StreamSegmentInfo)
 
 
-async def test_connections_above_the_cap_are_refused(store: InMemorySegmentStore) -> None:
-    server = WireServer(store, InMemoryTableStore(store), store, connections_max=2)
-    await server.start()
-    first, second = await WireClient.connect(server.port), await WireClient.connect(server.port)
-    third = await WireClient.connect(server.port, greet=False)
-    assert await third.closed_by_server() == []
-    assert server.refused_connections == 1
-    await first.call(KeepAlive(), KeepAlive)
-    for client in (first, second, third):
-        await client.close()
-    await server.stop()
-
-
 async def test_stop_ends_connections_and_their_waiting_reads(store: InMemorySegmentStore) -> None:
     server = WireServer(store, InMemoryTableStore(store), store)
     await server.start()

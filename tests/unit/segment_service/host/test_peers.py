@@ -1,0 +1,255 @@
+"""Peers that are slow, silent or too many: what each may hold of a server, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from pravega_common.wire import codec
+from pravega_common.wire.commands import (
+    THROTTLED,
+    AppendBlockEnd,
+    AppendSetup,
+    CreateTableSegment,
+    DataAppended,
+    ErrorMessage,
+    GetStreamSegmentInfo,
+    Hello,
+    KeepAlive,
+    ReadSegment,
+    SegmentCreated,
+    SegmentRead,
+    SetupAppend,
+    StreamSegmentInfo,
+)
+from segment_service.host.admission import Admission
+from segment_service.host.budgets import frame_time_max_s, hello_time_max_s
+from segment_service.host.held_bytes import OpenFrames, UnsentReplies, look_s, stalled_time_max_s
+from segment_service.host.listener import WireServer
+from tests.support.eventually import eventually
+from tests.support.fakes.clock import ManualClock
+from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.support.fakes.table_store import InMemoryTableStore
+from tests.support.wire_client import WireClient
+
+SEGMENT = "scope/stream/0.#epoch.0"
+WRITER = b"w" * 16
+MIB = 1 << 20
+Serve = Callable[..., "contextlib.AbstractAsyncContextManager[WireServer]"]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def serve(store: InMemorySegmentStore, clock: ManualClock) -> AsyncIterator[Serve]:
+    @contextlib.asynccontextmanager
+    async def made(**limits: int) -> AsyncIterator[WireServer]:
+        server = WireServer(store, InMemoryTableStore(store), store, clock=clock, **limits)  # type: ignore[arg-type]
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop()
+        assert server.failure is None
+
+    yield made
+
+
+def reasons(server: WireServer) -> list[str]:
+    return [reason for _, reason in server.recent_closes]
+
+
+async def test_who_says_no_hello_in_time_is_closed(serve: Serve, clock: ManualClock) -> None:
+    """Neither a Hello byte by byte nor other frames are a Hello."""
+    async with serve() as server:
+        polite = await WireClient.connect(server.port)
+        silent, dribbling, talking = [await WireClient.connect(server.port, greet=False) for _ in range(3)]
+        await eventually(lambda: server.connection_count == 4)
+        for byte in codec.encode(Hello(17, 5))[:-1]:
+            dribbling.send_raw(bytes([byte]))
+            await dribbling.drain()
+        await talking.call(KeepAlive(), KeepAlive)
+        await clock.advance(hello_time_max_s - 0.1)
+        assert server.connection_count == 4
+        await clock.advance(0.2)
+        for client in (silent, dribbling, talking):
+            assert await client.closed_by_server() == []
+            await client.close()
+        assert reasons(server) == ["no Hello within 10 s"] * 3
+        await clock.advance(10 * hello_time_max_s)
+        await polite.call(KeepAlive(), KeepAlive)
+        await polite.close()
+
+
+async def test_a_frame_that_stays_open_costs_the_connection(
+    serve: Serve, clock: ManualClock, store: InMemorySegmentStore
+) -> None:
+    await store.create_segment(SEGMENT)
+    async with serve() as server:
+        loris, busy = [await WireClient.connect(server.port) for _ in range(2)]
+        frame = codec.encode(GetStreamSegmentInfo(1, SEGMENT))
+        loris.send_raw(frame[:3])
+        busy.send_raw(frame[:3])
+        for number in range(12):
+            await clock.advance(frame_time_max_s / 4)
+            busy.send_raw(frame[3:] + frame[:3])
+            await busy.expect(StreamSegmentInfo)
+            if number < 2:
+                loris.send_raw(frame[3 + number : 4 + number])
+                await loris.drain()
+        assert await loris.closed_by_server() == []
+        assert reasons(server) == ["a frame was not complete within 60 s"]
+        busy.send_raw(frame[3:])
+        await busy.expect(StreamSegmentInfo)
+        for client in (loris, busy):
+            await client.close()
+
+
+async def test_the_longest_open_large_frame_gives_way(serve: Serve, store: InMemorySegmentStore) -> None:
+    await store.create_segment(SEGMENT)
+    async with serve() as server:
+        server.budgets.open_frames = OpenFrames(300_000)
+        old, young = [await WireClient.connect(server.port) for _ in range(2)]
+        await young.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+        frame = codec.encode(AppendBlockEnd(WRITER, 400_000, bytes(400_000), 1, 1, 2))
+        old.send_raw(frame[:150_000])
+        await eventually(lambda: server.budgets.open_frames.bytes == 150_000)
+        young.send_raw(frame[:200_000])
+        assert await old.closed_by_server() == []
+        assert "this one is open for longest" in reasons(server)[0]
+        young.send_raw(frame[200_000:250_000])
+        await eventually(lambda: server.budgets.open_frames.bytes == 250_000)
+        assert server.budgets.open_frames.cut_total == 1
+        await young.close()
+        await old.close()
+        await eventually(lambda: server.budgets.open_frames.bytes == 0)
+
+
+async def test_above_the_limit_only_controllers_are_served(serve: Serve) -> None:
+    async with serve(connections_max=3) as server:
+        clients = [await WireClient.connect(server.port) for _ in range(3)]
+        refused = await WireClient.connect(server.port)
+        refused.send(SetupAppend(7, WRITER, SEGMENT))
+        answer = await refused.expect(ErrorMessage)
+        assert (answer.request_id, answer.error_code) == (7, THROTTLED)
+        assert "3 connections already, its limit (store.connections_max)" in answer.message
+        assert await refused.closed_by_server() == []
+        controller = await WireClient.connect(server.port)
+        await controller.call(KeepAlive(), KeepAlive)
+        await controller.call(CreateTableSegment(1, "_system/_tables/scopes"), SegmentCreated)
+        await controller.call(GetStreamSegmentInfo(2, "_system/_tables/scopes"), StreamSegmentInfo)
+        assert server.admission.refused_total == 1
+        await clients[0].close()
+        await eventually(lambda: server.connection_count == 3)
+        another = await WireClient.connect(server.port)
+        another.send(SetupAppend(7, WRITER, "no/such/segment"))
+        assert not isinstance(await another.reply(), ErrorMessage)
+        for client in (*clients[1:], refused, controller, another):
+            await client.close()
+
+
+async def test_a_host_that_only_connects_keeps_no_controller_out(serve: Serve) -> None:
+    """It connects without end, and more often in a turn of the loop than there are reserved connections."""
+    async with serve(connections_max=3) as server:
+        server.admission = Admission(3, reserved=4)
+        opened: list[asyncio.StreamWriter] = []
+        stopping = asyncio.Event()
+
+        async def attack() -> None:
+            while not stopping.is_set():
+                for _ in range(5):
+                    _, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0))
+                    opened.append(writer)
+                    if len(opened) > 500:
+                        opened.pop(3).close()
+                await asyncio.sleep(0)
+
+        attacker = asyncio.create_task(attack())
+        await eventually(lambda: len(opened) > 100)
+        controllers = []
+        for number in range(3):
+            controller = await WireClient.connect(server.port)
+            await controller.call(CreateTableSegment(1, f"_system/_tables/{number}"), SegmentCreated)
+            controllers.append(controller)
+        stopping.set()
+        await attacker
+        for controller in controllers:
+            await controller.call(KeepAlive(), KeepAlive)
+        await eventually(lambda: server.connection_count <= 3 + 4)
+        assert server.admission.refused_total >= 90
+        for writer in opened:
+            writer.transport.abort()
+        for client in controllers:
+            await client.close()
+
+
+async def test_waiting_reads_are_bounded_over_all_connections(serve: Serve, store: InMemorySegmentStore) -> None:
+    await store.create_segment(SEGMENT)
+    async with serve() as server:
+        server.budgets.reads_max = 6
+        clients = [await WireClient.connect(server.port) for _ in range(4)]
+        for client in clients[:3]:
+            client.send(*(ReadSegment(SEGMENT, 0, 10, "", number) for number in (1, 2)))
+        await eventually(lambda: server.budgets.reads == 6)
+        clients[3].send(ReadSegment(SEGMENT, 0, 10, "", 3))
+        refusal = await clients[3].expect(ErrorMessage)
+        assert (refusal.request_id, refusal.segment, refusal.error_code) == (3, SEGMENT, THROTTLED)
+        assert "6 reads are waiting at this store" in refusal.message
+        await clients[0].close()
+        await eventually(lambda: server.budgets.reads == 4)
+        clients[3].send(ReadSegment(SEGMENT, 0, 10, "", 4))
+        await eventually(lambda: server.budgets.reads == 5)
+        await store.append(SEGMENT, [b"bytes"])
+        assert (await clients[3].expect(SegmentRead)).data == b"bytes"
+        await eventually(lambda: server.budgets.reads == 0)
+        assert server.budgets.refused_reads == 1
+        for client in clients[1:]:
+            await client.close()
+
+
+async def test_replies_wait_while_too_many_are_unsent_and_a_stalled_peer_gives_way(
+    serve: Serve, store: InMemorySegmentStore, clock: ManualClock
+) -> None:
+    await store.create_segment(SEGMENT)
+    await store.append(SEGMENT, [bytes(MIB)])
+    async with serve() as server:
+        unsent = server.budgets.unsent = UnsentReplies(clock, 6 * MIB)
+        server.spawn(unsent.run(), "unsent")
+        stalled = [await WireClient.connect(server.port) for _ in range(8)]
+        for client in stalled:
+            client.send(*(ReadSegment(SEGMENT, 0, MIB, "", number) for number in range(20)))
+        await eventually(lambda: unsent.is_full)
+        quick = await WireClient.connect(server.port)
+        quick.send(ReadSegment(SEGMENT, 0, MIB, "", 1))
+        for _ in range(20):
+            await clock.advance(look_s)
+        assert unsent.is_full and unsent.bytes < 6 * MIB + 9 * (MIB + 100)
+        assert server.connection_count == 9
+        answered = asyncio.create_task(quick.expect(SegmentRead))
+        while not answered.done():
+            await clock.advance(stalled_time_max_s)
+        assert len((await answered).data) == MIB
+        assert unsent.cut_total > 0
+        assert "unsent ones fill the server" in reasons(server)[0]
+        for client in (*stalled, quick):
+            await client.close()
+        await eventually(lambda: server.connection_count == 0)
+        assert unsent.bytes == 0
+
+
+async def test_a_complete_frame_is_no_open_one(serve: Serve, store: InMemorySegmentStore) -> None:
+    await store.create_segment(SEGMENT)
+    async with serve() as server:
+        client = await WireClient.connect(server.port)
+        await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+        for number in range(1, 5):
+            client.send(AppendBlockEnd(WRITER, 400_000, bytes(400_000), 1, number, number))
+            await client.expect(DataAppended)
+        assert server.budgets.open_frames.bytes == 0
+        await client.close()
