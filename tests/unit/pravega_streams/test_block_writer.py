@@ -27,7 +27,7 @@ def store() -> Iterator[FakeStore]:
 
 @pytest.fixture
 def writers(store: FakeStore) -> Iterator[BlockWriters]:
-    made = BlockWriters(store, attach_time_s=0.2)
+    made = BlockWriters(store, attach_time_s=2.0)
     yield made
     made.close()
 
