@@ -26,6 +26,24 @@ class ControlPlaneOracleContract:
         assert await two.set_once("containers", "8") == "4"
         assert await two.get_constant("containers") == "4"
 
+    async def test_a_constant_is_replaced_by_compare_and_set(self, cpos: Pair) -> None:
+        one, two = cpos
+        with pytest.raises(VersionConflict, match="not set"):
+            await one.replace_constant("server", "old", "new")
+        await one.replace_constant("server", None, "old")
+        with pytest.raises(VersionConflict, match="is old"):
+            await two.replace_constant("server", None, "new")
+        await two.replace_constant("server", "old", "new")
+        await two.replace_constant("server", "old", "new")
+        assert await one.get_constant("server") == await one.set_once("server", "other") == "new"
+
+    async def test_epochs_are_raised_and_never_lowered(self, cpos: Pair) -> None:
+        one, two = cpos
+        assert await one.raise_epoch(3, 7) == 7
+        assert await two.raise_epoch(3, 5) == 7
+        assert await two.current_epoch(3) == 7
+        assert await one.take_epoch(3, "a") == 8
+
     async def test_persistence_clusters_are_found_by_name(self, cpos: Pair) -> None:
         one, two = cpos
         cluster = PersistenceCluster("main", (PersistenceGroup("g0", ("127.0.0.1:1", "127.0.0.1:2")),))

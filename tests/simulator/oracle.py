@@ -11,7 +11,16 @@ from tests.simulator.network import Network
 from tests.simulator.redis_server import SimulatedRedis
 
 CHANGES: Final = frozenset(
-    {"set_once", "put_persistence_cluster", "take_epoch", "put_metadata_plog", "put_assignment", "renew_lease"}
+    {
+        "set_once",
+        "replace_constant",
+        "put_persistence_cluster",
+        "take_epoch",
+        "raise_epoch",
+        "put_metadata_plog",
+        "put_assignment",
+        "renew_lease",
+    }
 )
 
 NEEDS_ROOM: Final = not _TAKE_EPOCH.body.lstrip().startswith("redis.call('UNLINK'")

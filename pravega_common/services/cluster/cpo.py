@@ -64,6 +64,13 @@ class ControlPlaneOracle(Protocol):
 
     async def get_constant(self, key: str) -> str | None: ...
 
+    async def replace_constant(self, key: str, expected: str | None, value: str) -> None:
+        """Give a constant another value, for a repair: the one way in which it ever changes.
+
+        ``VersionConflict`` unless it is ``expected``, ``None`` for no value. Does nothing if it is ``value`` already.
+        """
+        ...
+
     # Persistence clusters
 
     async def put_persistence_cluster(self, cluster: PersistenceCluster) -> PersistenceCluster:
@@ -88,6 +95,10 @@ class ControlPlaneOracle(Protocol):
 
     async def current_epoch(self, container_id: int) -> int:
         """The highest epoch ever given out, 0 if none."""
+        ...
+
+    async def raise_epoch(self, container_id: int, at_least: int) -> int:
+        """Let no epoch up to ``at_least`` be given out from now on; the highest epoch that counts as given out."""
         ...
 
     async def get_metadata_plog(self, container_id: int) -> str | None:

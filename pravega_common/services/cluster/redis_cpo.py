@@ -76,6 +76,29 @@ redis.call('SET', KEYS[1], ARGV[1], 'NX')
 return redis.call('GET', KEYS[1])"""
 )
 
+_REPLACE_CONSTANT = Script(
+    _ROOM
+    + """
+local current = redis.call('GET', KEYS[1]) or ''
+if current ~= ARGV[2] then
+  if current ~= ARGV[1] then return current end
+  redis.call('SET', KEYS[1], ARGV[2])
+end
+return ARGV[2]"""
+)
+"""ARGV the value that it has ('' for none), the new value."""
+
+_RAISE_EPOCH = Script(
+    _ROOM
+    + """
+local epoch = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0')
+if epoch < tonumber(ARGV[2]) then
+  epoch = tonumber(ARGV[2])
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', epoch))
+end
+return epoch"""
+)
+
 _TAKE_EPOCH = Script(
     _ROOM
     + """
@@ -233,6 +256,12 @@ class RedisCPO:
     async def get_constant(self, key: str) -> str | None:
         return _text(await self._read("GET", self._key("constant", key)))
 
+    async def replace_constant(self, key: str, expected: str | None, value: str) -> None:
+        keys = (self._key("constant", checked_name("key", key)),)
+        current = (await self._change(_REPLACE_CONSTANT, keys, expected or "", checked_value(value))).decode()
+        if current != value:
+            raise VersionConflict(f"constant {key} is {current or 'not set'}, not {expected}")
+
     async def put_persistence_cluster(self, cluster: PersistenceCluster) -> PersistenceCluster:
         cluster_to_json(cluster)  # refuses what cannot be stored, before anything is asked
         key = self._key("persistence-clusters")
@@ -258,6 +287,9 @@ class RedisCPO:
 
     async def current_epoch(self, container_id: int) -> int:
         return int(await self._read("HGET", self._key("epochs"), container_id) or 0)
+
+    async def raise_epoch(self, container_id: int, at_least: int) -> int:
+        return int(await self._change(_RAISE_EPOCH, (self._key("epochs"),), container_id, at_least))
 
     async def get_metadata_plog(self, container_id: int) -> str | None:
         return _text(await self._read("HGET", self._key("metadata-plogs"), container_id))

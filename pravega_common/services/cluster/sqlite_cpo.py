@@ -88,6 +88,17 @@ class SqliteCPO:
     async def get_constant(self, key: str) -> str | None:
         return await self._transaction(lambda database: _record(database, "constant", key))
 
+    async def replace_constant(self, key: str, expected: str | None, value: str) -> None:
+        name, text = checked_name("key", key), checked_value(value)
+
+        def work(database: sqlite3.Connection) -> None:
+            current = _record(database, "constant", name)
+            if current not in (expected, text):
+                raise VersionConflict(f"constant {name} is {current or 'not set'}, not {expected}")
+            _put_record(database, "constant", name, text)
+
+        await self._transaction(work)
+
     # Persistence clusters
 
     async def put_persistence_cluster(self, cluster: PersistenceCluster) -> PersistenceCluster:
@@ -122,6 +133,14 @@ class SqliteCPO:
 
     async def current_epoch(self, container_id: int) -> int:
         return int(await self._transaction(lambda database: _record(database, "epoch", str(container_id))) or 0)
+
+    async def raise_epoch(self, container_id: int, at_least: int) -> int:
+        def work(database: sqlite3.Connection) -> int:
+            epoch = max(int(_record(database, "epoch", str(container_id)) or 0), at_least)
+            _put_record(database, "epoch", str(container_id), str(epoch))
+            return epoch
+
+        return await self._transaction(work)
 
     async def get_metadata_plog(self, container_id: int) -> str | None:
         return await self._transaction(lambda database: _record(database, "metadata plog", str(container_id)))

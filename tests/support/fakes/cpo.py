@@ -49,6 +49,12 @@ class InMemoryCPO:
         self._raise_if_unavailable()
         return self._constants.get(key)
 
+    async def replace_constant(self, key: str, expected: str | None, value: str) -> None:
+        current = await self.get_constant(key)
+        if current not in (expected, value):
+            raise VersionConflict(f"constant {key} is {current or 'not set'}, not {expected}")
+        self._constants[checked_name("key", key)] = checked_value(value)
+
     async def put_persistence_cluster(self, cluster: PersistenceCluster) -> PersistenceCluster:
         cluster_to_json(cluster)
         replaced = replaced_cluster(await self.get_persistence_cluster(cluster.name), cluster)
@@ -72,6 +78,10 @@ class InMemoryCPO:
     async def current_epoch(self, container_id: int) -> int:
         self._raise_if_unavailable()
         return self._epochs.get(container_id, 0)
+
+    async def raise_epoch(self, container_id: int, at_least: int) -> int:
+        self._epochs[container_id] = max(await self.current_epoch(container_id), at_least)
+        return self._epochs[container_id]
 
     async def get_metadata_plog(self, container_id: int) -> str | None:
         self._raise_if_unavailable()
