@@ -113,7 +113,7 @@ async def check_container_count(cpo: ControlPlaneOracle, chunks: ChunkStorage, c
         raise ConfigurationError(
             f"store.containers = {count}, but this cluster was made with {registered} containers: set it to that"
         )
-    marked = {_marked_count(info.name) async for info in chunks.list(container_marker_prefix)}
+    marked = await marked_container_counts(chunks)
     if not marked:
         await chunks.put(f"{container_marker_prefix}{count}/{incarnation}", [b"containers\n"])
     elif marked != {str(count)}:
@@ -121,6 +121,11 @@ async def check_container_count(cpo: ControlPlaneOracle, chunks: ChunkStorage, c
             f"store.containers = {count}, but Tier 2 was made with {' and '.join(sorted(marked))} containers: "
             "set it to that, or tier2.url to a place of this cluster's own"
         )
+
+
+async def marked_container_counts(chunks: ChunkStorage) -> set[str]:
+    """The numbers of containers that clusters were made with over this Tier 2: one, or none before the first start."""
+    return {_marked_count(info.name) async for info in chunks.list(container_marker_prefix)}
 
 
 def _marked_count(name: str) -> str:

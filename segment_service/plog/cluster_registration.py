@@ -130,7 +130,10 @@ class _Joining:
         free = {index for index, server in enumerate(servers) if server not in new.servers}
         arrived = [server for server in new.servers if server not in old.servers]
         for server in arrived if len(old.servers) == len(new.servers) else ():
-            identity = (await self._ask(server)).identity
+            try:
+                identity = (await self._ask(server)).identity
+            except Unavailable as error:
+                raise Unavailable(f"{self._difference(old, new)}, and {error}") from error
             for index in sorted(free):
                 if await self._is_on_record(old.name, index, identity):
                     servers[index] = server
@@ -138,12 +141,16 @@ class _Joining:
                     break
         if free or len(old.servers) != len(new.servers):
             raise ConfigurationError(
-                f"persistence group {old.name} of cluster {self._registered.name} is registered with "
-                f"{', '.join(old.servers)}, the settings say {', '.join(new.servers)}, and these are not the same "
-                "servers at other addresses: set tier1 to the registered ones, or give the new ones a group of "
-                "another name"
+                f"{self._difference(old, new)}, and these are not the same servers at other addresses: set tier1 to "
+                "the registered ones, or give the new ones a group of another name"
             )
         return PersistenceGroup(old.name, tuple(servers))
+
+    def _difference(self, old: PersistenceGroup, new: PersistenceGroup) -> str:
+        return (
+            f"persistence group {old.name} of cluster {self._registered.name} is registered with "
+            f"{', '.join(old.servers)}, the settings say {', '.join(new.servers)}"
+        )
 
     async def _is_on_record(self, group: str, index: int, identity: str | None) -> bool:
         """Whether the server of this place showed the identity before; without any record, whether it has none."""

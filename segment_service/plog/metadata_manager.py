@@ -275,5 +275,5 @@ class MetadataManager:
                 if await self._is_data(group, plog_id):
                     raise DataCorruption(
                         f"container {self._container_id} has data in plog {plog_id}, but the CPO knows no metadata "
-                        f"plog of it: the CPO lost its data; register the newest metadata plog again"
+                        f"plog of it: the CPO lost its data; run pravega-spark cluster rebuild-cpo"
                     )

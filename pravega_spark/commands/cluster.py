@@ -1,0 +1,35 @@
+"""``cluster rebuild-cpo``: repairs of a cluster by an operator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pravega_spark.commands.services import Configuration
+
+commands = typer.Typer(help="Repairs of a cluster, with the settings file of one of its stores.", no_args_is_help=True)
+
+
+def add_to(application: typer.Typer) -> None:
+    application.add_typer(commands, name="cluster")
+
+
+@commands.command("rebuild-cpo")
+def rebuild_cpo(
+    config: Configuration,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace what the control plane still has.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look, and change nothing.")] = False,
+) -> None:
+    """Register again what the control plane's Redis lost, from what the plog servers and Tier 2 have. All segment
+    stores must be stopped."""
+    _become("rebuild-cpo", config, *(["--replace"] if replace else []), *(["--dry-run"] if dry_run else []))
+
+
+def _become(command: str, config: Path, *arguments: str) -> None:
+    """Replaces this process by the services' own tool."""
+    program = [sys.executable, "-m", "segment_service.maintenance", command, "--config", str(config), *arguments]
+    os.execv(sys.executable, program)

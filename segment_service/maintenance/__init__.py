@@ -1,0 +1,1 @@
+"""Repairs a cluster from outside, while its stores are stopped."""

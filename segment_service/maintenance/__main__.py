@@ -1,0 +1,89 @@
+"""``python -m segment_service.maintenance COMMAND --config FILE``: repairs of a cluster by an operator."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from pravega_common.errors import ConfigurationError, PravegaError
+from pravega_common.runtime import failpoints
+from pravega_common.runtime.clock import SystemClock
+from pravega_common.services.cluster.factory import make_cpo
+from segment_service.config import SegmentStoreConfig
+from segment_service.maintenance.cpo_rebuild import ClusterPlan, CPORebuild
+from segment_service.plog.cluster_registration import ask_redis
+from segment_service.plog.plog_client import PlogSettings
+from segment_service.storage.factory import make_chunk_storage
+
+
+async def rebuild_cpo(config: SegmentStoreConfig, *, replace: bool, dry_run: bool) -> ClusterPlan:
+    """Register again what the CPO lost; the plan of it."""
+    if config.tier1.folder is not None:
+        raise ConfigurationError(
+            f"tier1.url = {config.tier1.url}: logs in files need no registrations, so there is nothing to rebuild"
+        )
+    clock = SystemClock()
+    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
+    chunks = make_chunk_storage(
+        config.tier2.url,
+        access_key=config.tier2.access_key,
+        secret_key=config.tier2.secret_key.get_secret_value(),
+        call_time_max_s=config.tier2.call_time_max_ms / 1000,
+    )
+    await chunks.start()
+    try:
+        rebuild = CPORebuild(
+            cpo,
+            chunks,
+            config.cluster.name,
+            config.tier1.persistence_groups,
+            PlogSettings(),
+            clock,
+            config.cluster.lease_ms,
+        )
+        plan = await rebuild.plan(config.store.containers)
+        if not dry_run:
+            await rebuild.carry_out(plan, ask_redis, replace=replace)
+        return plan
+    finally:
+        await chunks.close()
+        await cpo.close()
+
+
+def _print_plan(plan: ClusterPlan, *, is_done: bool) -> None:
+    for warning in plan.warnings:
+        print(f"warning: {warning}")
+    for group in plan.groups:
+        print(f"persistence group {group.name}: {', '.join(group.servers)}")
+    for container in plan.containers:
+        if container.metadata_plog is None:
+            print(f"container {container.container_id}: never ran")
+        else:
+            print(
+                f"container {container.container_id}: epoch {container.epoch}, {container.plogs} plogs, "
+                f"metadata plog {container.metadata_plog}"
+            )
+    print("the control plane is registered again: start the stores" if is_done else "nothing was changed (dry run)")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="pravega-spark cluster", description="Repairs of a cluster.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    rebuild = commands.add_parser("rebuild-cpo", help="register again what the CPO lost; all stores must be stopped")
+    rebuild.add_argument("--config", type=Path, required=True, help="settings of a store of the cluster")
+    rebuild.add_argument("--replace", action="store_true", help="replace what the CPO still has")
+    rebuild.add_argument("--dry-run", action="store_true", help="look and change nothing")
+    options = parser.parse_args(arguments)
+    failpoints.arm_from_environment()
+    try:
+        config = SegmentStoreConfig.load(options.config)
+        plan = asyncio.run(rebuild_cpo(config, replace=options.replace, dry_run=options.dry_run))
+        _print_plan(plan, is_done=not options.dry_run)
+    except PravegaError as error:
+        sys.exit(f"pravega-spark cluster {options.command}: {error}")
+
+
+if __name__ == "__main__":
+    main()
