@@ -31,15 +31,18 @@ def standalone(
     tier2: Annotated[Tier2, typer.Option(help="Long-term storage.")] = Tier2.DIR,
     tier2_url: Annotated[str, typer.Option(help="s3: https://host:port/bucket; arrow: hdfs://host:port/folder.")] = "",
     ready_file: Annotated[Path | None, typer.Option(help="JSON with the endpoints, written when all serve.")] = None,
-    redis_memory_mib: Annotated[int, typer.Option(help="Memory that Redis may take; 0: half of this machine's.")] = 0,
+    redis_memory_mib: Annotated[
+        int, typer.Option(help="Memory of each Redis; 0: together half of this machine's.")
+    ] = 0,
     tier1: Annotated[Tier1, typer.Option(help="The log; file: no Redis, one copy, one store.")] = Tier1.REDIS,
     cache_folder: Annotated[Path | None, typer.Option(help="Keep evicted blocks here (extra rocksdb).")] = None,
     cache_mib: Annotated[int, typer.Option(help="Size of that cache, each store; 0: the default, 8 GiB.")] = 0,
+    redis_servers: Annotated[int, typer.Option(help="1, or 3 of which any one may be lost; fixed at the start.")] = 1,
 ) -> None:
     """Start everything on this machine, until SIGTERM or Ctrl-C."""
     options = StandaloneOptions(
         data_dir, host, controller_port, rest_port, segment_store_port, segment_stores, containers, tier2, tier2_url,
-        ready_file, redis_memory_mib, tier1, cache_folder, cache_mib,
+        ready_file, redis_memory_mib, tier1, cache_folder, cache_mib, redis_servers,
     )  # fmt: skip
     asyncio.run(run_standalone(options))
 

@@ -11,14 +11,15 @@ from typing import IO, Any, Final
 
 from pravega_common.errors import ConfigurationError
 
-FORMAT_VERSION: Final = 1
-LAYOUT_BEFORE: Final = {"tier1": "redis"}
+FORMAT_VERSION: Final = 2
+"""2 has no Redis at all, or several, which 0.1.0 must not take for an empty folder; every other folder has format 1."""
+LAYOUT_BEFORE: Final = {"tier1": "redis", "redis_servers": 1}
 """The layout of folders that were made before they recorded it."""
 
 
 @dataclass
 class DataFolder:
-    """The data folder. ``root`` holds ``format.json``, ``lock`` and a folder for each part (redis, conf, …)."""
+    """The data folder. ``root`` holds ``format.json``, ``lock`` and a folder for each part (each Redis, conf, …)."""
 
     root: Path
     _lock: IO[str] | None = None
@@ -63,7 +64,8 @@ class DataFolder:
         marker = self.root / "format.json"
         if not marker.exists():
             temporary = marker.with_suffix(".new")
-            temporary.write_text(json.dumps({"format": FORMAT_VERSION, **layout}, indent=2))
+            is_old = all(layout.get(name, value) == value for name, value in LAYOUT_BEFORE.items())
+            temporary.write_text(json.dumps({"format": 1 if is_old else FORMAT_VERSION, **layout}, indent=2))
             os.replace(temporary, marker)
             return
         try:

@@ -13,6 +13,9 @@ from pravega_common.errors import ConfigurationError
 
 containers_max: Final = 1_024
 segment_stores_max: Final = 16
+redis_servers_allowed: Final = (1, 3)
+CPO_SERVER: Final = "redis-cpo"
+"""The Redis of the control plane beside three plog servers, so that the loss of one of them takes nothing else."""
 redis_memory_share_default: Final = 0.5
 """Part of the machine's memory that Redis may take."""
 redis_memory_mib_min: Final = 64
@@ -32,6 +35,11 @@ class Tier2(enum.StrEnum):
     MINIO = "minio"
     S3 = "s3"
     ARROW = "arrow"
+
+
+def redis_names(servers: int) -> list[str]:
+    """Returns the names, also of the folders, of the Redis processes: plog servers, then that of the control plane."""
+    return ["redis"] if servers == 1 else [*(f"redis-{number}" for number in range(servers)), CPO_SERVER]
 
 
 def default_data_dir() -> Path:
@@ -56,22 +64,23 @@ class StandaloneOptions:
     tier2_url: str = ""
     ready_file: Path | None = None
     redis_memory_mib: int = 0
-    """``maxmemory`` of the Redis; 0 for ``redis_memory_share_default`` of the machine's memory."""
+    """``maxmemory`` of each plog server; 0 for its part of ``redis_memory_share_default`` of the machine's memory."""
     tier1: Tier1 = Tier1.REDIS
     """``FILE``: the log and the control plane oracle in files of the data folder, without any Redis."""
     cache_folder: Path | None = None
     """Where each store keeps evicted blocks, in a folder of its own; ``None`` for nowhere."""
     cache_mib: int = 0
     """Size of that cache for each store; 0 for the default of ``cache.disk_bytes_max``."""
+    redis_servers: int = 1
 
     @property
     def redis_memory_bytes(self) -> int:
-        """Returns ``maxmemory``; by default never less than what the stores ask for."""
+        """Returns ``maxmemory`` of a plog server; by default never less than what the stores ask for."""
         if self.redis_memory_mib:
             return self.redis_memory_mib << 20
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         least = self.segment_stores * redis_bytes_per_store + self.containers * redis_bytes_per_container
-        return max(int(machine * redis_memory_share_default), least)
+        return max(int(machine * redis_memory_share_default) // self.redis_servers, least)
 
     @property
     def s3_keys(self) -> tuple[str, str]:
@@ -92,6 +101,12 @@ class StandaloneOptions:
         """Raises ``ConfigurationError`` for the first option that cannot work, with the remedy."""
         _in_range("--segment-stores", self.segment_stores, 1, segment_stores_max)
         _in_range("--containers", self.containers, 1, containers_max)
+        if self.redis_servers not in redis_servers_allowed:
+            raise ConfigurationError(
+                f"--redis-servers {self.redis_servers}: 1, or 3 of which any one may be lost, are possible"
+            )
+        if self.tier1 is Tier1.FILE and self.redis_servers != 1:
+            raise ConfigurationError("--redis-servers goes with --tier1 redis: --tier1 file has no Redis")
         if self.redis_memory_mib and self.redis_memory_mib < redis_memory_mib_min:
             raise ConfigurationError(f"--redis-memory-mib {self.redis_memory_mib} is below {redis_memory_mib_min}")
         if self.tier1 is Tier1.FILE and self.segment_stores != 1:

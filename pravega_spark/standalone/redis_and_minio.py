@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pravega_common.errors import ConfigurationError
 from pravega_spark.standalone.binaries import find_minio, find_redis
+from pravega_spark.standalone.data_folder import DataFolder
+from pravega_spark.standalone.options import StandaloneOptions, redis_memory_mib_min, redis_names
 from pravega_spark.standalone.supervisor import ChildSpec
 
 probe_time_max_s: Final = 1.0
@@ -34,18 +38,52 @@ rdbcompression no
 """
 
 
-def redis_spec(folder: Path, log_file: Path, host: str, port: int, maxmemory: int) -> ChildSpec:
-    program = find_redis()
-    free_bytes = shutil.disk_usage(folder).free
-    if free_bytes < disk_bytes_min:
+@dataclass(frozen=True)
+class RedisChild:
+    """One Redis of the standalone: its name, its folder, its address and its ``maxmemory`` in bytes."""
+
+    name: str
+    folder: Path
+    host: str
+    port: int
+    maxmemory: int
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"redis://{self.address}/0"
+
+    def spec(self, conf: Path, logs: Path) -> ChildSpec:
+        """Write the settings, and describe the process."""
+        configuration = conf / f"{self.name}.conf"
+        configuration.write_text(
+            _REDIS_CONFIGURATION.format(
+                host=self.host, port=self.port, folder=self.folder.resolve(), maxmemory=self.maxmemory
+            )
+        )
+        command = [str(find_redis()), str(configuration)]
+        return ChildSpec(self.name, command, logs / f"{self.name}.log", lambda: _redis_answers(self.host, self.port))
+
+
+def redis_children(options: StandaloneOptions, folder: DataFolder, ports: Sequence[int]) -> list[RedisChild]:
+    """The plog servers in their order, and last the server of the control plane, unless the only plog server is that
+    too. ``ConfigurationError`` if the disk is too small."""
+    names = redis_names(options.redis_servers)
+    needed_bytes = disk_bytes_min * options.redis_servers
+    free_bytes = shutil.disk_usage(folder.root).free
+    if free_bytes < needed_bytes:
         raise ConfigurationError(
-            f"{folder} has {free_bytes >> 20} MiB of free disk, Redis needs {disk_bytes_min >> 20} MiB;"
+            f"{folder.root} has {free_bytes >> 20} MiB of free disk, Redis needs {needed_bytes >> 20} MiB;"
             " free some, or choose another --data-dir"
         )
-    configuration = folder / "redis.conf"
-    text = _REDIS_CONFIGURATION.format(host=host, port=port, folder=folder.resolve(), maxmemory=maxmemory)
-    configuration.write_text(text)
-    return ChildSpec("redis", [str(program), str(configuration)], log_file, lambda: _redis_answers(host, port))
+    sizes = [options.redis_memory_bytes] * options.redis_servers + [redis_memory_mib_min << 20]
+    return [
+        RedisChild(name, folder.folder(name), options.host, port, size)
+        for name, port, size in zip(names, ports, sizes, strict=False)
+    ]
 
 
 async def _redis_answers(host: str, port: int) -> bool:

@@ -12,9 +12,9 @@ from rich.console import Console
 from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
-from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2
+from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2, redis_names
 from pravega_spark.standalone.ready_file import write_ready_file
-from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_spec
+from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_children
 from pravega_spark.standalone.service_children import Section, controller_spec, segment_store_spec
 from pravega_spark.standalone.supervisor import ChildSpec, Supervisor
 
@@ -23,7 +23,14 @@ async def run_standalone(options: StandaloneOptions) -> None:
     """Runs until SIGTERM or Ctrl-C. ``ConfigurationError`` before anything starts if it cannot work."""
     options.validate()
     folder = DataFolder(options.data_dir)
-    folder.open({"containers": options.containers, "tier1": str(options.tier1), "tier2": str(options.tier2)})
+    folder.open(
+        {
+            "containers": options.containers,
+            "tier1": str(options.tier1),
+            "tier2": str(options.tier2),
+            "redis_servers": options.redis_servers,
+        }
+    )
     try:
         await _serve(options, folder)
     finally:
@@ -38,8 +45,9 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
             write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": supervisor.pids()})
 
     supervisor = Supervisor(specs, announce)
-    page_cache = LogPageCache(folder.root / "redis")
-    supervisor.own(page_cache)
+    page_caches = [LogPageCache(folder.root / name) for name in redis_names(options.redis_servers)]
+    for page_cache in page_caches:
+        supervisor.own(page_cache)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -50,34 +58,35 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
         await asyncio.wait((starting, end), return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
-            await page_cache.start()
+            for page_cache in page_caches:
+                await page_cache.start()
             announce()
-            _print_ready(options)
+            _print_ready(options, servers)
             await end
     finally:
         starting.cancel()
         end.cancel()
-        await page_cache.stop()
+        for page_cache in page_caches:
+            await page_cache.stop()
         await supervisor.stop()
     if supervisor.failure is not None:
         raise supervisor.failure
 
 
 def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[ChildSpec], dict[str, Any]]:
-    """Returns the children in starting order, and the addresses of Redis and MinIO."""
+    """Returns the children in starting order, and the addresses of the Redis servers and MinIO."""
     host, logs, conf = options.host, folder.folder("logs"), folder.folder("conf")
-    redis_port, minio_port = free_ports(host, 2, besides=options.ports)
+    *redis_ports, minio_port = free_ports(host, len(redis_names(options.redis_servers)) + 1, besides=options.ports)
     specs: list[ChildSpec] = []
     servers: dict[str, Any] = {}
     if options.tier1 is Tier1.FILE:
         tier1: Section
         cpo_url, tier1 = f"{_file_url(folder, 'cpo')}/oracle.db", {"url": _file_url(folder, "tier1")}
     else:
-        cpo_url = f"redis://{host}:{redis_port}/0"
-        memory = options.redis_memory_bytes
-        specs.append(redis_spec(folder.folder("redis"), logs / "redis.log", host, redis_port, memory))
-        servers["redis"] = f"{host}:{redis_port}"
-        tier1 = {"servers": [cpo_url]}
+        redis = redis_children(options, folder, redis_ports)
+        specs += [server.spec(conf, logs) for server in redis]
+        servers |= {server.name: server.address for server in redis}
+        cpo_url, tier1 = redis[-1].url, {"servers": [server.url for server in redis[: options.redis_servers]]}
     url, (access, secret) = options.tier2_url, options.s3_keys if options.tier2 is Tier2.S3 else ("", "")
     if options.tier2 is Tier2.DIR:
         url = _file_url(folder, "tier2")
@@ -106,10 +115,10 @@ def _endpoints(options: StandaloneOptions) -> dict[str, Any]:
     }
 
 
-def _print_ready(options: StandaloneOptions) -> None:
+def _print_ready(options: StandaloneOptions, servers: dict[str, Any]) -> None:
     console = Console()
     console.print(f"[bold]pravega-spark is ready.[/bold] Data: {options.data_dir}")
-    for name, value in _endpoints(options).items():
+    for name, value in {**_endpoints(options), **servers}.items():
         console.print(f"  {name:<16} {', '.join(value) if isinstance(value, list) else value}")
     console.print(
         f'  in Spark: .format("pravega").option("controller", "tcp://{options.host}:{options.controller_port}")'

@@ -132,6 +132,29 @@ def test_arrow_as_long_term_storage(tmp_path: Path) -> None:
         eventually_blocking(lambda: any((tmp_path / "far").glob("c*/d/*/*")), "a chunk", wait_max_s)
 
 
+def test_any_of_three_plog_servers_may_die(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, redis_servers=3) as own, StreamClient(own.controller_uri) as client:
+        plog_servers = [f"redis-{number}" for number in range(3)]
+        ready = own.ready()
+        assert set(ready["pids"]) == {*plog_servers, "redis-cpo", "segment-store-0", "controller"}
+        assert len({ready[name] for name in (*plog_servers, "redis-cpo")}) == 4
+        client.controller.create_scope("s")
+        client.controller.create_stream("s", "t")
+        with EventWriter(client, "s", "t") as writer:
+            for turn, name in enumerate(plog_servers):
+                pid = own.kill(name)
+                for number in range(100):
+                    writer.write(b"%d" % (100 * turn + number), "k")
+                writer.flush()
+                own.wait_restarted(name, pid)
+        events = [event.data for event in read_events(client, "s", "t")]
+        assert events == [b"%d" % number for number in range(300)]
+        own.stop()
+        own.start()
+        with StreamClient(own.controller_uri) as again:
+            assert [event.data for event in read_events(again, "s", "t")] == events
+
+
 @pytest.mark.slow
 def test_minio_as_long_term_storage(tmp_path: Path) -> None:
     with running_cluster(tmp_path, tier2="minio") as own:

@@ -14,7 +14,7 @@ from pravega_common.errors import ConfigurationError
 from pravega_common.services.ports import free_ports
 from pravega_spark.standalone import binaries
 from pravega_spark.standalone.data_folder import DataFolder
-from pravega_spark.standalone.options import StandaloneOptions, Tier2
+from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2
 
 LAYOUT = {"containers": 4, "tier2": "dir"}
 
@@ -54,6 +54,8 @@ def test_one_port_for_two_services() -> None:
         ({"containers": 0}, r"--containers 0 is not in 1\.\.1024"),
         ({"segment_stores": 17}, r"--segment-stores 17 is not in 1\.\.16"),
         ({"controller_port": 70_000}, r"--controller-port 70000 is not in 1\.\.65535"),
+        ({"redis_servers": 2}, "--redis-servers 2: 1, or 3 of which any one may be lost"),
+        ({"redis_servers": 3, "tier1": Tier1.FILE}, "--redis-servers goes with --tier1 redis"),
         ({"redis_memory_mib": 63}, "--redis-memory-mib 63 is below 64"),
         ({"tier2": Tier2.S3}, "--tier2 s3 needs --tier2-url"),
         ({"tier2_url": "http://s3:9000/b"}, "--tier2-url goes with --tier2 s3"),
@@ -88,7 +90,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_a_folder_of_a_newer_version(tmp_path: Path) -> None:
     (tmp_path / "format.json").write_text(json.dumps({"format": 99, **LAYOUT}))
-    with pytest.raises(ConfigurationError, match="has format 99, this version reads up to 1; upgrade"):
+    with pytest.raises(ConfigurationError, match="has format 99, this version reads up to 2; upgrade"):
         DataFolder(tmp_path).open(LAYOUT)
 
 
@@ -98,6 +100,25 @@ def test_a_folder_with_another_layout(tmp_path: Path) -> None:
     folder.close()
     with pytest.raises(ConfigurationError, match="was made with containers 4, not 8"):
         DataFolder(tmp_path).open({**LAYOUT, "containers": 8})
+
+
+def test_the_number_of_redis_servers_is_part_of_the_layout(tmp_path: Path) -> None:
+    (tmp_path / "of_0_1_0").mkdir()
+    (tmp_path / "of_0_1_0" / "format.json").write_text(json.dumps({"format": 1, **LAYOUT}))
+    for name in ("of_0_1_0", "one"):
+        folder = DataFolder(tmp_path / name)
+        folder.open({**LAYOUT, "redis_servers": 1})
+        folder.close()
+        assert json.loads((tmp_path / name / "format.json").read_text())["format"] == 1
+        with pytest.raises(ConfigurationError, match="was made with redis_servers 1, not 3"):
+            DataFolder(tmp_path / name).open({**LAYOUT, "redis_servers": 3})
+    for changes in ({"redis_servers": 3}, {"tier1": "file"}):
+        folder = DataFolder(tmp_path / f"with {changes}")
+        folder.open({**LAYOUT, **changes})
+        folder.close()
+        assert json.loads((folder.root / "format.json").read_text())["format"] == 2, "0.1.0 refuses it"
+        with pytest.raises(ConfigurationError, match="was made with"):
+            DataFolder(folder.root).open({**LAYOUT, "redis_servers": 1, "tier1": "redis"})
 
 
 def test_a_damaged_format_file(tmp_path: Path) -> None:
