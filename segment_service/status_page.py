@@ -31,7 +31,7 @@ damaged_segments_max: Final = 1_000
 
 _CONTAINER_GAUGES: Final[dict[str, tuple[str, Callable[[SegmentContainer], float]]]] = {
     "epoch": ("Epoch of the owner of the log", lambda one: one.epoch),
-    "segments": ("Segments alive", lambda one: len(one.metadata.ids)),
+    "segments": ("Segments in memory", lambda one: len(one.metadata.ids)),
     "quarantined_segments": ("Segments damaged in Tier 2", lambda one: len(one.metadata.quarantine)),
     "queued_operations": ("Operations waiting to be packed", lambda one: len(one.durable_log.queue)),
     "queued_bytes": ("Bytes of appends waiting to be packed", lambda one: one.durable_log.queue.bytes),
@@ -43,6 +43,8 @@ _CONTAINER_COUNTERS: Final[dict[str, tuple[str, Callable[[SegmentContainer], flo
     "frames": ("Frames made durable by this owner", lambda one: one.durable_log.frames_total),
     "log_bytes": ("Bytes of frames made durable by this owner", lambda one: one.durable_log.bytes_total),
     "checkpoints": ("Checkpoints made durable by this owner", lambda one: one.durable_log.checkpoints_total),
+    "loaded_segments": ("Segments brought back from the metadata table", lambda one: one.loader.loaded_total),
+    "evicted_segments": ("Segments that left memory", lambda one: one.evictor.evicted_total),
     "index_appends": ("Appends to index segments made by this owner", lambda one: one.event_index.appends_total),
     "index_records": ("Event boundaries indexed by this owner", lambda one: one.event_index.records_total),
 }

@@ -65,7 +65,10 @@ from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressu
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
 from segment_service.metadata.quarantine import DamagedRange, recheck_s_default
+from segment_service.metadata_table.eviction import Evictor
 from segment_service.metadata_table.metadata_table import MetadataTable, MetadataTableConfig, map_name
+from segment_service.metadata_table.needed_lengths import ContainerNeededLengths
+from segment_service.metadata_table.segment_loader import SegmentLoader
 
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn, CheckOwner], ReadIndex]
 WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
@@ -116,7 +119,6 @@ class SegmentContainer(Service):
         self._clock = clock
         self._storage = storage
         self.own(self._storage)
-        self._storage.watch_damage(self._needed_lengths, self._quarantine)
         self._writer_factory = writer_factory
         self._writer: Service | None = None
         self._back_pressure = back_pressure
@@ -132,6 +134,22 @@ class SegmentContainer(Service):
             self.metadata, maps.sorted_map(map_name), self._log_state, clock, self._config.metadata_table
         )
         self.own(self.table)
+        self._needed = ContainerNeededLengths(self.metadata, self.table.table)
+        self._storage.watch_damage(self._needed, self._quarantine)
+        self.loader = SegmentLoader(self.metadata, self.table.table, clock)
+        self.own(self.loader)
+        self.durable_log.look_up_in(self.loader)
+        self.evictor = Evictor(
+            self.metadata,
+            self.loader,
+            self.read_index,
+            lambda: self.durable_log.acknowledged,
+            self.durable_log.is_staged,
+            clock,
+            self._config.metadata_table,
+        )
+        self.own(self.evictor)
+        self.table.on_flush, self.loader.on_loaded = self.evictor.flushed, self.evictor.loaded
         self._locator = BoundaryLocator(self.metadata, self.read)
         self.event_index = EventIndexer(self, self.metadata, self._locator, clock, self.log)
         self._takes_requests = False
@@ -160,8 +178,12 @@ class SegmentContainer(Service):
         else:
             await self._from_tier2(self._mark_first_checkpoint)
         await self._from_tier2(self.table.table.open)
+        self._needed.table_opened()
         await self._maps.start()
         await self.table.start()
+        await self.loader.start()
+        await self._from_tier2(self.loader.complete_pairs)
+        await self.evictor.start()
         self._takes_requests = True
         self.spawn(self._recheck_damage(), "recheck-damage")
         self.spawn(self.event_index.run(), "event-index")
@@ -180,7 +202,8 @@ class SegmentContainer(Service):
         self._takes_requests = False
         if self._writer is not None:
             await self._writer.stop()  # before the read index, from which it takes the bytes
-        await self.table.stop()
+        for part in (self.evictor, self.loader, self.table):
+            await part.stop()
         await self._maps.stop()
         self.read_index.close()
         if self.failure is not None:
@@ -245,14 +268,6 @@ class SegmentContainer(Service):
         self.own(writer)
         await writer.start()
 
-    def _needed_lengths(self) -> dict[int, int]:
-        """The lengths that Tier 2 must have; also of merged segments whose bytes it has not moved."""
-        return {
-            segment.segment_id: segment.storage_length
-            for segment in self.metadata.segments.values()
-            if segment.storage_length and not segment.is_deleted
-        }
-
     async def _check_owner(self) -> None:
         await self.durable_log.check_owner()
 
@@ -268,6 +283,10 @@ class SegmentContainer(Service):
         if segment is not None and not segment.is_merged:
             damaged = DamagedRange(segment_id, offset, length)
             self.metadata.quarantine.add_unreadable(segment_id, segment.name, damaged, str(error))
+        elif segment is None:
+            self.log.error(
+                "a segment that is not in memory is damaged in Tier 2", segment_id=segment_id, error=str(error)
+            )
 
     async def _recheck_damage(self) -> None:
         """Lift the quarantine of segments whose bytes can be read again."""
@@ -344,11 +363,16 @@ class SegmentContainer(Service):
     async def read(self, segment: str, offset: int, length_max: int) -> ReadResult:
         if offset < 0 or length_max < 0:
             raise InvalidArgument(f"{segment}: cannot read {length_max} bytes at offset {offset}; both must be ≥ 0")
-        segment_id = self._live(segment).segment_id
-        return await self.read_index.read(segment_id, offset, min(length_max, read_bytes_max))
+        found = self._known(segment) or await self._live(segment)
+        found.users += 1
+        try:
+            return await self.read_index.read(found.segment_id, offset, min(length_max, read_bytes_max))
+        finally:
+            found.users -= 1
+            found.used_s = self._clock.monotonic_s()
 
     async def get_info(self, segment: str) -> SegmentProperties:
-        found = self._live(segment)
+        found = self._known(segment) or await self._live(segment)
         return SegmentProperties(
             name=found.name,
             segment_id=found.segment_id,
@@ -363,10 +387,17 @@ class SegmentContainer(Service):
     async def locate_offset(self, segment: str, offset: int) -> int:
         if offset < 0:
             raise InvalidArgument(f"{segment}: no event boundary can be found from offset {offset} on; it must be ≥ 0")
-        return await self._locator.locate(self._live(segment), offset)
+        found = self._known(segment) or await self._live(segment)
+        found.users += 1
+        try:
+            return await self._locator.locate(found, offset)
+        finally:
+            found.users -= 1
+            found.used_s = self._clock.monotonic_s()
 
     async def get_attribute(self, segment: str, attribute_id: AttributeId) -> int:
-        return self._live(segment).attributes.get(attribute_id, NULL_ATTRIBUTE_VALUE)
+        found = self._known(segment) or await self._live(segment)
+        return found.attributes.get(attribute_id, NULL_ATTRIBUTE_VALUE)
 
     async def update_attributes(self, segment: str, updates: Sequence[AttributeUpdate]) -> None:
         await self._submit(UpdateAttributesRequest(segment, updates))
@@ -424,10 +455,20 @@ class SegmentContainer(Service):
         reason = "failed" if self.failure is not None else self.state.value
         return ContainerOffline(f"container {self.container_id} takes no requests: it is {reason}")
 
-    def _live(self, segment: str) -> SegmentMetadata:
+    def _known(self, segment: str) -> SegmentMetadata | None:
+        """The live segment if it is in memory; never waits."""
         if not self._takes_requests:
             raise self._offline()
         found = self.metadata.by_name(segment)
+        if found is not None:
+            found.used_s = self._clock.monotonic_s()
+        return found
+
+    async def _live(self, segment: str) -> SegmentMetadata:
+        """The live segment, looked up in Tier 2 if need be."""
+        found = await self.loader.find(segment)
+        if not self._takes_requests:
+            raise self._offline()
         if found is None:
             raise SegmentNotFound(segment)
         return found

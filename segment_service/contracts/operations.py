@@ -92,6 +92,18 @@ class Delete(SegmentOperation):
 
 
 @dataclass(slots=True, kw_only=True)
+class ActivateSegment(Operation):
+    """A segment that was only in the metadata table, as it is there: operations on it follow.
+
+    A replay that began before the segment left memory knows it already, as the same.
+    """
+
+    segment_id: int
+    record: bytes
+    """``metadata/segment_record.py``; empty once it is applied."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Checkpoint(Operation):
     """A snapshot of the container's metadata (``metadata/snapshot.py``).
 

@@ -41,6 +41,14 @@ class ReadIndex(Protocol):
         """Drop all entries; waiting readers get ``SegmentNotFound``."""
         ...
 
+    def is_in_use(self, segment_id: int) -> bool:
+        """Whether somebody waits at the segment's end, or Tier 2 has not moved a segment that was merged into it."""
+        ...
+
+    def unload(self, segment_id: int) -> None:
+        """The segment becomes inactive: all its bytes are in Tier 2, nobody waits; it comes back when it is used."""
+        ...
+
     def storage_length_changed(self, segment_id: int) -> None:
         """Entries below the segment's storage length may be evicted from now on."""
         ...

@@ -34,6 +34,13 @@ class SegmentMetadata:
     """What was merged into it of late; None while nothing was."""
     in_table: bool = field(default=False, compare=False)
     """Whether the metadata table may have an entry of it."""
+    is_logged: bool = field(default=True, compare=False)
+    """Whether operations on it may be logged: the log says how it was before. Not of a segment that came back from the
+    metadata table and was only read since."""
+    users: int = field(default=0, compare=False)
+    """Calls that hold on to it: it stays in memory."""
+    used_s: float = field(default=0.0, compare=False)
+    """Time of the last call that read it or asked about it."""
     next_boundary: int = field(default=0, compare=False)
     """Length from which on the boundary tracker wants to know; the tracker's own."""
     recovered_length: int | None = field(default=0, compare=False)

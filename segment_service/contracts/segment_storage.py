@@ -20,8 +20,22 @@ Barrier = Callable[[], Awaitable[None]]
 OnDamage = Callable[[int, int, int, SegmentDamaged], None]
 """Takes the segment's id, and the offset and length of a range in which some byte is damaged."""
 
-NeededLengths = Callable[[], dict[int, int]]
-"""Gives the lengths in Tier 2, by segment id, of all segments that have bytes there."""
+
+class NeededLengths(Protocol):
+    """Knows the lengths that Tier 2 must have of the segments of a container, by id."""
+
+    def active(self) -> dict[int, int]:
+        """The lengths of the segments in memory that have bytes in Tier 2."""
+        ...
+
+    async def length(self, segment_id: int) -> int:
+        """The length of this segment, as of now; 0 if nothing of it is needed."""
+        ...
+
+    async def inactive(self, first_id: int, count_max: int) -> list[tuple[int, int]]:
+        """Ids and lengths of the first ``count_max`` others from ``first_id`` on, in order; empty at the end.
+        0 for one that is in memory after all, or gone."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from segment_service.contracts.data_log import DurableDataLog, LogAddress
+from segment_service.contracts.inactive_segments import InactiveSegments
 from segment_service.contracts.operations import Operation
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.durable_log.memory_state import MemoryState
@@ -68,6 +69,7 @@ class DurableLog(Service):
         self._processor: OperationProcessor | None = None
         self._truncation_points: deque[tuple[int, LogAddress]] = deque()
         self._truncated_at = 0
+        self._acknowledged = 0
         self._operations_since_checkpoint = 0
         self._bytes_since_checkpoint = 0
         self._checkpoint_pending = False
@@ -102,6 +104,19 @@ class DurableLog(Service):
         self.spawn(self._processor.run(), "operation-processor")
         self.spawn(self._watch_full(), "watch-full")
         failpoint(AFTER_RECOVERY)
+
+    @property
+    def acknowledged(self) -> int:
+        """Number up to which the storage writer is through with all operations."""
+        return self._acknowledged
+
+    def is_staged(self, segment_id: int) -> bool:
+        """Whether an operation on the segment is on its way to the log."""
+        return self._updater.is_staged(segment_id)
+
+    def look_up_in(self, inactive: InactiveSegments) -> None:
+        """Requests may name segments that are not in memory; called before ``start``."""
+        self._updater.inactive = inactive
 
     @property
     def is_full(self) -> bool:
@@ -188,6 +203,7 @@ class DurableLog(Service):
         A truncation that fails is made up for by a later one.
         """
         self._state.acknowledged(sequence_number)
+        self._acknowledged = sequence_number
         points = self._truncation_points
         while len(points) > 1 and points[1][0] <= sequence_number:
             points.popleft()

@@ -9,6 +9,7 @@ from pravega_common.invariants import check
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE
 from segment_service.contracts.merge_records import MergeRecord, remember, source_key
 from segment_service.contracts.operations import (
+    ActivateSegment,
     Append,
     AttributeValues,
     Barrier,
@@ -23,6 +24,7 @@ from segment_service.contracts.operations import (
 )
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.segment_record import read_record
 
 
 def commit_operation(metadata: ContainerMetadata, operation: Operation) -> None:
@@ -117,6 +119,28 @@ def _delete(metadata: ContainerMetadata, operation: Delete) -> None:
     metadata.changes.note_gone(segment)
 
 
+def _activate(metadata: ContainerMetadata, operation: ActivateSegment) -> None:
+    """In normal work, and in a replay that began early enough, the segment is there, as the record says."""
+    record = read_record(operation.record)
+    operation.record = b""
+    known = metadata.segments.get(record.segment_id)
+    if known is None:
+        check(record.segment_id == operation.segment_id, "activation of another segment", record=record)
+        check(record.name not in metadata.ids, "segment activated beside another of its name", segment=record)
+        check(record.segment_id < metadata.next_segment_id, "segment activated with a fresh id", segment=record)
+        metadata.segments[record.segment_id] = record
+        metadata.ids[record.name] = record.segment_id
+        return
+    known.is_logged = True
+    check(
+        (known.name, known.length, known.start_offset, known.is_sealed, known.attributes)
+        == (record.name, record.length, record.start_offset, record.is_sealed, record.attributes),
+        "segment activated in another state than it is in",
+        known=known,
+        record=record,
+    )
+
+
 def _nothing(_metadata: ContainerMetadata, _operation: Operation) -> None:
     pass
 
@@ -128,6 +152,7 @@ _COMMITS: Final[dict[type[Operation], Callable[[ContainerMetadata, Any], None]]]
     Merge: _merge,
     UpdateAttributes: _update_attributes,
     Delete: _delete,
+    ActivateSegment: _activate,
     Checkpoint: _nothing,
     Barrier: _nothing,
 }

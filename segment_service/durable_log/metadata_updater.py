@@ -30,8 +30,10 @@ from segment_service.contracts.attributes import (
     AttributeId,
     AttributeUpdate,
 )
+from segment_service.contracts.inactive_segments import InactiveSegments
 from segment_service.contracts.merge_records import MergeRecord, MergeRecords, forget_old, remember, source_key
 from segment_service.contracts.operations import (
+    ActivateSegment,
     Append,
     AttributeValues,
     Barrier,
@@ -60,6 +62,7 @@ from segment_service.durable_log.requests import (
     UpdateAttributesRequest,
 )
 from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.segment_record import write_record
 from segment_service.metadata.snapshot import write_snapshot
 
 segment_name_bytes_max: Final = 4_096
@@ -120,12 +123,32 @@ class _Staged:
         return resolve_updates(self.name, updates, self.attribute)
 
 
+class SegmentInactive(Exception):
+    """A request names a segment that is not in memory and may be in the metadata table."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class SegmentNotLogged(Exception):
+    """A request is about a segment that came back from the metadata table: the log must have its state first."""
+
+    def __init__(self, segment: SegmentMetadata) -> None:
+        super().__init__(segment.name)
+        self.segment = segment
+
+
 class OperationMetadataUpdater:
     """Staged and committed metadata of one container. Never waits."""
 
     def __init__(self, metadata: ContainerMetadata) -> None:
         self.metadata = metadata
+        self.inactive: InactiveSegments | None = None
+        """Segments that are not in memory; ``None`` if all are."""
         self._staged: dict[int, _Staged] = {}
+        self._activating: set[int] = set()
+        """Segments whose state is on its way to the log."""
         self._staged_ids: dict[str, int] = {}
         """Names that staged operations map (id) or unmap (minus the id that is going)."""
 
@@ -133,6 +156,7 @@ class OperationMetadataUpdater:
         """Resolve a request into its operation; raises a ``RejectedError``, or ``SegmentDamaged``, and changes
         nothing if it is refused.
 
+        ``SegmentInactive`` and ``SegmentNotLogged`` say what must be done first; then the request is staged again.
         A merge needs its source sealed: the caller stages a ``SealRequest`` first when ``needs_seal`` says so.
         """
         number = self.metadata.sequence_number + 1
@@ -151,6 +175,21 @@ class OperationMetadataUpdater:
         self.metadata.sequence_number = number
         return operation
 
+    def stage_activation(self, segment: SegmentMetadata) -> ActivateSegment:
+        """Log the state of a segment that came back from the metadata table."""
+        self.metadata.sequence_number += 1
+        segment.is_logged = True
+        self._activating.add(segment.segment_id)
+        return ActivateSegment(
+            sequence_number=self.metadata.sequence_number,
+            segment_id=segment.segment_id,
+            record=write_record(segment),
+        )
+
+    def is_staged(self, segment_id: int) -> bool:
+        """Whether an operation on the segment is on its way to the log."""
+        return segment_id in self._staged or segment_id in self._activating
+
     def needs_seal(self, merge: MergeRequest) -> bool:
         """Whether the source of a merge is open; raises like ``stage`` if the merge would be refused anyway."""
         _, source, _ = self._validate_merge(merge)
@@ -163,6 +202,8 @@ class OperationMetadataUpdater:
                 self._release(operation.segment_id)
             elif isinstance(operation, SegmentOperation):
                 self._release_other(operation)
+            elif type(operation) is ActivateSegment:
+                self._activating.discard(operation.segment_id)
 
     def _release_other(self, operation: SegmentOperation) -> None:
         segment_id = operation.segment_id
@@ -181,12 +222,15 @@ class OperationMetadataUpdater:
     def rollback(self) -> None:
         """Forget all that is staged: none of it will become durable."""
         self._staged.clear()
+        self._activating.clear()
         self._staged_ids.clear()
 
     def staged_segments(self) -> list[SegmentMetadata]:
-        """All segments as they will be when everything staged is durable, for a checkpoint."""
+        """The segments in memory, but for those that were only read, as they will be when everything staged is durable,
+        for a checkpoint."""
         staged = self._staged
-        result = [segment for segment_id, segment in self.metadata.segments.items() if segment_id not in staged]
+        segments = self.metadata.segments.values()
+        result = [segment for segment in segments if segment.segment_id not in staged and segment.is_logged]
         result.extend(_as_metadata(entry) for entry in staged.values())
         return result
 
@@ -194,10 +238,19 @@ class OperationMetadataUpdater:
         segment_id = self._staged_ids.get(name) if self._staged_ids else None
         if segment_id is None:
             segment_id = self.metadata.ids.get(name)
-        if segment_id is None or segment_id < 0:
+        if segment_id is None:
+            if self.inactive is not None and self.inactive.may_have(name):
+                raise SegmentInactive(name)
+            return None
+        if segment_id < 0:
             return None
         entry = self._staged.get(segment_id)
-        return entry if entry is not None else _Staged(segment_id, name, self.metadata.segments[segment_id])
+        if entry is not None:
+            return entry
+        base = self.metadata.segments[segment_id]
+        if not base.is_logged:
+            raise SegmentNotLogged(base)
+        return _Staged(segment_id, name, base)
 
     def _live(self, name: str) -> _Staged:
         entry = self._find(name)

@@ -17,6 +17,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from pravega_common.errors import ContainerOffline, PravegaError, RejectedError, SegmentDamaged, UnknownOutcome
+from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.data_log import (
@@ -26,11 +27,13 @@ from segment_service.contracts.data_log import (
     frames_in_flight_max,
 )
 from segment_service.contracts.operations import Checkpoint, Operation
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.durable_log.data_frame_builder import BuiltFrame, DataFrameBuilder
 from segment_service.durable_log.memory_state import MemoryState
-from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
+from segment_service.durable_log.metadata_updater import OperationMetadataUpdater, SegmentInactive, SegmentNotLogged
+from segment_service.durable_log.parked_requests import ParkedRequests
 from segment_service.durable_log.request_queue import LogRequestQueue
-from segment_service.durable_log.requests import AnyRequest, AppendRequest, MergeRequest, SealRequest
+from segment_service.durable_log.requests import ActivateRequest, AnyRequest, AppendRequest, MergeRequest, SealRequest
 from segment_service.durable_log.serializer import serialize
 
 BEFORE_SEND: Final = register("durable_log.before_frame_is_sent")
@@ -83,6 +86,9 @@ class OperationProcessor:
         self._in_flight_bytes = 0
         self._window_waiter: asyncio.Future[None] | None = None
         self.failure: BaseException | None = None
+        self._parked: ParkedRequests | None = None
+        if updater.inactive is not None:
+            self._parked = ParkedRequests(updater.inactive, queue.put_front, self._reject)
         self._checkpoint_address = LogAddress(0, 0)
         self.snapshot_bytes = 0
         """Size of the last checkpoint."""
@@ -129,11 +135,23 @@ class OperationProcessor:
         durable.add_done_callback(self._frame_done)
 
     def _process(self, request: AnyRequest, time_ms: int) -> None:
-        """Validate one request and pack its operation, or reject it."""
+        """Validate one request and pack its operation, or reject it, or park it while a segment is looked up."""
+        parked = self._parked
+        if parked is not None and parked.names and parked.follow(request):
+            return
         try:
             if type(request) is MergeRequest:
                 self._seal_source(request, time_ms)
             operation = request.operation = self._updater.stage(request, time_ms)
+        except SegmentNotLogged as found:
+            self._log_activation(found.segment)
+            self._process(request, time_ms)
+            return
+        except SegmentInactive as missing:
+            check(parked is not None, "a request waits for a segment, and nobody looks it up", name=missing.name)
+            if parked is not None:
+                parked.park(request, missing.name)
+            return
         except (RejectedError, SegmentDamaged) as error:
             self._reject(request, error)
             return
@@ -148,6 +166,11 @@ class OperationProcessor:
             seal: AnyRequest = SealRequest(merge.source)
             operation = seal.operation = self._updater.stage(seal, time_ms)
             self._pack(operation, seal)
+
+    def _log_activation(self, segment: SegmentMetadata) -> None:
+        request: AnyRequest = ActivateRequest()
+        operation = request.operation = self._updater.stage_activation(segment)
+        self._pack(operation, request)
 
     def _pack(self, operation: Operation, request: AnyRequest) -> None:
         head, body, length = serialize(operation)
@@ -217,6 +240,8 @@ class OperationProcessor:
             for request in frame.completed:
                 request.fail(offline if request.rejection is not None else unknown)
         for request in self._builder.open_tags():
+            request.fail(offline)
+        for request in self._parked.take_all() if self._parked is not None else ():
             request.fail(offline)
         while (queued := self._queue.pop()) is not None:
             queued.fail(offline)

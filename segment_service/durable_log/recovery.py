@@ -116,8 +116,8 @@ def _check_segments_known(operation: Operation, metadata: ContainerMetadata) -> 
     for segment_id in used:
         if segment_id not in metadata.segments:
             raise DataCorruption(
-                f"container {metadata.container_id}: operation {operation.sequence_number} is about the unknown "
-                f"segment id {segment_id}"
+                f"container {metadata.container_id}: {type(operation).__name__} {operation.sequence_number} is about "
+                f"the unknown segment id {segment_id}"
             )
 
 
@@ -160,15 +160,31 @@ def _learn_identity(snapshot: ContainerMetadata, metadata: ContainerMetadata) ->
 
 
 def _learn_storage_state(snapshot: ContainerMetadata, state: MemoryState) -> None:
+    """A live segment that a checkpoint beside a metadata table lacks had left memory: Tier 2 had all of it."""
+    leaves_out_inactive = snapshot.table_high_water > 0
+    unknown = snapshot.segments.keys() - state.metadata.segments.keys()
+    if any(not snapshot.segments[one].is_deleted and not snapshot.segments[one].is_merged for one in unknown):
+        raise DataCorruption(
+            f"checkpoint {snapshot.sequence_number} has segments that nothing before it in the log created: {unknown}"
+        )
     for segment in list(state.metadata.segments.values()):
         known = snapshot.segments.get(segment.segment_id)
-        if known is None:
+        if known is None and leaves_out_inactive and not segment.is_merged and not segment.is_deleted:
+            _learn_stored(segment, state, segment.length, is_sealed=segment.is_sealed)
+            segment.is_logged = False  # not in a log that is truncated here
+        elif known is None:
             _forget(segment, state)
-        elif known.storage_length > segment.storage_length:
-            segment.set_storage_length(known.storage_length)
-            segment.is_sealed_in_storage = known.is_sealed_in_storage
-            state.pending.flushed(segment)
-            state.read_index.storage_length_changed(segment.segment_id)
+        else:
+            _learn_stored(segment, state, known.storage_length, is_sealed=known.is_sealed_in_storage)
+
+
+def _learn_stored(segment: SegmentMetadata, state: MemoryState, storage_length: int, *, is_sealed: bool) -> None:
+    """Tier 2 had the segment up to this length."""
+    if storage_length > segment.storage_length:
+        segment.set_storage_length(storage_length)
+        segment.is_sealed_in_storage = is_sealed
+        state.pending.flushed(segment)
+        state.read_index.storage_length_changed(segment.segment_id)
 
 
 def _forget(segment: SegmentMetadata, state: MemoryState) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from segment_service.durable_log.requests import AnyRequest, AppendRequest
@@ -37,6 +38,13 @@ class LogRequestQueue:
         self._requests.append(request)
         if type(request) is AppendRequest:
             self.bytes += request.length
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def put_front(self, requests: Sequence[AnyRequest]) -> None:
+        """Add in front of all others, in order; they were in the queue before."""
+        self._requests.extendleft(reversed(requests))
+        self.bytes += sum(request.length for request in requests if type(request) is AppendRequest)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -16,6 +16,7 @@ from pravega_common.invariants import check
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.operations import (
+    ActivateSegment,
     Append,
     Barrier,
     Checkpoint,
@@ -155,3 +156,18 @@ class CheckpointRequest(_DoneRequest[Checkpoint]):
 @dataclass(slots=True, eq=False)
 class BarrierRequest(_DoneRequest[Barrier]):
     """Write an operation without an effect."""
+
+
+@dataclass(slots=True, eq=False)
+class ActivateRequest(_DoneRequest[ActivateSegment]):
+    """Write what is known of a segment that came back from the metadata table."""
+
+
+def names_in(request: AnyRequest) -> Sequence[str]:
+    """The names of the segments that a request is about."""
+    if isinstance(request, MergeRequest):
+        return request.target, request.source
+    if isinstance(request, CheckpointRequest | BarrierRequest | ActivateRequest):
+        return ()
+    name: str = request.segment  # type: ignore[attr-defined]  # every other request has one
+    return (name,)

@@ -28,6 +28,7 @@ from pravega_common.invariants import check
 from segment_service.contracts.attributes import AttributeId
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.operations import (
+    ActivateSegment,
     Append,
     AttributeValues,
     Barrier,
@@ -56,6 +57,7 @@ class RecordType(enum.IntEnum):
     DELETE = 7
     CHECKPOINT = 8
     BARRIER = 9
+    ACTIVATE_SEGMENT = 10
 
 
 _PREFIX: Final = struct.Struct(">BBq")
@@ -65,7 +67,7 @@ _APPEND: Final = struct.Struct(">BBqqqqII")
 _POSITION: Final = struct.Struct(">BBqqq")
 _MERGE: Final = struct.Struct(">BBqqqqqqI")
 _UPDATE_ATTRIBUTES: Final = struct.Struct(">BBqqI")
-_DELETE: Final = struct.Struct(">BBqq")
+_SEGMENT: Final = struct.Struct(">BBqq")
 _COUNT: Final = struct.Struct(">I")
 _ATTRIBUTE: Final = struct.Struct(">16sq")
 
@@ -87,6 +89,8 @@ def serialize(operation: Operation) -> SerializedOperation:
     head = _WRITERS[type(operation)](operation)
     if type(operation) is Checkpoint:
         return SerializedOperation(head, (operation.snapshot,), len(head) + len(operation.snapshot))
+    if type(operation) is ActivateSegment:
+        return SerializedOperation(head, (operation.record,), len(head) + len(operation.record))
     return SerializedOperation(head, (), len(head))
 
 
@@ -170,7 +174,7 @@ def _write_update_attributes(operation: UpdateAttributes) -> bytes:
 
 
 def _write_delete(operation: Delete) -> bytes:
-    return _DELETE.pack(FORMAT_VERSION, RecordType.DELETE, operation.sequence_number, operation.segment_id)
+    return _SEGMENT.pack(FORMAT_VERSION, RecordType.DELETE, operation.sequence_number, operation.segment_id)
 
 
 def _write_checkpoint(operation: Checkpoint) -> bytes:
@@ -179,6 +183,10 @@ def _write_checkpoint(operation: Checkpoint) -> bytes:
 
 def _write_barrier(operation: Barrier) -> bytes:
     return _PREFIX.pack(FORMAT_VERSION, RecordType.BARRIER, operation.sequence_number)
+
+
+def _write_activate_segment(operation: ActivateSegment) -> bytes:
+    return _SEGMENT.pack(FORMAT_VERSION, RecordType.ACTIVATE_SEGMENT, operation.sequence_number, operation.segment_id)
 
 
 _WRITERS: Final[dict[type[Operation], Callable[..., bytes]]] = {
@@ -190,6 +198,7 @@ _WRITERS: Final[dict[type[Operation], Callable[..., bytes]]] = {
     Delete: _write_delete,
     Checkpoint: _write_checkpoint,
     Barrier: _write_barrier,
+    ActivateSegment: _write_activate_segment,
 }
 
 
@@ -282,8 +291,8 @@ def _read_update_attributes(record: memoryview) -> tuple[Operation, int]:
 
 
 def _read_delete(record: memoryview) -> tuple[Operation, int]:
-    _, _, number, segment_id = _DELETE.unpack_from(record)
-    return Delete(sequence_number=number, segment_id=segment_id), _DELETE.size
+    _, _, number, segment_id = _SEGMENT.unpack_from(record)
+    return Delete(sequence_number=number, segment_id=segment_id), _SEGMENT.size
 
 
 def _read_checkpoint(record: memoryview) -> tuple[Operation, int]:
@@ -296,6 +305,14 @@ def _read_barrier(record: memoryview) -> tuple[Operation, int]:
     return Barrier(sequence_number=number), _PREFIX.size
 
 
+def _read_activate_segment(record: memoryview) -> tuple[Operation, int]:
+    _, _, number, segment_id = _SEGMENT.unpack_from(record)
+    return (
+        ActivateSegment(sequence_number=number, segment_id=segment_id, record=bytes(record[_SEGMENT.size :])),
+        len(record),
+    )
+
+
 _READERS: Final[dict[int, Callable[[memoryview], tuple[Operation, int]]]] = {
     RecordType.MAP_SEGMENT: _read_map_segment,
     RecordType.APPEND: _read_append,
@@ -306,4 +323,5 @@ _READERS: Final[dict[int, Callable[[memoryview], tuple[Operation, int]]]] = {
     RecordType.DELETE: _read_delete,
     RecordType.CHECKPOINT: _read_checkpoint,
     RecordType.BARRIER: _read_barrier,
+    RecordType.ACTIVATE_SEGMENT: _read_activate_segment,
 }

@@ -77,6 +77,10 @@ class BoundaryTracker:
         marks.append(_end_of(segment))
         segment.next_boundary = segment.length + indexed_bytes_min
 
+    def is_waiting(self, segment_id: int) -> bool:
+        """Whether the segment lacks records."""
+        return segment_id in self._marks
+
     def waiting(self, count_max: int) -> list[int]:
         """Ids of segments that lack records, the longest waiting first."""
         return [segment_id for segment_id, _ in zip(self._marks, range(count_max), strict=False)]

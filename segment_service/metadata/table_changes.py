@@ -71,6 +71,10 @@ class TableChanges:
         """Whether the table may have an entry of a segment of this name that is gone."""
         return name in self._gone_names
 
+    def is_gone_id(self, segment_id: int) -> bool:
+        """Whether the table may have an entry of this segment, which is gone."""
+        return segment_id in self._gone or segment_id in self._taken.gone
+
     def is_clean(self, segment_id: int) -> bool:
         """Whether nothing noted of the segment is missing from the table."""
         return segment_id not in self._changed and segment_id not in self._taken.changed

@@ -45,6 +45,12 @@ class MetadataTableConfig:
 
     flush_age_s: float = 30.0
     """A changed segment waits no longer for its entry."""
+    idle_s: float = 60.0
+    """A segment that nobody used for this time, counted from its last flush to the table, leaves memory."""
+    look_s: float = 1.0
+    """Pause between two looks at the segments whose time has come."""
+    active_max: int = 100_000
+    """Segments in memory beyond which those that may leave do so before their time."""
 
 
 def name_key(name: str) -> bytes:
@@ -53,6 +59,14 @@ def name_key(name: str) -> bytes:
 
 def id_key(segment_id: int) -> bytes:
     return _ID.pack(b"i", segment_id)
+
+
+def id_in(key: bytes) -> int | None:
+    """The id in a key of ``id_key``; ``None`` for another key."""
+    if key[:1] != b"i":
+        return None
+    segment_id: int = _ID.unpack(key)[1]
+    return segment_id
 
 
 class MetadataTable(Service):

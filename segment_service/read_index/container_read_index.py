@@ -100,6 +100,10 @@ class ContainerReadIndex:
         if self._cache.second_level is not None:
             self._cache.second_level.forget(SegmentKey(self._metadata.container_id, segment_id))
 
+    def is_in_use(self, segment_id: int) -> bool:
+        index = self._indices.get(segment_id)
+        return index is not None and bool(index.parts or index.waiters or index.target is not None)
+
     def unload(self, segment_id: int) -> None:
         """The segment becomes inactive: all its bytes are in Tier 2, nobody waits; it comes back when it is used."""
         index = self._indices.get(segment_id)

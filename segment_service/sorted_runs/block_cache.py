@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from typing import Final
 
@@ -22,6 +23,8 @@ class BlockCache:
     def __init__(self, bytes_max: int = cache_bytes_default) -> None:
         self.bytes_max = bytes_max
         self.bytes_used = 0
+        self.loading: dict[PartKey, asyncio.Future[RunBlock | Tail | None]] = {}
+        """The parts that are being read: others who want one wait for it, and get ``None`` if that failed."""
         self._parts: OrderedDict[PartKey, tuple[RunBlock | Tail, int]] = OrderedDict()
 
     def __len__(self) -> int:

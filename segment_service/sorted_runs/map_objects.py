@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import structlog
 
@@ -142,9 +143,7 @@ class MapObjects:
         name = self.file_name(file)
         found = self._cache.tail((name, file.tail_offset))
         if found is None:
-            length = file.length - file.tail_offset
-            found = await self._read(name, file.tail_offset, length, decode_tail)
-            self._cache.add((name, file.tail_offset), found, length)
+            found = await self._load(name, file.tail_offset, file.length - file.tail_offset, decode_tail)
         return found
 
     async def block(self, file: RunFile, place: tuple[int, int], *, keep: bool = True) -> RunBlock:
@@ -153,10 +152,28 @@ class MapObjects:
         offset, length = place
         found = self._cache.block((name, offset))
         if found is None:
-            found = await self._read(name, offset, length, decode_block)
-            if keep:
-                self._cache.add((name, offset), found, length)
+            found = await self._load(name, offset, length, decode_block, keep=keep)
         return found
+
+    async def _load(
+        self, name: str, offset: int, length: int, decoder: Callable[[bytes, str, int], T], *, keep: bool = True
+    ) -> T:
+        """Read a part once, however many want it at the same time."""
+        key, loading = (name, offset), self._cache.loading
+        while (other := loading.get(key)) is not None:
+            part = await asyncio.shield(other)
+            if part is not None:
+                return cast(T, part)
+        mine = loading[key] = asyncio.get_running_loop().create_future()
+        found: T | None = None
+        try:
+            found = await self._read(name, offset, length, decoder)
+            if keep:
+                self._cache.add(key, found, length)
+            return found
+        finally:
+            del loading[key]
+            mine.set_result(found)
 
     async def _read(self, name: str, offset: int, length: int, decoder: Callable[[bytes, str, int], T]) -> T:
         attempt = 0

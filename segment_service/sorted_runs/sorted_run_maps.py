@@ -22,7 +22,8 @@ waiting_maps_max: Final = 10_000
 class SortedRunMaps(Service):
     """``SortedMaps`` beside the segments of a ``RollingStorage``, with its names, its numbers and its garbage.
 
-    A merge that fails puts its map off until the next flush. Without ``start`` nothing is merged in the background.
+    A merge that fails puts its map off until the next flush; a map with damage is not merged any more, so that what is
+    whole of it can be read on. Without ``start`` nothing is merged in the background.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class SortedRunMaps(Service):
         self._clock = clock
         self.cache = BlockCache() if cache is None else cache
         self._waiting: dict[SortedRunMap, None] = {}
+        self._damaged: set[str] = set()
         self._wake = asyncio.Event()
 
     def sorted_map(self, map_name: str) -> SortedRunMap:
@@ -60,20 +62,25 @@ class SortedRunMaps(Service):
 
     def consider(self, changed: SortedRunMap) -> None:
         """Note the map if it has runs to merge."""
+        if changed.map_name in self._damaged:
+            return
         if len(self._waiting) < waiting_maps_max and runs_to_merge(changed.run_lengths):
             self._waiting[changed] = None
             self._wake.set()
 
     async def merge_waiting(self) -> None:
-        """Work through the maps that wait. ``Fenced`` and ``DataCorruption`` are passed on."""
+        """Work through the maps that wait. ``Fenced`` is passed on."""
         while self._waiting:
             waiting = next(iter(self._waiting))
             del self._waiting[waiting]
             try:
                 while await waiting.merge_once():
                     pass
-            except (Fenced, DataCorruption):
+            except Fenced:
                 raise
+            except DataCorruption as error:
+                self._damaged.add(waiting.map_name)
+                self.log.error("a damaged map is not merged any more", map=waiting.map_name, error=str(error))
             except PravegaError as error:
                 self.log.info("merging was put off", map=waiting.map_name, error=repr(error))
 

@@ -36,6 +36,9 @@ pace_s = 0.005
 retry_delay_s = 60.0
 """Rest after a sweep that failed."""
 
+ids_per_page = 1_000
+"""Ids of segments that are not in memory, asked for at once."""
+
 attempts_max = 10
 """Sweeps tried in one epoch."""
 
@@ -45,6 +48,19 @@ class Swept(NamedTuple):
 
     orphans: int
     tombstones: int
+
+
+class NothingNeeded:
+    """``NeededLengths`` of a storage without a container."""
+
+    def active(self) -> dict[int, int]:
+        return {}
+
+    async def length(self, segment_id: int) -> int:
+        return 0
+
+    async def inactive(self, first_id: int, count_max: int) -> list[tuple[int, int]]:
+        return []
 
 
 class OrphanSweeper(Service):
@@ -67,7 +83,7 @@ class OrphanSweeper(Service):
         self._clock = clock
         self._foreign: set[ChunkId] | None = None
         self._needed: dict[int, int] = {}
-        self.needed_lengths: NeededLengths = dict
+        self.needed_lengths: NeededLengths = NothingNeeded()
         self.on_damage: OnDamage = lambda segment_id, offset, length, error: None
 
     async def on_start(self) -> None:
@@ -81,7 +97,7 @@ class OrphanSweeper(Service):
     async def sweep(self) -> Swept:
         """Both passes; what was found is given to the garbage collector."""
         self._foreign = set()
-        self._needed = self.needed_lengths()
+        self._needed = self.needed_lengths.active()
         try:
             tombstones = await self._read_manifests(self._foreign)
             orphans = await self._find_orphans(self._foreign)
@@ -91,27 +107,55 @@ class OrphanSweeper(Service):
 
     async def _read_manifests(self, foreign: set[ChunkId]) -> int:
         tombstones = 0
-        seen: set[int] = set()
+        unseen = set(self._needed)
+        inactive = self._inactive_ids()
+        inactive_id = await anext(inactive, None)
         async for segment_id, names in self._grouped(self._layout.manifests):
-            seen.add(segment_id)
+            unseen.discard(segment_id)
+            while inactive_id is not None and inactive_id <= segment_id:
+                if inactive_id < segment_id:
+                    await self._check_again(inactive_id)
+                inactive_id = await anext(inactive, None)
             top = max((self._layout.parse_manifest(name) for name in names), key=lambda one: one.id)
             if top.kind in (ManifestKind.BASE_FOREIGN, ManifestKind.DELTA_FOREIGN):
                 async with self._manifests.lock(segment_id):
                     view = await self._manifests.view(segment_id)
-                    self._check_length(view)
+                    await self._check_length(view)
                     foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != segment_id)
             elif top.kind is ManifestKind.TOMBSTONE and top.id.epoch < self._manifests.epoch:
                 async with self._manifests.lock(segment_id):
                     tombstones += self._finish_deletion(await self._manifests.load(segment_id))
             await self._clock.sleep(pace_s)
-        for segment_id in self._needed.keys() - seen:
-            if segment_id in self.needed_lengths():
-                self._check_length(SegmentView(segment_id))
+        while inactive_id is not None:
+            await self._check_again(inactive_id)
+            inactive_id = await anext(inactive, None)
+        for segment_id in unseen:
+            await self._check_again(segment_id)
         return tombstones
 
-    def _check_length(self, view: SegmentView) -> None:
+    async def _inactive_ids(self) -> AsyncIterator[int]:
+        """The ids of the segments that are not in memory and have bytes in Tier 2, in order."""
+        first_id = 0
+        while page := await self.needed_lengths.inactive(first_id, ids_per_page):
+            for segment_id, length in page:
+                if length:
+                    yield segment_id
+            first_id = page[-1][0] + 1
+
+    async def _check_again(self, segment_id: int) -> None:
+        """Check a segment whose manifests were not listed, unless they were written, or it went, meanwhile."""
+        if await self._needed_length(segment_id):
+            async with self._manifests.lock(segment_id):
+                await self._check_length(await self._manifests.load(segment_id))
+
+    async def _needed_length(self, segment_id: int) -> int:
+        """The length that Tier 2 must have had when the sweep began; 0 for a segment that is gone."""
+        needed = await self.needed_lengths.length(segment_id)
+        return min(needed, self._needed.get(segment_id, needed))
+
+    async def _check_length(self, view: SegmentView) -> None:
         """``SegmentDamaged`` if the manifests of a segment were lost: the chunks that they listed look like orphans."""
-        needed = self._needed.get(view.segment_id, 0)
+        needed = await self._needed_length(view.segment_id)
         if needed > view.length and not view.is_deleted:
             error = SegmentDamaged(
                 view.segment_id,
@@ -142,7 +186,7 @@ class OrphanSweeper(Service):
     async def _discard_orphans(self, segment_id: int, chunks: list[ChunkId], foreign: set[ChunkId]) -> int:
         try:
             view = await self._manifests.view(segment_id)
-            self._check_length(view)
+            await self._check_length(view)
         except SegmentDamaged as error:
             self.log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
             return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pravega_common.errors import Outcome, PravegaError, SegmentNotFound, Unavailable
@@ -23,6 +23,7 @@ from segment_service.contracts.attributes import (
     AttributeUpdateType,
 )
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from tests.support.containers import ContainerKit, join, read_all
 from tests.support.fakes.data_log import AppendFault
 from tests.support.fakes.faulty_chunk_storage import FaultRates
@@ -74,6 +75,9 @@ class CrashTest:
         )
         self.kit.chunks.rates = FaultRates(unavailable=0.05, unknown_done=0.03, unknown_lost=0.03)
         self.kit.write_to_tier2()
+        if seed % 2:  # segments leave memory whenever they may
+            table = MetadataTableConfig(flush_age_s=0.005, idle_s=0.0, look_s=0.003, active_max=1)
+            self.kit.config = replace(self.kit.config, metadata_table=table)
         self.models = {name: SegmentModel() for name in TARGETS}
         self.sources: dict[str, SegmentModel] = {}
         self.zombies: list[SegmentContainer] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ from segment_service.contracts.attributes import (
     AttributeUpdateType,
 )
 from segment_service.contracts.segment_store import MergeResult, ReadResult, SegmentProperties, SegmentStore
-from tests.support.containers import ContainerKit
+from segment_service.metadata_table.metadata_table import MetadataTableConfig
+from segment_service.writer.config import WriterConfig
+from tests.support.containers import ContainerKit, leave_memory
 from tests.support.fakes.segment_store import InMemorySegmentStore
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(3)]
@@ -41,6 +44,16 @@ def updates(rng: random.Random) -> list[AttributeUpdate]:
         )
         for _ in range(rng.choice([0, 0, 1, 1, 2]))
     ]
+
+
+def kit_of(seed: int) -> ContainerKit:
+    """Every second one lets segments leave memory whenever they may."""
+    kit = ContainerKit()
+    if seed % 2:
+        kit.write_to_tier2(WriterConfig(flush_age_s=0.0, transaction_age_s=0.0, tick_s=0.001))
+        table = MetadataTableConfig(flush_age_s=0.001, idle_s=0.0, look_s=0.001, active_max=1)
+        kit.config = replace(kit.config, metadata_table=table)
+    return kit
 
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
@@ -109,23 +122,28 @@ async def would_wait(store: SegmentStore, segment: str, offset: int) -> bool:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_one_after_the_other(seed: int) -> None:
     rng = random.Random(seed)
-    fake, container = InMemorySegmentStore(), await ContainerKit().open()
+    fake, container = InMemorySegmentStore(), await kit_of(seed).open()
     seen: Counter[str] = Counter()
     for number in range(OPERATIONS):
+        if seed % 2 and number % 10 == 0:
+            await leave_memory(container)
         call = random_call(rng)
         expected, actual = await outcome(fake, call), await outcome(container, call)
         assert actual == expected, f"call {number} of seed {seed}: {call}"
         seen[expected[0] if isinstance(expected, tuple) and isinstance(expected[0], str) else call[0]] += 1
     await container.stop()
     assert len(seen) > 8, seen
+    assert (container.evictor.evicted_total > 10) == bool(seed % 2)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_all_at_once_take_effect_in_call_order(seed: int) -> None:
     """Bursts of appends, seals, merges and updates that are not awaited one by one."""
     rng = random.Random(1000 + seed)
-    fake, container = InMemorySegmentStore(), await ContainerKit().open()
+    fake, container = InMemorySegmentStore(), await kit_of(seed).open()
     for number in range(40):
+        if seed % 2:
+            await leave_memory(container)
         calls = [random_call(rng) for _ in range(rng.randint(1, 20))]
         burst = [call for call in calls if call[0] not in ("read", "get_info", "get_attribute")]
         expected = await asyncio.gather(*(outcome(fake, call) for call in burst))
@@ -140,7 +158,7 @@ async def test_all_at_once_take_effect_in_call_order(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 async def test_after_a_recovery(seed: int) -> None:
     rng = random.Random(2000 + seed)
-    kit = ContainerKit()
+    kit = kit_of(seed)
     fake, container = InMemorySegmentStore(), await kit.open()
     for _ in range(5):
         for _ in range(60):

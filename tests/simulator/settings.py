@@ -96,7 +96,12 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
             tick_s=0.1,
             idle_segments_max=rng.choice((1, 50_000)),
         ),
-        metadata_table=MetadataTableConfig(flush_age_s=rng.choice((0.2, 1.0, 5.0))),
+        metadata_table=MetadataTableConfig(
+            flush_age_s=rng.choice((0.1, 0.5, 2.0)),
+            idle_s=rng.choice((0.05, 0.5, 3.0, 60.0)),
+            look_s=rng.choice((0.05, 0.5)),
+            active_max=rng.choice((1, 100_000)),
+        ),
         limits=limits,
         plog_bytes=int(limits.get(PLOG_LIMIT, frame_bytes_max)) * rng.choice((1, 1, 4)) + envelope_bytes,
         reply_timeout_s=rng.choice((2.0, 10.0)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 
@@ -90,6 +91,18 @@ class ContainerKit:
         container = self.make(container_id)
         await container.start()
         return container
+
+
+async def leave_memory(container: SegmentContainer, *names: str) -> None:
+    """Let every segment that may leave memory leave it; these must, without names all."""
+    for _ in range(2_000):
+        await container.table.flush()
+        await container.evictor.evict_idle()
+        if not any(name in container.metadata.ids for name in names or tuple(container.metadata.ids)):
+            return
+        await container.durable_log.barrier()
+        await asyncio.sleep(0.002)  # the storage writer has a clock of its own
+    raise AssertionError(f"still in memory: {container.metadata.ids}")
 
 
 async def read_all(store: SegmentStore, segment: str, offset: int = 0) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId
 from segment_service.contracts.operations import (
+    ActivateSegment,
     Append,
     Barrier,
     Checkpoint,
@@ -39,5 +40,6 @@ SAMPLES: dict[str, Operation] = {
     "update_attributes": UpdateAttributes(sequence_number=7, segment_id=7, values=[(FIRST, 1)]),
     "delete": Delete(sequence_number=8, segment_id=7),
     "checkpoint": Checkpoint(sequence_number=9, snapshot=b"snapshot"),
+    "activate_segment": ActivateSegment(sequence_number=10, segment_id=7, record=b"record"),
     "barrier": Barrier(sequence_number=(1 << 62) + 1),
 }

@@ -23,6 +23,7 @@ GOLDEN = {
     "update_attributes": "01060000000000000007000000000000000700000001000102030405060708090a0b0c0d0e0f0000000000000001",
     "delete": "010700000000000000080000000000000007",
     "checkpoint": "01080000000000000009736e617073686f74",
+    "activate_segment": "010a000000000000000a00000000000000077265636f7264",
     "barrier": "01094000000000000001",
 }
 
@@ -59,7 +60,7 @@ def test_the_data_of_an_append_stays_a_view() -> None:
     assert serialize(Append(sequence_number=1, segment_id=1, data=[data], length=7, offset=0)).body[0] is data
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "checkpoint"])
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name not in ("checkpoint", "activate_segment")])
 def test_a_record_of_another_length_is_corrupt(name: str) -> None:
     record = bytes.fromhex(GOLDEN[name])
     for wrong in (record[:-1], record + b"\0", record[:5], b""):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from pravega_common.errors import DataCorruption, Fenced
+from pravega_common.errors import DataCorruption, Fenced, Unavailable
 from pravega_common.runtime.clock import SystemClock
+from segment_service.sorted_runs.map_manifest import Run
 from segment_service.sorted_runs.merging import runs_max, runs_to_merge
+from segment_service.sorted_runs.run_reader import look_up
 from segment_service.sorted_runs.sorted_run_map import SortedRunMap
 from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage
@@ -93,17 +97,18 @@ async def test_a_read_goes_on_while_its_runs_are_merged_away() -> None:
     storage, maps, things = await opened(chunks, 1)
     for number in range(4):
         await things.flush({b"%d" % number: b"x"}, STAMP)
+    asked = []
+
+    async def look_up_late(runs: tuple[Run, ...]) -> bytes | None:
+        if not asked:
+            await maps.merge_waiting()
+            await collect(storage)
+        asked.append(runs)
+        return await look_up(things._objects, runs, b"2")  # private: as ``get`` does
+
     maps.cache._parts.clear()  # private: nothing of the old runs is in memory
-    get = chunks.get
-
-    async def merge_first(name: str, offset: int, length: int) -> bytes:
-        chunks.get = get  # type: ignore[method-assign]
-        await maps.merge_waiting()
-        await collect(storage)
-        return await get(name, offset, length)
-
-    chunks.get = merge_first  # type: ignore[method-assign]
-    assert await things.get(b"2") == b"x"
+    assert await things._read(look_up_late) == b"x"
+    assert [len(runs) for runs in asked] == [4, 1]
 
 
 async def test_a_missing_file_is_named() -> None:
@@ -164,3 +169,25 @@ async def test_what_a_crash_left_is_deleted_once_this_epoch_wrote() -> None:
     await collect(storage)
     assert orphan not in chunks.objects
     assert len(files(chunks)) == 3
+
+
+async def test_what_many_want_at_once_is_read_once() -> None:
+    chunks = InMemoryChunkStorage()
+    _, maps, things = await opened(chunks, 1)
+    await things.flush({b"%04d" % number: b"x" for number in range(100)}, STAMP)
+    maps.cache._parts.clear()  # private: nothing is in memory
+    get, reads = chunks.get, []
+
+    async def slow(name: str, offset: int, length: int) -> bytes:
+        reads.append((name, offset))
+        await asyncio.sleep(0)
+        if len(reads) == 1:
+            raise Unavailable("the first attempt fails for the one that made it")
+        return await get(name, offset, length)
+
+    chunks.get = slow  # type: ignore[method-assign]
+    answers = await asyncio.gather(*(things.get(b"%04d" % number) for number in range(100)), return_exceptions=True)
+    assert [type(answer) for answer in answers].count(Unavailable) == 1
+    assert answers.count(b"x") == 99
+    assert len(reads) == 3
+    assert not maps.cache.loading

@@ -1,0 +1,93 @@
+"""Keeps requests in order while a segment that they name is looked up in the metadata table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pravega_common.errors import PravegaError, Throttled
+from segment_service.contracts.inactive_segments import InactiveSegments
+from segment_service.durable_log.requests import AnyRequest, names_in
+
+parked_requests_max: Final = 65_536
+"""Requests that wait for look-ups; more are refused."""
+
+
+class _Group:
+    """Requests that wait for the same look-ups, in order, and all names in them."""
+
+    __slots__ = ("names", "requests")
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.requests: list[AnyRequest] = []
+
+
+class ParkedRequests:
+    """A request that names a segment which is not in memory, and those behind it that name the same segments."""
+
+    def __init__(
+        self,
+        inactive: InactiveSegments,
+        go_on: Callable[[Sequence[AnyRequest]], None],
+        refuse: Callable[[AnyRequest, PravegaError], None],
+    ) -> None:
+        """``go_on`` takes requests that are to be tried again before all others."""
+        self._inactive = inactive
+        self._go_on = go_on
+        self._refuse = refuse
+        self.names: dict[str, _Group] = {}
+        """What waits, by the names of segments; empty if nothing does."""
+        self._count = 0
+
+    def follow(self, request: AnyRequest) -> bool:
+        """Park the request if one that is parked names a segment of it; whether it did."""
+        if any(name in self.names for name in names_in(request)):
+            self._add(request)
+            return True
+        return False
+
+    def park(self, request: AnyRequest, name: str) -> None:
+        """Look the segment up; the request goes on after that."""
+        if self._add(request):
+            self._inactive.bring(name, lambda error: self._found(name, error))
+
+    def _add(self, request: AnyRequest) -> bool:
+        if self._count >= parked_requests_max:
+            self._refuse(request, Throttled(f"{self._count} requests wait for segments that are looked up in Tier 2"))
+            return False
+        names = names_in(request)
+        group = _Group()
+        for other in {id(found): found for name in names if (found := self.names.get(name)) is not None}.values():
+            group.names |= other.names
+            group.requests += other.requests
+        group.names.update(names)
+        group.requests.append(request)
+        for name in group.names:
+            self.names[name] = group
+        self._count += 1
+        return True
+
+    def _found(self, name: str, error: PravegaError | None) -> None:
+        group = self.names.get(name)
+        if group is None:
+            return
+        self._drop(group)
+        if error is None:
+            self._go_on(group.requests)
+            return
+        for request in group.requests:
+            self._refuse(request, error)
+
+    def take_all(self) -> list[AnyRequest]:
+        """Give up all that is parked, to be failed."""
+        groups = {id(group): group for group in self.names.values()}.values()
+        requests = [request for group in groups for request in group.requests]
+        self.names.clear()
+        self._count = 0
+        return requests
+
+    def _drop(self, group: _Group) -> None:
+        for name in group.names:
+            del self.names[name]
+        self._count -= len(group.requests)

@@ -1,0 +1,322 @@
+"""Segments that nobody uses leave memory, and come back as they were at their next use, whatever that is."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from pravega_common.errors import (
+    BadOffset,
+    DataCorruption,
+    SegmentDamaged,
+    SegmentExists,
+    SegmentMerged,
+    SegmentNotFound,
+    Unavailable,
+)
+from pravega_common.names import index_segment_name
+from segment_service.container.segment_container import SegmentContainer
+from segment_service.contracts.attributes import AttributeId, AttributeUpdate, AttributeUpdateType
+from segment_service.metadata.snapshot import write_snapshot
+from segment_service.metadata_table.metadata_table import MetadataTableConfig
+from segment_service.storage.rolling_storage import RollingStorage
+from tests.support.containers import ContainerKit, leave_memory, read_all
+from tests.support.eventually import eventually
+
+WRITER = AttributeId(b"writer-number-01")
+STREAM_SEGMENT = "scope/stream/0.#epoch.0"
+
+
+def kit(idle_s: float = 0.0) -> ContainerKit:
+    """Nothing is flushed to the table or leaves memory by itself."""
+    made = ContainerKit()
+    made.config = replace(
+        made.config, metadata_table=MetadataTableConfig(flush_age_s=3600, idle_s=idle_s, look_s=3600, active_max=100)
+    )
+    made.write_to_tier2()
+    return made
+
+
+async def with_segment(made: ContainerKit, name: str = "s") -> SegmentContainer:
+    container = await made.open()
+    await container.create_segment(name)
+    await container.append(name, [b"one"], [AttributeUpdate(WRITER, AttributeUpdateType.REPLACE, 1)])
+    await leave_memory(container, name)
+    assert not container.metadata.segments
+    return container
+
+
+async def test_it_comes_back_with_its_id_and_attributes() -> None:
+    container = await with_segment(kit())
+    info = await container.get_info("s")
+    assert (info.segment_id, info.length, info.storage_length, info.attributes[WRITER]) == (1, 3, 3, 1)
+    await leave_memory(container, "s")
+    assert await container.get_attribute("s", WRITER) == 1
+    await leave_memory(container, "s")
+    assert await read_all(container, "s") == b"one"
+    await container.stop()
+
+
+async def test_appends_wait_in_order_for_one_look_up() -> None:
+    made = kit()
+    container = await with_segment(made)
+    calls = [container.append("s", [b"%d" % number], expected_offset=3 + number) for number in range(5)]
+    other = container.create_segment("other")
+    assert await asyncio.gather(*calls) == [4, 5, 6, 7, 8]
+    await other
+    assert container.loader.loaded_total == 1
+    assert await read_all(container, "s") == b"one01234"
+    with pytest.raises(BadOffset):
+        await container.append("s", [b"x"], expected_offset=1)
+    await container.stop()
+
+
+async def test_a_writer_is_still_deduplicated() -> None:
+    container = await with_segment(kit())
+    update = AttributeUpdate(WRITER, AttributeUpdateType.REPLACE_IF_EQUALS, 2, comparison=1)
+    await container.append("s", [b"two"], [update])
+    await leave_memory(container, "s")
+    with pytest.raises(Exception, match="attribute"):
+        await container.append("s", [b"two"], [update])
+    assert await read_all(container, "s") == b"onetwo"
+    await container.stop()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_every_operation_brings_it_back(is_restarted: bool) -> None:
+    made = kit()
+    container = await with_segment(made)
+
+    async def again(container: SegmentContainer) -> SegmentContainer:
+        await leave_memory(container, *container.metadata.ids)
+        if not is_restarted:
+            return container
+        await container.stop()
+        container = await made.open()
+        await leave_memory(container, *container.metadata.ids)
+        return container
+
+    container = await again(container)
+    await container.truncate("s", 1)
+    container = await again(container)
+    await container.update_attributes("s", [AttributeUpdate(WRITER, AttributeUpdateType.REPLACE, 8)])
+    container = await again(container)
+    with pytest.raises(SegmentExists):
+        await container.create_segment("s")
+    await container.create_segment("source")
+    await container.append("source", [b"+source"])
+    container = await again(container)
+    merged = await container.merge("s", "source")
+    assert merged.target_length == 10
+    container = await again(container)
+    with pytest.raises(SegmentMerged):
+        await container.merge("s", "source")
+    assert await container.seal("s") == 10
+    container = await again(container)
+    info = await container.get_info("s")
+    assert (info.segment_id, info.start_offset, info.length, info.is_sealed) == (1, 1, 10, True)
+    assert info.attributes[WRITER] == 8
+    assert await read_all(container, "s", 1) == b"ne+source"
+    container = await again(container)
+    await container.delete("s")
+    with pytest.raises(SegmentNotFound):
+        await container.get_info("s")
+    container = await again(container)
+    with pytest.raises(SegmentNotFound):
+        await container.append("s", [b"x"])
+    await container.create_segment("s")
+    assert (await container.get_info("s")).segment_id > 2
+    await container.stop()
+
+
+async def test_calls_on_a_merge_that_waits_stay_in_order() -> None:
+    container = await with_segment(kit(), "source")
+    await container.create_segment("target")
+    merge = asyncio.ensure_future(container.merge("target", "source"))
+    await asyncio.sleep(0)
+    append = container.append("target", [b"behind"])
+    assert (await merge).target_length == 3
+    assert await append == 9
+    assert await read_all(container, "target") == b"onebehind"
+    await container.stop()
+
+
+async def test_an_event_index_comes_and_goes_with_its_segment() -> None:
+    made = kit()
+    container = await made.open()
+    await container.create_segment(STREAM_SEGMENT)
+    await container.append(STREAM_SEGMENT, [b"event"])
+    index = index_segment_name(STREAM_SEGMENT)
+    await eventually(lambda: container.event_index.records_total == 1, "its record")
+    await leave_memory(container, STREAM_SEGMENT, index)
+    await container.get_info(index)
+    assert {STREAM_SEGMENT, index} == container.metadata.ids.keys()
+    await leave_memory(container, STREAM_SEGMENT, index)
+    assert await container.locate_offset(STREAM_SEGMENT, 1) == 5
+    await container.append(STREAM_SEGMENT, [b"another"])
+    await eventually(lambda: container.event_index.records_total == 2, "the next record")
+    await leave_memory(container, STREAM_SEGMENT, index)
+    await container.stop()
+    container = await made.open()
+    await container.append(STREAM_SEGMENT, [b"!"])
+    await container.delete(STREAM_SEGMENT)
+    await container.durable_log.barrier()
+    for name in (STREAM_SEGMENT, index):
+        with pytest.raises(SegmentNotFound):
+            await container.get_info(name)
+    await container.stop()
+
+
+async def test_who_waits_at_the_end_keeps_it() -> None:
+    container = await kit().open()
+    await container.create_segment("s")
+    await container.create_segment("other")
+    waiting = asyncio.ensure_future(container.read("s", 0, 10))
+    await leave_memory(container, "other")
+    assert "s" in container.metadata.ids
+    await container.append("s", [b"bytes"])
+    assert (await waiting).length == 5
+    await leave_memory(container, "s")
+    await container.stop()
+
+
+async def test_what_was_used_of_late_stays() -> None:
+    container = await kit(idle_s=3600).open()
+    for number in range(101):
+        await container.create_segment(f"s{number}")
+    await container.table.flush()
+    await eventually(lambda: container.durable_log.memory_length == 0, "all is in Tier 2")
+    await container.evictor.evict_idle()
+    assert len(container.metadata.segments) == 100  # one more than may be in memory
+    await container.stop()
+
+
+async def test_checkpoints_hold_what_is_active() -> None:
+    made = kit()
+    container = await made.open()
+    for number in range(50):
+        await container.create_segment(f"idle-{number}")
+    await leave_memory(container, *(f"idle-{number}" for number in range(50)))
+    await container.create_segment("active")
+    await container.get_info("idle-7")
+    staged = container.durable_log._updater.staged_segments()  # private: what the next checkpoint holds
+    assert [segment.name for segment in staged] == ["active"]
+    assert len(write_snapshot(container.metadata, staged)) < 250
+    first = made.logs.container(0).entries[0].address
+    await container.durable_log.checkpoint()
+    await container.stop()
+    container = await made.open()
+    await eventually(lambda: made.logs.container(0).entries[0].address != first, "the log is truncated")
+    await container.stop()
+    container = await made.open()
+    assert len(container.metadata.segments) <= 2
+    assert (await container.get_info("idle-9")).segment_id == 10
+    await container.stop()
+
+
+async def test_an_older_checkpoint_that_has_it_does_not_hide_it_from_a_later_start() -> None:
+    """A start from an older checkpoint than the one at which the log is truncated next must log its state again."""
+    made = kit()
+    container = await made.open()
+    await container.create_segment("s")
+    await container.append("s", [b"one"])
+    await leave_memory(container, "s")
+    await container.durable_log.checkpoint()
+    made.chunks.stop()  # so that the log is not truncated at that checkpoint yet
+    container.fail(RuntimeError("crash"))
+    with pytest.raises(RuntimeError):
+        await container.wait_stopped()
+    made.chunks.resume()
+    container = await made.open()
+    assert "s" in container.metadata.ids  # an older checkpoint has it
+    first = made.logs.container(0).entries[0].address
+    await container.delete("s")
+    await eventually(lambda: made.logs.container(0).entries[0].address != first, "the log is truncated")
+    await container.stop()
+    container = await made.open()
+    with pytest.raises(SegmentNotFound):
+        await container.get_info("s")
+    await container.stop()
+
+
+async def test_absent_names_are_asked_for_once() -> None:
+    made = kit()
+    container = await with_segment(made)
+    for _ in range(3):
+        with pytest.raises(SegmentNotFound):
+            await container.get_info("absent")
+        with pytest.raises(SegmentNotFound):
+            await container.append("absent", [b"x"])
+    calls = made.chunks.calls
+    with pytest.raises(SegmentNotFound):
+        await container.get_info("absent")
+    assert made.chunks.calls == calls
+    await container.stop()
+
+
+async def test_a_tier2_that_is_away_fails_the_call_and_nothing_else() -> None:
+    made = kit()
+    container = await with_segment(made)
+    container._maps.cache._parts.clear()  # type: ignore[attr-defined]  # private: the look-up must go to Tier 2
+    made.chunks.stop()
+    with pytest.raises(Unavailable):
+        await container.get_info("s")
+    with pytest.raises(Unavailable):
+        await container.append("s", [b"x"])
+    made.chunks.resume()
+    assert await container.append("s", [b"x"]) == 4
+    assert container.is_running
+    await container.stop()
+
+
+async def test_a_damaged_entry_is_refused_and_named() -> None:
+    made = kit()
+    container = await with_segment(made)
+    container._maps.cache._parts.clear()  # type: ignore[attr-defined]  # private: the look-up must go to Tier 2
+    name = next(name for name in made.stored.objects if "/t/segments/r/" in name)
+    made.stored.objects[name] = bytes(len(made.stored.objects[name]))
+    for call in (container.get_info("s"), container.append("s", [b"x"])):
+        with pytest.raises(DataCorruption, match=name):
+            await call
+    assert container.is_running
+    await container.stop()
+
+
+async def test_a_crash_forgets_nothing_of_what_left_memory() -> None:
+    made = kit()
+    container = await with_segment(made)
+    await container.durable_log.checkpoint()
+    container.fail(RuntimeError("crash"))
+    with pytest.raises(RuntimeError):
+        await container.wait_stopped()
+    container = await made.open()
+    assert await container.append("s", [b"two"]) == 6
+    assert await read_all(container, "s") == b"onetwo"
+    assert (await container.get_info("s")).attributes[WRITER] == 1
+    await container.stop()
+
+
+async def test_a_sweep_keeps_the_chunks_of_a_segment_that_lost_its_manifests_while_it_was_not_in_memory() -> None:
+    made = kit()
+    container = await with_segment(made)
+    await container.create_segment("sealed")
+    await container.append("sealed", [b"kept"])
+    await leave_memory(container)
+    await container.stop()
+    container = await made.open()
+    await leave_memory(container)
+    storage = container._storage
+    assert isinstance(storage, RollingStorage)
+    assert (await storage.sweeper.sweep()).orphans == 0
+    chunks = {name for name in made.stored.objects if "/d/" in name}
+    for name in [name for name in made.stored.objects if f"/m/{1:016x}/" in name]:
+        await made.stored.delete(name)
+    storage._manifests.forget(1)  # private: as the next owner, who knows nothing of it
+    with pytest.raises(SegmentDamaged, match="must have at least 3"):
+        await storage.sweeper.sweep()
+    while await storage.garbage.collect():
+        pass
+    assert chunks <= made.stored.objects.keys()
+    await container.stop()
