@@ -91,6 +91,10 @@ class AppendQuorum:
         """Bytes of the plog that the server is known to have, without a gap."""
         return self._ends[server]
 
+    def holders(self) -> set[int]:
+        """The servers that are in and have all that is done."""
+        return {member for member in self.members if self._ends[member] >= self.committed_end}
+
     def has_all(self, server: int) -> bool:
         """Whether the server has every append that was sent."""
         return self._answered[server] == self._first + len(self._appends)

@@ -299,6 +299,16 @@ class LogStream(Service):
         if self._rejoin is None and not self._active.plog.is_whole:
             self._rejoin = self.spawn(self._rejoin_later(), "rejoin")
 
+    @property
+    def open_plogs(self) -> list[OpenPlog]:
+        """The plogs that hold frames and are not recorded as sealed."""
+        return [self._recorded.plog] if self._active is self._recorded else [self._recorded.plog, self._active.plog]
+
+    def include_all(self) -> None:
+        """Go on in a new plog soon if a server that is out of the active one can be in that."""
+        self._rejoin_due = not self._active.plog.is_whole
+        self._wake.set()
+
     async def _rejoin_later(self) -> None:
         await self._clock.sleep(rejoin_pause_s)
         self._rejoin_due = True

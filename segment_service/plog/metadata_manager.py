@@ -138,6 +138,19 @@ class MetadataManager:
             else:
                 await self._append(self._plog, frame, state)
 
+    @property
+    def open_plog(self) -> OpenPlog | None:
+        """The plog that records go to; ``None`` while that is not certain."""
+        return self._plog
+
+    async def include_all(self) -> None:
+        """Go on in a new plog if a server that is out of this one can be in that."""
+        async with self._lock:
+            if self._plog is not None and not self._plog.is_whole:
+                self._rejoin_at_s = 0.0
+                if await self._may_rejoin(self._plog):
+                    await self._start_plog(self.state)
+
     async def check_owner(self) -> None:
         """``Fenced`` if a later owner came. One begins by fencing the metadata plog that the CPO names; as long as that
         may be another than this owner's, or too few of its servers answer, a new one is made and registered."""

@@ -14,7 +14,7 @@ from segment_service.plog.single_server_group import SingleServerGroup
 group_sizes = (1, 3)
 
 
-class _IdentityRecord:
+class IdentityRecord:
     """Looks the identity of one server up for one container.
 
     A container has a record of its own, so that each admits a repaired server by itself. Without one, the record that
@@ -44,7 +44,7 @@ def make_group(
             f"persistence group {config.name} has servers {', '.join(config.servers)}; give it 1 or 3, each once"
         )
     servers = [
-        PlogClient(address, settings, _IdentityRecord(cpo, cluster_name, config.name, index, container_id))
+        PlogClient(address, settings, IdentityRecord(cpo, cluster_name, config.name, index, container_id))
         for index, address in enumerate(config.servers)
     ]
     return SingleServerGroup(config.name, servers[0]) if len(servers) == 1 else QuorumGroup(config.name, servers)

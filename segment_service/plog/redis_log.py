@@ -11,17 +11,20 @@ from pravega_common.errors import ConfigurationError, DataCorruption, Fenced, Un
 from pravega_common.invariants import check, unreachable
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import LogAddress, LogEntry
 from segment_service.plog.chain import Chain, find_end, offset_max, sealed_entries
 from segment_service.plog.group_choice import FixedChoice, GroupChoice
+from segment_service.plog.group_contract import OpenPlog
 from segment_service.plog.log_stream import LogStream, WritePlog
 from segment_service.plog.metadata_manager import EpochTooLow, MetadataManager
 from segment_service.plog.metadata_records import FullRecord, InitRecord, PlogRecord, StreamRecord, SwitchRecord, apply
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import PlogMissing, PlogSettings
+from segment_service.plog.redis_connection import ConnectionLost
+from segment_service.plog.repair import LogRepair
 
 stream_name: Final = "data"
 epoch_attempts_max: Final = 5
@@ -57,6 +60,8 @@ class RedisDataLog:
         self._client: PersistenceClient | None = None
         self._manager: MetadataManager | None = None
         self._stream: LogStream | None = None
+        self.repair: LogRepair | None = None
+        """The repair of its plogs, from the start on."""
         self._recovered = StreamRecord()
         self._read_done = False
         self._closed = False
@@ -81,6 +86,7 @@ class RedisDataLog:
             for callback in self._failure_callbacks:
                 self._stream.on_failure(callback)
             await self._stream.start()
+            await self._start_repair(cluster, self._stream)
         except PlogMissing as error:
             if self._manager is not None:
                 await self._manager.explain_missing(error)
@@ -88,6 +94,16 @@ class RedisDataLog:
         except BaseException:
             client.close()
             raise
+
+    async def _start_repair(self, cluster: PersistenceCluster, stream: LogStream) -> None:
+        manager = self._required_manager()
+        plogs = _OwnedPlogs(manager, stream)
+        self.repair = LogRepair(
+            self._container_id, manager.epoch, cluster, self._settings, self._cpo, self._clock, plogs
+        )
+        for callback in self._failure_callbacks:
+            self.repair.on_failure(callback)
+        await self.repair.start()
 
     async def check_owner(self) -> None:
         await self._required_stream().check_owner()
@@ -133,11 +149,14 @@ class RedisDataLog:
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         self._failure_callbacks.append(callback)
-        if self._stream is not None:
-            self._stream.on_failure(callback)
+        for part in (self._stream, self.repair):
+            if part is not None:
+                part.on_failure(callback)
 
     async def close(self) -> None:
         self._closed = True
+        if self.repair is not None:
+            await self.repair.stop()
         if self._stream is not None:
             await self._stream.stop()
         if self._client is not None:
@@ -219,3 +238,35 @@ class RedisDataLog:
 
     def _required_stream(self) -> LogStream:
         return self._stream or unreachable("the log was not initialized", log=self._container_id)
+
+
+class _OwnedPlogs:
+    """``RepairedLog`` of a log and its metadata."""
+
+    def __init__(self, manager: MetadataManager, stream: LogStream) -> None:
+        self._manager = manager
+        self._stream = stream
+
+    def sealed_plogs(self) -> list[PlogRecord]:
+        return [plog for plog in self._manager.state.streams[stream_name].plogs if plog.sealed]
+
+    def holders(self, group: str) -> list[set[int]]:
+        found = [plog.required_quorum.holders() for plog in self._open(group)]
+        return found if self._manager.open_plog is not None else [*found, set()]
+
+    def lacks(self, group: str, index: int, run_id: str) -> bool:
+        plogs = self._open(group)
+        for plog in plogs:
+            copy = plog.copies.get(index)
+            if copy is not None and copy.run_id != run_id:
+                plog.required_quorum.drop(index, ConnectionLost("the server was restarted since it made its copy"))
+        return any(index not in plog.required_quorum.members for plog in plogs)
+
+    def _open(self, group: str) -> list[OpenPlog]:
+        metadata = self._manager.open_plog
+        plogs = [*self._stream.open_plogs, *([] if metadata is None else [metadata])]
+        return [plog for plog in plogs if plog.plog_id.group == group]
+
+    async def include_all(self) -> None:
+        await self._manager.include_all()
+        self._stream.include_all()

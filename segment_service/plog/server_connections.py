@@ -123,6 +123,8 @@ class ServerConnections:
         # The record first: it is made after the key, so another client that is just making both looks like no loss.
         on_record = self._identity or await self._identity_of(None)
         shown = await connection.call("GET", key)
+        if self._identity is not None and (shown is None or shown.decode() != self._identity):
+            on_record = await self._identity_of(None)  # another one may have been admitted in its place
         if shown is None and on_record is None:
             await connection.run(SET_IDENTITY, (key, f"{key}:none"), secrets.token_hex(16))
             shown = await connection.call("GET", key)

@@ -1,0 +1,203 @@
+"""Servers of a group of three come back behind or empty; the owner of the log repairs and admits them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+import pytest
+
+from pravega_common.errors import DataCorruption, Unavailable
+from pravega_common.runtime import failpoints
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
+from segment_service.plog import log_stream, metadata_manager, repair
+from segment_service.plog.plog_client import PlogSettings
+from segment_service.plog.redis_log import RedisDataLog
+from segment_service.plog.repair import LogRepair
+from tests.support.eventually import eventually
+from tests.support.fakes.cpo import InMemoryCPO
+from tests.support.log_history import WriterHistory, check_history, close_all, recover, write_frames
+from tests.support.server_fixtures import own_redis_group as own_redis_group
+from tests.support.servers import RedisServer
+
+Servers = tuple[RedisServer, ...]
+SETTINGS = PlogSettings(block_bytes=1_500_000, heal_time_max_s=10.0, reply_timeout_s=2.0)
+FRAME = 100_000
+repaired_max_s = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "look_s", 0.1)
+    monkeypatch.setattr(log_stream, "rejoin_pause_s", 0.1)
+    monkeypatch.setattr(metadata_manager, "rejoin_pause_s", 0.1)
+
+
+async def started(servers: Servers) -> tuple[InMemoryCPO, RedisDataLog, WriterHistory]:
+    """A log with a few sealed plogs on all three servers."""
+    cpo = InMemoryCPO()
+    group = PersistenceGroup("g0", tuple(server.address for server in servers))
+    await cpo.put_persistence_cluster(PersistenceCluster("test", (group,)))
+    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await log.initialize()
+    history = WriterHistory(0)
+    await write_frames(log, history, 50, sizes=(FRAME,))
+    return cpo, log, history
+
+
+def repair_of(log: RedisDataLog) -> LogRepair:
+    assert log.repair is not None
+    return log.repair
+
+
+async def wipe(server: RedisServer) -> None:
+    server.kill()
+    shutil.rmtree(server.folder)
+    server.folder.mkdir()
+    await asyncio.to_thread(server.start)
+
+
+async def repaired(log: RedisDataLog) -> None:
+    def is_done() -> bool:
+        return not repair_of(log).servers_out and repair_of(log).under_replicated_plogs == 0
+
+    await eventually(is_done, "the repair", repaired_max_s)
+
+
+def plogs_on(server: RedisServer) -> set[bytes]:
+    return {line for line in server.call("SMEMBERS", "pravega:plog:index:1").split(b"\r\n") if b"/" in line}
+
+
+async def check_recovered(cpo: InMemoryCPO, histories: list[WriterHistory]) -> None:
+    log, entries = await recover(cpo, SETTINGS)
+    check_history(entries, histories)
+    await log.close()
+
+
+@pytest.mark.parametrize("first", range(3))
+async def test_a_server_that_came_back_empty_is_filled_and_another_may_be_lost(
+    own_redis_group: Servers, first: int
+) -> None:
+    cpo, log, history = await started(own_redis_group)
+    emptied, second = own_redis_group[first], own_redis_group[(first + 1) % 3]
+    writing = asyncio.create_task(write_frames(log, history, 100, sizes=(FRAME,)))
+    await history.until_acked(80)
+    await wipe(emptied)
+    await writing
+    await eventually(
+        lambda: cpo.get_constant(f"plog-server/test/g0/{first}/1"), "the new identity on record", repaired_max_s
+    )
+    await repaired(log)
+    assert repair_of(log).copied_bytes > 5_000_000
+    await write_frames(log, history, 30, sizes=(FRAME,))
+    await repaired(log)
+    second.kill()
+    await write_frames(log, history, 30, sizes=(FRAME,))
+    assert (history.error, len(history.acked), log.epoch) == (None, 210, 1)
+    await log.close()
+    await check_recovered(cpo, [history])
+
+
+async def test_an_idle_log_is_repaired_too(own_redis_group: Servers) -> None:
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    await wipe(own_redis_group[0])
+    await eventually(lambda: bool(repair_of(log).servers_out), "the loss is seen", repaired_max_s)
+    await repaired(log)
+    await eventually(
+        lambda: all(plog.is_whole for plog in (log._required_manager().open_plog, *log._required_stream().open_plogs)),
+        "plogs on all servers",
+        repaired_max_s,
+    )
+    own_redis_group[1].kill()
+    await log.close()
+    await check_recovered(cpo, [history])
+
+
+async def test_a_server_that_was_away_gets_the_plogs_that_it_missed(own_redis_group: Servers) -> None:
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    away = own_redis_group[2]
+    away.kill()
+    await write_frames(log, history, 50, sizes=(FRAME,))
+    await asyncio.to_thread(away.start)
+    await eventually(lambda: repair_of(log).under_replicated_plogs > 0, "sealed plogs are missing", repaired_max_s)
+    assert f"127.0.0.1:{away.port}" in repair_of(log).servers_out or repair_of(log).copied_bytes > 0
+    await repaired(log)
+    assert repair_of(log).copied_bytes > 2_000_000
+    own_redis_group[0].kill()
+    await log.close()
+    await check_recovered(cpo, [history])
+
+
+async def test_a_paused_server_is_out_and_the_majority_goes_on(own_redis_group: Servers) -> None:
+    cpo, log, history = await started(own_redis_group)
+    own_redis_group[1].pause()
+    try:
+        await write_frames(log, history, 100, sizes=(FRAME,))
+    finally:
+        own_redis_group[1].resume()
+    assert (history.error, len(history.acked)) == (None, 150)
+    await repaired(log)
+    await log.close()
+    await check_recovered(cpo, [history])
+
+
+@pytest.mark.parametrize("step", [repair.COPY_REPAIRED, repair.PLOGS_COPIED, repair.SERVER_ADMITTED])
+async def test_an_interrupted_repair_goes_on(own_redis_group: Servers, step: str) -> None:
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    failpoints.arm(step, failpoints.raise_on_hit(step))
+    await wipe(own_redis_group[0])
+    await eventually(lambda: bool(repair_of(log).servers_out), "the loss is seen", repaired_max_s)
+    await repaired(log)
+    failpoints.disarm_all()
+    await write_frames(log, history, 20, sizes=(FRAME,))
+    await repaired(log)
+    own_redis_group[2].kill()
+    await log.close()
+    await check_recovered(cpo, [history])
+
+
+async def test_two_servers_that_lost_their_data_are_never_admitted(own_redis_group: Servers) -> None:
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    for server in own_redis_group[:2]:
+        server.kill()
+    for server in own_redis_group[:2]:
+        await wipe(server)
+    await eventually(lambda: len(repair_of(log).servers_out) == 2, "the losses are seen", repaired_max_s)
+    for _ in range(5):
+        await repair_of(log).run_round()
+    assert [await cpo.get_constant(f"plog-server/test/g0/{index}/1") for index in range(3)] == [None] * 3
+    await close_all(log)
+    with pytest.raises((DataCorruption, Unavailable)):
+        await recover(cpo, SETTINGS)
+    assert len(history.acked) == 50
+
+
+async def test_well_servers_are_left_alone(own_redis_group: Servers) -> None:
+    _, log, _ = await started(own_redis_group)
+    await repaired(log)
+    before = [commands_of(server) for server in own_redis_group]
+    for _ in range(20):
+        await repair_of(log).run_round()
+    assert [commands_of(server) - 1 for server in own_redis_group] == before
+    assert repair_of(log).copied_bytes == 0
+    await log.close()
+
+
+def commands_of(server: RedisServer) -> int:
+    lines = server.call("INFO", "stats").decode().splitlines()
+    return next(int(line.partition(":")[2]) for line in lines if line.startswith("total_commands_processed"))
+
+
+async def test_what_was_truncated_is_not_repaired(own_redis_group: Servers) -> None:
+    _, log, history = await started(own_redis_group)
+    own_redis_group[0].kill()
+    await write_frames(log, history, 50, sizes=(FRAME,))
+    await log.truncate(history.acked[95])
+    await wipe(own_redis_group[0])
+    await repaired(log)
+    assert repair_of(log).copied_bytes < 2_000_000
+    await log.close()
