@@ -1,7 +1,8 @@
 """Serves health and metrics of a store over HTTP; numbers are read on request and counted nowhere else.
 
 ``GET /health``: JSON, status 200 while the store has its place in the cluster, 503 when not. A store with damaged
-segments is "degraded" and says which and why; its status stays 200, since to restart it would mend nothing.
+segments, or with plog servers that do not take part, is "degraded" and says which and why; its status stays 200, since
+to restart it would mend nothing.
 ``GET /metrics``: Prometheus text.
 """
 
@@ -37,6 +38,14 @@ _CONTAINER_GAUGES: Final[dict[str, tuple[str, Callable[[SegmentContainer], float
     "queued_bytes": ("Bytes of appends waiting to be packed", lambda one: one.durable_log.queue.bytes),
     "unflushed_bytes": ("Durable bytes that Tier 2 does not have", lambda one: one.pending.unflushed),
     "unflushed_operations": ("Operations that Tier 2 did not acknowledge", lambda one: one.durable_log.memory_length),
+    "under_replicated_plogs": (
+        "Plogs that some server of their group is not known to have whole",
+        lambda one: one.durable_log.replication.under_replicated_plogs,
+    ),
+    "plog_servers_out": (
+        "Plog servers that do not take part in this container's log: away, empty or being repaired",
+        lambda one: len(one.durable_log.replication.servers_out),
+    ),
 }
 _CONTAINER_COUNTERS: Final[dict[str, tuple[str, Callable[[SegmentContainer], float]]]] = {
     "operations": ("Operations made durable by this owner", lambda one: one.durable_log.operations_total),
@@ -181,8 +190,11 @@ class StatusPage(Service):
             for one in self._containers
             for name, reason in one.metadata.quarantine
         ]
+        servers_out: dict[str, str] = {}
+        for one in self._containers:
+            servers_out.update(one.durable_log.replication.servers_out)
         body: dict[str, Any] = {
-            "status": "stale" if is_stale else "degraded" if damaged else "up",
+            "status": "stale" if is_stale else "degraded" if damaged or servers_out else "up",
             "containers": {
                 **{str(container_id): dict(state) for container_id, state in self._not_serving().items()},
                 **{str(one.container_id): {"state": one.state.value, "epoch": one.epoch} for one in self._containers},
@@ -192,6 +204,8 @@ class StatusPage(Service):
             body["warning"] = self._warning
         if damaged:
             body["damaged_segments"] = damaged[:damaged_segments_max]
+        if servers_out:
+            body["plog_servers_out"] = servers_out
         return web.json_response(body, status=503 if is_stale else 200)
 
     async def _get_metrics(self, _request: web.Request) -> web.Response:

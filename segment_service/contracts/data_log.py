@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from segment_service.contracts.buffer import Buffer
@@ -31,6 +31,16 @@ class LogEntry:
 
     address: LogAddress
     payload: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """Compares the copies of a log with what they should be; empty for a log of one copy."""
+
+    under_replicated_plogs: int = 0
+    """Plogs that some server is not known to have whole."""
+    servers_out: Mapping[str, str] = field(default_factory=dict)
+    """The addresses of the servers that do not take part, and why."""
 
 
 CheckOwner = Callable[[], Awaitable[None]]
@@ -79,6 +89,11 @@ class DurableDataLog(Protocol):
         view on them: a server that is slower than the majority may be sent them after the future is done.
         The caller keeps to ``frames_in_flight_max`` and ``frames_in_flight_bytes_max``.
         """
+        ...
+
+    @property
+    def replication(self) -> Replication:
+        """The state of the copies as the owner last saw it; asks nobody."""
         ...
 
     @property

@@ -12,7 +12,7 @@ from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
-from segment_service.contracts.data_log import DurableDataLog, LogAddress
+from segment_service.contracts.data_log import DurableDataLog, LogAddress, Replication
 from segment_service.contracts.inactive_segments import InactiveSegments
 from segment_service.contracts.operations import Operation
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
@@ -117,6 +117,11 @@ class DurableLog(Service):
     def look_up_in(self, inactive: InactiveSegments) -> None:
         """Requests may name segments that are not in memory; called before ``start``."""
         self._updater.inactive = inactive
+
+    @property
+    def replication(self) -> Replication:
+        """The state of the log's copies."""
+        return self._log.replication
 
     @property
     def is_full(self) -> bool:

@@ -14,7 +14,7 @@ from pravega_common.invariants import check, unreachable
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.data_log import LogAddress, LogEntry, frame_bytes_max
+from segment_service.contracts.data_log import LogAddress, LogEntry, Replication, frame_bytes_max
 from segment_service.file_log.container_files import ContainerFiles, PlogFile, TakenOver
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.file_log.layout import header_bytes
@@ -132,6 +132,10 @@ class FileDataLog(Service):
             self._appended += 1
             self._wake.set()
         return future
+
+    @property
+    def replication(self) -> Replication:
+        return Replication()
 
     @property
     def is_full(self) -> bool:

@@ -13,7 +13,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.data_log import LogAddress, LogEntry
+from segment_service.contracts.data_log import LogAddress, LogEntry, Replication
 from segment_service.plog.chain import Chain, find_end, offset_max, sealed_entries
 from segment_service.plog.group_choice import FixedChoice, GroupChoice
 from segment_service.plog.group_contract import OpenPlog
@@ -138,6 +138,12 @@ class RedisDataLog:
         await self._required_stream().truncate(up_to)
 
     @property
+    def replication(self) -> Replication:
+        if self.repair is None:
+            return Replication()
+        return Replication(self.repair.under_replicated_plogs, self.repair.servers_out)
+
+    @property
     def is_full(self) -> bool:
         return self._stream is not None and self._stream.is_full
 
@@ -253,6 +259,11 @@ class _OwnedPlogs:
     def holders(self, group: str) -> list[set[int]]:
         found = [plog.required_quorum.holders() for plog in self._open(group)]
         return found if self._manager.open_plog is not None else [*found, set()]
+
+    def open_plogs_lacking(self) -> int:
+        metadata = self._manager.open_plog
+        plogs = [*self._stream.open_plogs, *([] if metadata is None else [metadata])]
+        return sum(not plog.is_whole for plog in plogs) + (metadata is None)
 
     def lacks(self, group: str, index: int, run_id: str) -> bool:
         plogs = self._open(group)

@@ -70,6 +70,10 @@ class RepairedLog(Protocol):
         """For each open plog in the group, the places of the servers that have all that was acknowledged in it."""
         ...
 
+    def open_plogs_lacking(self) -> int:
+        """Open plogs that a server of their group is out of."""
+        ...
+
     def lacks(self, group: str, index: int, run_id: str) -> bool:
         """Whether a server that answers now, under this run, is out of an open plog. One that was restarted since it
         made its copy is out."""
@@ -122,9 +126,9 @@ class LogRepair(Service):
 
     @property
     def under_replicated_plogs(self) -> int:
-        """Sealed plogs that a server of their group is not known to have."""
+        """Plogs that a server of their group is not known to have: sealed ones, and open ones that it is out of."""
         plogs = self._sealed_plogs()
-        return sum(
+        return self._plogs.open_plogs_lacking() + sum(
             any(record.plog_id not in server.whole for server in self._servers if server.group.name == group)
             for record in plogs
             for group in (record.plog_id.group,)

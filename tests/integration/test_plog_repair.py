@@ -10,6 +10,7 @@ import pytest
 from pravega_common.errors import DataCorruption, Unavailable
 from pravega_common.runtime import failpoints
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
+from segment_service.contracts.data_log import Replication
 from segment_service.plog import log_stream, metadata_manager, repair
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
@@ -102,13 +103,10 @@ async def test_an_idle_log_is_repaired_too(own_redis_group: Servers) -> None:
     cpo, log, history = await started(own_redis_group)
     await repaired(log)
     await wipe(own_redis_group[0])
-    await eventually(lambda: bool(repair_of(log).servers_out), "the loss is seen", repaired_max_s)
+    await eventually(lambda: bool(log.replication.servers_out), "the loss is seen", repaired_max_s)
+    assert list(log.replication.servers_out) == [own_redis_group[0].address]
     await repaired(log)
-    await eventually(
-        lambda: all(plog.is_whole for plog in (log._required_manager().open_plog, *log._required_stream().open_plogs)),
-        "plogs on all servers",
-        repaired_max_s,
-    )
+    assert log.replication == Replication()
     own_redis_group[1].kill()
     await log.close()
     await check_recovered(cpo, [history])

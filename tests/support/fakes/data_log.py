@@ -17,7 +17,7 @@ from typing import Final
 from pravega_common.errors import DataCorruption, Fenced, InvalidArgument, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.data_log import LogAddress, LogEntry, frame_bytes_max
+from segment_service.contracts.data_log import LogAddress, LogEntry, Replication, frame_bytes_max
 
 room_look_s: Final = 0.005
 """Pause between two looks at a store that is full."""
@@ -146,6 +146,8 @@ class InMemoryDataLog:
     """``DurableDataLog`` over an ``InMemoryLogStore``."""
 
     def __init__(self, container_id: int, store: InMemoryLogStore) -> None:
+        self.replication_now = Replication()
+        """The answer of ``replication``; a test sets it."""
         self._container_id = container_id
         self._store = store
         self._epoch = 0
@@ -156,6 +158,10 @@ class InMemoryDataLog:
         self._failure_callbacks: list[Callable[[BaseException], None]] = []
         self._full = asyncio.Event()
         self._urgent = 0
+
+    @property
+    def replication(self) -> Replication:
+        return self.replication_now
 
     @property
     def is_full(self) -> bool:

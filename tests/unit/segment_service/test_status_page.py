@@ -11,9 +11,11 @@ import pytest
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.container.registry import ContainerRegistry
+from segment_service.contracts.data_log import Replication
 from segment_service.host.listener import WireServer
 from segment_service.status_page import StatusPage, StoreCollector
 from tests.support.containers import ContainerKit
+from tests.support.fakes.data_log import InMemoryDataLog
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
 
@@ -112,3 +114,17 @@ async def test_metrics_show_what_happens(page: Page) -> None:
         'pravega_container_checkpoints_total{container="3"} 1.0',
     ):
         assert line in lines, text
+
+
+async def test_health_names_plog_servers_that_are_out(page: Page) -> None:
+    container = await page.kit.open(3)
+    page.registry.add(container)
+    log = container.durable_log._log
+    assert isinstance(log, InMemoryDataLog)
+    log.replication_now = Replication(2, {"h:1": "it lost its data"})
+    status, text = await page.get("/health")
+    health = json.loads(text)
+    assert (status, health["status"], health["plog_servers_out"]) == (200, "degraded", {"h:1": "it lost its data"})
+    _, text = await page.get("/metrics")
+    assert 'pravega_container_under_replicated_plogs{container="3"} 2.0' in text
+    assert 'pravega_container_plog_servers_out{container="3"} 1.0' in text
