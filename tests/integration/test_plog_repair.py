@@ -120,7 +120,6 @@ async def test_a_server_that_was_away_gets_the_plogs_that_it_missed(own_redis_gr
     await write_frames(log, history, 50, sizes=(FRAME,))
     await asyncio.to_thread(away.start)
     await eventually(lambda: repair_of(log).under_replicated_plogs > 0, "sealed plogs are missing", repaired_max_s)
-    assert f"127.0.0.1:{away.port}" in repair_of(log).servers_out or repair_of(log).copied_bytes > 0
     await repaired(log)
     assert repair_of(log).copied_bytes > 2_000_000
     own_redis_group[0].kill()
