@@ -320,6 +320,8 @@ class LogStream(Service):
         active = self._active
         if active.plog.is_whole or not await self._group_of(active).may_rejoin(active.plog):
             return
+        if self._active is not active:
+            return  # the plog was full meanwhile: the next one is in use, and its switch must be recorded first
         spare, self._spare = self._spare, None
         try:
             if spare is None or not self._brings_more(spare, active):
@@ -329,7 +331,7 @@ class LogStream(Service):
                 raise
             self.log.warning("no new plog for a server that is back", error=str(error))
             return
-        if self._broken or spare.plog.members <= active.plog.members:
+        if self._broken or self._active is not active or spare.plog.members <= active.plog.members:
             self._spare = spare
             return
         self.log.info("a plog server is back; going on in a new plog", servers=spare.plog.members)
