@@ -161,10 +161,10 @@ class RedisDataLog:
 
     async def close(self) -> None:
         self._closed = True
-        if self.repair is not None:
-            await self.repair.stop()
         if self._stream is not None:
             await self._stream.stop()
+        if self.repair is not None:
+            await self.repair.stop()
         if self._client is not None:
             self._client.close()
 
