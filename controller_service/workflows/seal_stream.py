@@ -14,6 +14,7 @@ from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import STATE, StateRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.states import no_way_back
 from pravega_common.errors import SegmentNotFound
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -73,8 +74,13 @@ class SealStream:
         if context.stream_id != stream_id or await context.state() is StreamState.SEALED:
             return
         failpoint(MARKED)
+        with no_way_back(f"sealing of stream {context.name}"):
+            await self._seal_marked(scope, stream, stream_id)
+
+    async def _seal_marked(self, scope: str, stream: str, stream_id: str) -> None:
+        """From here on nobody else may use the stream, so a refusal must not end the request."""
         if not await self._transactions.end_all(scope, stream):
-            raise Postpone(f"stream {context.name} has transactions")
+            raise Postpone(f"stream {scope}/{stream} has transactions")
         # Read again: a commit that was let finish may have moved the epoch.
         context = await self._store.open(scope, stream)
         if context.stream_id != stream_id:

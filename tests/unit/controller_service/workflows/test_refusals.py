@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from controller_service.errors import PreconditionFailed
 from controller_service.service import Controller
 from controller_service.store.epochs import equal_ranges, initial_epoch, next_epoch, plan_scale
 from controller_service.store.in_memory import InMemoryVersionedStore
@@ -199,3 +201,24 @@ async def test_a_stream_is_sealed_and_deleted_although_a_segment_is_lost(
     assert [segment.is_sealed for segment in left] == [True, True]
     await workflows.delete.delete("now", "s", "t")
     assert parts.access.segments == {}
+
+
+async def test_a_sealing_that_meets_a_refusal_goes_on(
+    controller: Controller, parts: ControllerParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the stream is marked nobody else can use it: dropped, the request would leave it so for ever."""
+    workflows = controller.parts.workflows
+    await controller.store.create_scope("s")
+    await workflows.create.create("s", "t", StreamConfiguration(ScalingPolicy.fixed(1)))
+    end_all, refusals = controller.transactions.end_all, [PreconditionFailed("somebody was faster")]
+
+    async def refusing(scope: str, stream: str) -> bool:
+        if refusals:
+            raise refusals.pop()
+        return await end_all(scope, stream)
+
+    monkeypatch.setattr(controller.transactions, "end_all", refusing)
+    sealing = asyncio.ensure_future(workflows.seal.seal("now", "s", "t"))
+    await eventually(lambda: not refusals)
+    await sealing
+    assert await (await controller.store.open("s", "t")).state() is StreamState.SEALED
