@@ -11,8 +11,10 @@ import pytest
 from pravega_common.errors import DataCorruption, Unavailable
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from segment_service.plog import log_stream
+from segment_service.plog.group_contract import OpenPlog
 from segment_service.plog.plog import PlogId
 from segment_service.plog.plog_client import PlogSettings
+from segment_service.plog.quorum_group import QuorumGroup
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.eventually import eventually
 from tests.support.fakes.cpo import InMemoryCPO
@@ -99,6 +101,37 @@ async def test_a_server_that_is_back_is_in_the_next_plog(
     await eventually(lambda: len({entries_on(server, last) for server in own_redis_group}) == 1, "three equal copies")
     assert entries_on(own_redis_group[1], last) > 1
     await close_all(log)
+    await check_recovered(cpo, [history])
+
+
+async def test_a_plog_that_gets_full_while_a_rejoin_is_tried_keeps_its_place(
+    own_redis_group: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The frames behind the full plog are in the next one, which must be recorded before a third is taken."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+    may_rejoin = QuorumGroup.may_rejoin
+
+    async def slow(group: QuorumGroup, plog: OpenPlog) -> bool:
+        asked.set()
+        await answer.wait()
+        return await may_rejoin(group, plog)
+
+    monkeypatch.setattr(log_stream, "rejoin_pause_s", 0.1)
+    monkeypatch.setattr(QuorumGroup, "may_rejoin", slow)
+    cpo, log, history = await started(own_redis_group)
+    own_redis_group[1].kill()
+    await write_frames(log, history, 3)
+    await asyncio.to_thread(own_redis_group[1].start)
+    await asyncio.wait_for(asked.wait(), 10)
+    writing = asyncio.create_task(write_frames(log, history, 12, sizes=(200_000,)))
+    # A log hides which plog is in use, and the moment between two plogs is what this is about.
+    stream = log._stream
+    assert stream is not None
+    await eventually(lambda: stream._active is not stream._recorded, "the next plog is in use")
+    answer.set()
+    await asyncio.wait_for(writing, 30)
+    await write_frames(log, history, 10)
+    await log.close()
     await check_recovered(cpo, [history])
 
 
