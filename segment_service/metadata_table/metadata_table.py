@@ -140,7 +140,8 @@ class MetadataTable(Service):
         entries: dict[bytes, bytes | None] = {}
         for segment_id, name in taken.gone.items():
             entries[id_key(segment_id)] = None
-            if name not in self._metadata.ids:
+            successor = self._metadata.by_name(name)
+            if successor is None or not successor.in_table:  # else the entry is its own, or will be
                 entries[name_key(name)] = None
             await slices.step()
         size = 0

@@ -12,6 +12,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate, AttributeUpdateType
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.segment_record import read_record
+from segment_service.metadata.table_changes import Taken
 from segment_service.metadata_table.metadata_table import MetadataTableConfig, id_key, name_key, stored_length
 from tests.support.containers import ContainerKit
 from tests.support.eventually import eventually
@@ -83,6 +84,28 @@ async def test_segments_that_are_gone_leave_it() -> None:
     assert again.segment_id == 4
     entries = await container.table.table.scan(b"", 100)
     assert [key for key, _ in entries] == [id_key(1), id_key(4), name_key("deleted"), name_key("kept")]
+    await container.stop()
+
+
+async def test_a_name_that_comes_back_during_a_flush_and_goes_again_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second segment of the name never comes to the table, so nobody removes the entry of the first one later."""
+    container = await kit().open()
+    await container.create_segment("s")
+    await flushed(container)
+    await container.delete("s")
+    make_entries = container.table._entries  # between a flush's choice of changes and its look at them
+
+    async def entries_after_a_creation(taken: Taken) -> dict[bytes, bytes | None]:
+        await container.create_segment("s")
+        return await make_entries(taken)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(container.table, "_entries", entries_after_a_creation)
+        await container.table.flush()
+    await container.delete("s")
+    await flushed(container)
+    assert await entry(container, "s") is None
+    await container.create_segment("s")
     await container.stop()
 
 
