@@ -24,7 +24,8 @@ from tests.support.servers import RedisServer
 
 _numbers = itertools.count()
 _root = Path(__file__).resolve().parents[2]
-_names = sorted(name for name in failpoints.KNOWN if name.startswith("plog."))
+_names = sorted(name for name in failpoints.KNOWN if name.startswith("plog.") and not name.startswith("plog.repair."))
+"""Without those of repairs, which are stopped in ``test_plog_repair.py``."""
 _hits = {"plog.metadata.recorded": 3, "plog.stream.spare_created": 2, "plog.stream.switch_sealed": 2}
 
 

@@ -99,6 +99,36 @@ async def test_a_server_that_came_back_empty_is_filled_and_another_may_be_lost(
     await check_recovered(cpo, [history])
 
 
+@pytest.mark.parametrize("name", sorted(name for name in failpoints.KNOWN if name.startswith("plog.repair.")))
+async def test_the_next_owner_goes_on_with_a_repair_that_stopped(own_redis_group: Servers, name: str) -> None:
+    """The repair ends at a failpoint, as if its process had died there."""
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        stopped.set()
+        raise asyncio.CancelledError
+
+    failpoints.arm(name, stop)
+    try:
+        await wipe(own_redis_group[0])
+        await asyncio.wait_for(stopped.wait(), repaired_max_s)
+    finally:
+        failpoints.disarm_all()
+    await write_frames(log, history, 10, sizes=(FRAME,))
+    await log.close()
+    following, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    await repaired(following)
+    own_redis_group[1].kill()
+    after = WriterHistory(1)
+    await write_frames(following, after, 10, sizes=(FRAME,))
+    assert after.error is None
+    await following.close()
+    await check_recovered(cpo, [history, after])
+
+
 async def test_an_idle_log_is_repaired_too(own_redis_group: Servers) -> None:
     cpo, log, history = await started(own_redis_group)
     await repaired(log)

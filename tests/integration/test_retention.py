@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pravega_common.errors import SegmentTruncated
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
+from pravega_streams.errors import EventsTruncated
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.eventually import eventually_blocking
 
@@ -59,7 +59,7 @@ def _wait_for(client: StreamClient, stream: str, expected: list[bytes]) -> None:
     def is_as_expected() -> bool:
         try:
             return _events(client, stream) == expected
-        except SegmentTruncated:  # between the question for the head and the read
+        except EventsTruncated:  # between the question for the head and the read
             return False
 
     eventually_blocking(is_as_expected, f"{expected} alone in {stream}", wait_max_s)
