@@ -43,7 +43,7 @@ from segment_service.plog.metadata_manager import MetadataManager
 from segment_service.plog.metadata_records import PlogRecord, SwitchRecord, TruncateRecord
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
-from segment_service.plog.plog_client import AppendRefused, PlogMissing
+from segment_service.plog.plog_client import AppendRefused
 from segment_service.plog.redis_connection import ReplyError
 
 frames_pending_max: Final = 1024
@@ -402,11 +402,11 @@ class LogStream(Service):
                     await self._explained(action)
 
     async def _explained(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Do it; a plog that is gone means that a later owner freed it, or that data was lost."""
+        """Do it; what is gone was freed by a later owner, or lost."""
         try:
             await action()
-        except PlogMissing as error:
-            await self._manager.explain_missing(error)
+        except DataCorruption as error:
+            await self._manager.explain_loss(error)
 
     async def _create(self) -> WritePlog:
         """An empty plog of this owner, under a number of its own, in a group that takes appends."""

@@ -91,7 +91,7 @@ class MetadataManager:
         try:
             fenced = await group.fence(plog_id, epoch)
         except PlogMissing as error:
-            await self.explain_missing(error)
+            await self.explain_loss(error)
         except Fenced as error:
             shown = await group.status(plog_id)
             raise EpochTooLow(epoch if shown is None else shown.token.epoch) from error
@@ -171,8 +171,8 @@ class MetadataManager:
         self._rejoin_at_s = now_s + rejoin_pause_s
         return await self._client.group_of(plog.plog_id).may_rejoin(plog)
 
-    async def explain_missing(self, error: PlogMissing) -> NoReturn:
-        """A plog is gone: a later owner freed it (``Fenced``), or the server lost data (``error`` itself)."""
+    async def explain_loss(self, error: DataCorruption) -> NoReturn:
+        """A plog is gone, or what it held: a later owner freed it (``Fenced``), or data was lost (``error`` itself)."""
         current = await self._cpo.current_epoch(self._container_id)
         if current > self.epoch:
             raise Fenced(f"container {self._container_id}: epoch {current} took over") from error
@@ -214,7 +214,7 @@ class MetadataManager:
         try:
             await self._client.group_of(plog.plog_id).check_not_fenced(plog)
         except PlogMissing as error:
-            await self.explain_missing(error)
+            await self.explain_loss(error)
 
     async def _start_plog(self, state: FullRecord) -> None:
         old = self._registered

@@ -22,7 +22,7 @@ from segment_service.plog.metadata_manager import EpochTooLow, MetadataManager
 from segment_service.plog.metadata_records import FullRecord, InitRecord, PlogRecord, StreamRecord, SwitchRecord, apply
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
-from segment_service.plog.plog_client import PlogMissing, PlogSettings
+from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_connection import ConnectionLost
 from segment_service.plog.repair import LogRepair
 
@@ -87,9 +87,10 @@ class RedisDataLog:
                 self._stream.on_failure(callback)
             await self._stream.start()
             await self._start_repair(cluster, self._stream)
-        except PlogMissing as error:
-            if self._manager is not None:
-                await self._manager.explain_missing(error)
+        except DataCorruption as error:
+            client.close()
+            if self._manager is not None and self._manager.epoch:
+                await self._manager.explain_loss(error)
             raise
         except BaseException:
             client.close()
@@ -176,8 +177,8 @@ class RedisDataLog:
         try:
             async for entry in sealed_entries(entries, plog.number, start, end, chain):
                 yield entry
-        except PlogMissing as error:  # freed by a later owner, or lost
-            await self._required_manager().explain_missing(error)
+        except DataCorruption as error:  # freed by a later owner, or lost
+            await self._required_manager().explain_loss(error)
 
     async def _take_over(self, client: PersistenceClient, epoch_min: int) -> LogStream:
         """Fence every earlier owner, find the end of the log, and register what was found under a new epoch."""

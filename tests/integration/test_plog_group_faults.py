@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import DataCorruption, Unavailable
+from pravega_common.errors import DataCorruption, Fenced, Unavailable
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from segment_service.plog import log_stream
-from segment_service.plog.group_contract import OpenPlog
+from segment_service.plog.group_contract import FencedPlog, OpenPlog
+from segment_service.plog.metadata_manager import MetadataManager
+from segment_service.plog.metadata_records import FullRecord
 from segment_service.plog.plog import PlogId
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.quorum_group import QuorumGroup
@@ -132,6 +134,31 @@ async def test_a_plog_that_gets_full_while_a_rejoin_is_tried_keeps_its_place(
     await asyncio.wait_for(writing, 30)
     await write_frames(log, history, 10)
     await log.close()
+    await check_recovered(cpo, [history])
+
+
+async def test_an_owner_that_is_overtaken_while_it_reads_is_fenced(
+    own_redis_group: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the later one freed looks lost to it."""
+    cpo, log, history = await started(own_redis_group)
+    await log.close()
+    late, following = (RedisDataLog(1, name, cpo, "test", SETTINGS) for name in ("late", "following"))
+    replay = MetadataManager._replay  # between the fence of the metadata plog and its reading
+    overtaken = False
+
+    async def overtaken_replay(manager: MetadataManager, fenced: FencedPlog, plog_id: PlogId) -> tuple[FullRecord, int]:
+        nonlocal overtaken
+        if not overtaken:
+            overtaken = True
+            await following.initialize()
+        return await replay(manager, fenced, plog_id)
+
+    monkeypatch.setattr(MetadataManager, "_replay", overtaken_replay)
+    with pytest.raises(Fenced, match="epoch 3 took over"):
+        await late.initialize()
+    await write_frames(following, history, 10)
+    await close_all(late, following)
     await check_recovered(cpo, [history])
 
 
