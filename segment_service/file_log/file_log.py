@@ -9,21 +9,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pravega_common.errors import DataCorruption, InvalidArgument, Outcome, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import DataCorruption, Outcome, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check, unreachable
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.data_log import LogAddress, LogEntry, Replication, frame_bytes_max
+from segment_service.contracts.data_log import LogAddress, LogEntry, Replication
 from segment_service.file_log.container_files import ContainerFiles, PlogFile, TakenOver
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.file_log.layout import header_bytes
 from segment_service.file_log.plog_writer import DiskFull, Frame
+from segment_service.plog.appends import fail_append, frame_bytes, frame_refusal, frames_pending_max
 from segment_service.plog.chain import Chain, sealed_entries
 from segment_service.plog.plog_client import StoredEntry
 
-frames_pending_max: Final = 1024
-"""Frames not yet acknowledged; callers keep to ``frames_in_flight_max``, this only bounds a mistake."""
 frames_per_write_max: Final = 64
 """Frames that one write and one sync make durable together."""
 room_look_first_s: Final = 0.1
@@ -119,18 +118,15 @@ class FileDataLog(Service):
         check(self._found is not None, "append before initialize", log=self.name)
         self._read_done = True
         future: asyncio.Future[LogAddress] = asyncio.get_running_loop().create_future()
-        size = sum(memoryview(part).nbytes for part in frame)
-        if self._error is not None:
-            future.set_exception(self._error)
-        elif not 0 < size <= frame_bytes_max:
-            future.set_exception(InvalidArgument(f"frame of {size} bytes; 1 to {frame_bytes_max} are allowed"))
-        else:
-            check(
-                len(self._queue) + len(self._writing) < frames_pending_max, "too many frames in flight", log=self.name
-            )
-            self._queue.append(_Pending(Frame(frame, size), future, self._appended))
-            self._appended += 1
-            self._wake.set()
+        size = frame_bytes(frame)
+        refusal = self._error or frame_refusal(size)
+        if refusal is not None:
+            future.set_exception(refusal)
+            return future
+        check(len(self._queue) + len(self._writing) < frames_pending_max, "too many frames in flight", log=self.name)
+        self._queue.append(_Pending(Frame(frame, size), future, self._appended))
+        self._appended += 1
+        self._wake.set()
         return future
 
     @property
@@ -241,17 +237,11 @@ class FileDataLog(Service):
         unknown = error.outcome is Outcome.UNKNOWN
         self._error = Unavailable(f"container {self._container_id}: the log is over: {error}") if unknown else error
         for pending in self._writing:
-            _fail(pending.future, error)
+            fail_append(pending.future, error)
         for pending in self._queue:
-            _fail(pending.future, error if closed else self._error)
+            fail_append(pending.future, error if closed else self._error)
         self._writing = []
         self._queue.clear()
 
     def _required(self) -> TakenOver:
         return self._found or unreachable("the log was not initialized", log=self.name)
-
-
-def _fail(future: asyncio.Future[LogAddress], error: PravegaError) -> None:
-    if not future.done():
-        future.set_exception(error)
-        future.exception()  # marks it retrieved: an abandoned append is not worth a warning

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from segment_service.contracts.buffer import Buffer
+from segment_service.storage.local_files import drop_written, sync_folder
 
 buffers_per_write_max: Final = 512
 """Buffers of one ``pwritev``; below the limit of every system (1024)."""
@@ -74,11 +75,7 @@ class Files:
 
     def sync_folder(self, folder: Path) -> None:
         """Make the names in the folder durable."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(folder)
 
     def names(self, folder: Path) -> list[str]:
         return os.listdir(folder)
@@ -92,10 +89,4 @@ def write_all(files: Files, descriptor: int, buffers: Sequence[Buffer], offset: 
         if written <= 0:
             raise OSError(errno.EIO, "the file system wrote nothing and gave no error")
         offset += written
-        done = 0
-        while done < len(views) and written >= len(views[done]):
-            written -= len(views[done])
-            done += 1
-        del views[:done]
-        if written:
-            views[0] = views[0][written:]
+        drop_written(views, written)

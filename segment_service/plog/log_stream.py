@@ -34,8 +34,9 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from pravega_common.services.retrying import retrying
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.data_log import LogAddress, frame_bytes_max
+from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.append_quorum import means_full
+from segment_service.plog.appends import fail_append, frame_bytes, frame_refusal, frames_pending_max
 from segment_service.plog.chain import Chain, PlogEnd, find_end, offset_max
 from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope, envelope_bytes
 from segment_service.plog.group_contract import FencedPlog, OpenPlog, PersistenceGroupClient
@@ -46,8 +47,6 @@ from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import AppendRefused
 from segment_service.plog.redis_connection import ReplyError
 
-frames_pending_max: Final = 1024
-"""Frames not yet acknowledged; callers keep to ``frames_in_flight_max``, this only bounds a mistake."""
 retry_delay_first_s: Final = 0.02
 retry_delay_max_s: Final = 1.0
 room_look_s: Final = 0.1
@@ -152,16 +151,15 @@ class LogStream(Service):
     def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
         """See ``DurableDataLog.append``."""
         future: asyncio.Future[LogAddress] = asyncio.get_running_loop().create_future()
-        size = sum(memoryview(part).nbytes for part in frame)
-        if self._error is not None:
-            future.set_exception(self._error)
-        elif not 0 < size <= frame_bytes_max:
-            future.set_exception(InvalidArgument(f"frame of {size} bytes; 1 to {frame_bytes_max} are allowed"))
-        else:
-            check(len(self._queue) + len(self._sent) < frames_pending_max, "too many frames in flight", log=self.name)
-            self._queue.append(_Pending(self._next_sequence, frame, size, future))
-            self._next_sequence += 1
-            self._send()
+        size = frame_bytes(frame)
+        refusal = self._error or frame_refusal(size)
+        if refusal is not None:
+            future.set_exception(refusal)
+            return future
+        check(len(self._queue) + len(self._sent) < frames_pending_max, "too many frames in flight", log=self.name)
+        self._queue.append(_Pending(self._next_sequence, frame, size, future))
+        self._next_sequence += 1
+        self._send()
         return future
 
     @property
@@ -538,14 +536,8 @@ class LogStream(Service):
         refused = False
         for frame in self._sent:
             refused = refused or frame.refused
-            _fail(frame.future, error if refused else unknown)
+            fail_append(frame.future, error if refused else unknown)
         for frame in self._queue:
-            _fail(frame.future, error)
+            fail_append(frame.future, error)
         self._sent.clear()
         self._queue.clear()
-
-
-def _fail(future: asyncio.Future[LogAddress], error: PravegaError) -> None:
-    if not future.done():
-        future.set_exception(error)
-        future.exception()  # marks it retrieved: an abandoned append is not worth a warning

@@ -21,6 +21,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
+from segment_service.storage.local_files import chunk_name_parts, missing_is, sync_file, sync_folder
 
 TEMPORARY: Final = ".incoming"
 """Folder below the root for files that are being written; a file is moved to its name when it is complete."""
@@ -143,14 +144,14 @@ class ArrowChunkStorage:
             for part in data:
                 stream.write(part)
         if self._is_local:
-            _sync(path, os.O_RDONLY)
+            sync_file(path)
 
     def _sync_folders(self, target: str) -> None:
         """Sync the folders from the target's up to the root, as any of them may be new."""
         if self._is_local:
             folder = Path(target).parent
             while True:
-                _sync(str(folder), os.O_RDONLY | os.O_DIRECTORY)
+                sync_folder(folder)
                 if folder == Path(self._root) or folder == folder.parent:
                     return
                 folder = folder.parent
@@ -160,7 +161,11 @@ class ArrowChunkStorage:
         return bool(self._files.type_name == "local")
 
     def _get(self, name: str, offset: int, length: int) -> bytes:
-        with _missing_is(name), _unavailable(f"chunk {name}"), self._files.open_input_file(self._path(name)) as file:
+        with (
+            missing_is(name),
+            _unavailable(f"chunk {name}"),
+            self._files.open_input_file(self._path(name)) as file,
+        ):
             size = file.size()
             if offset + length > size:
                 raise DataCorruption(f"chunk {name}: bytes {offset}+{length} wanted, it has {size}")
@@ -204,19 +209,10 @@ class ArrowChunkStorage:
                 self._files.delete_file(path)
 
     def _path(self, name: str) -> str:
-        check(all(part not in ("", ".", "..") for part in name.split("/")), "not a chunk name", name=name)
-        return f"{self._root}/{name}"
+        return "/".join((self._root, *chunk_name_parts(name)))
 
     def _temporary(self) -> str:
         return f"{self._root}/{TEMPORARY}/{self._incarnation}-{next(self._tickets):x}"
-
-
-@contextlib.contextmanager
-def _missing_is(name: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise SegmentNotFound(name) from error
 
 
 @contextlib.contextmanager
@@ -228,11 +224,3 @@ def _unavailable(what: str) -> Iterator[None]:
         raise
     except _ERRORS as error:
         raise Unavailable(f"{what}: {error}") from error
-
-
-def _sync(path: str, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 
 from segment_service.contracts.buffer import Buffer
+from segment_service.storage.local_files import drop_written
 
 direct_bytes_min: Final = 64 * 1024
 """Smaller files go through the page cache: a write of its own to the device costs more than their pages."""
@@ -109,11 +110,4 @@ def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
     """Write all buffers without joining them."""
     views = [memoryview(buffer).cast("B") for buffer in data if len(buffer)]
     while views:
-        written = os.writev(descriptor, views[:buffers_per_write_max])
-        done = 0
-        while done < len(views) and written >= len(views[done]):
-            written -= len(views[done])
-            done += 1
-        del views[:done]
-        if written:
-            views[0] = views[0][written:]
+        drop_written(views, os.writev(descriptor, views[:buffers_per_write_max]))

@@ -15,6 +15,7 @@ from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
 from segment_service.storage.file_writer import FileWriter
+from segment_service.storage.local_files import chunk_name_parts, missing_is, sync_folder
 
 TEMPORARY = ".incoming"
 """Folder below the root for files that are being written; it is on the same file system, so rename is atomic."""
@@ -127,17 +128,17 @@ class FilesystemChunkStorage:
         folder.mkdir(exist_ok=True)
         if self._sync:
             with contextlib.suppress(FileNotFoundError):
-                _sync_folder(folder.parent)
+                sync_folder(folder.parent)
 
     def _sync_folder_of(self, target: Path) -> None:
         try:
             if self._sync:
-                _sync_folder(target.parent)
+                sync_folder(target.parent)
         except OSError as error:
             raise UnknownOutcome(f"chunk {target.name}: its folder could not be synced: {error.strerror}") from error
 
     def _get(self, name: str, offset: int, length: int) -> bytes:
-        with _missing_is(name), _failing_is_unavailable(name):
+        with missing_is(name), _failing_is_unavailable(name):
             descriptor = os.open(self._path(name), os.O_RDONLY)
             try:
                 data = os.pread(descriptor, length, offset)
@@ -153,7 +154,7 @@ class FilesystemChunkStorage:
                 os.close(descriptor)
 
     def _info(self, name: str) -> ChunkInfo:
-        with _missing_is(name), _failing_is_unavailable(name):
+        with missing_is(name), _failing_is_unavailable(name):
             return ChunkInfo(name, self._path(name).stat().st_size)
 
     def _infos(self, names: Sequence[str]) -> Sequence[ChunkInfo]:
@@ -187,20 +188,10 @@ class FilesystemChunkStorage:
                 path.parent.rmdir()
 
     def _path(self, name: str) -> Path:
-        parts = name.split("/")
-        check(all(part not in ("", ".", "..") for part in parts), "not a chunk name", name=name)
-        return self._root.joinpath(*parts)
+        return self._root.joinpath(*chunk_name_parts(name))
 
     def _temporary(self) -> Path:
         return self._incoming / f"{os.getpid()}-{id(self):x}-{next(self._tickets):x}"
-
-
-@contextlib.contextmanager
-def _missing_is(name: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise SegmentNotFound(name) from error
 
 
 @contextlib.contextmanager
@@ -211,11 +202,3 @@ def _failing_is_unavailable(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise Unavailable(f"chunk {name}: {error.strerror}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

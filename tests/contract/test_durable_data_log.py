@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceG
 from segment_service.contracts.data_log import DurableDataLog, frame_bytes_max
 from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
-from segment_service.plog.group_choice import ChoiceByUse
+from segment_service.plog.group_choice import ChoiceByUse, GroupChoice
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.contract.durable_data_log_contract import DurableDataLogContract, MakeLog
@@ -61,19 +61,24 @@ class TestFileDataLog(DurableDataLogContract):
 
 class TestRedisDataLog(DurableDataLogContract):
     @pytest.fixture
-    def addresses(self, redis_server: RedisServer) -> tuple[str, ...]:
-        return (redis_server.address,)
+    def groups(self, redis_server: RedisServer) -> tuple[PersistenceGroup, ...]:
+        return (PersistenceGroup("g0", (redis_server.address,)),)
 
     @pytest.fixture
-    async def make_log(self, addresses: tuple[str, ...]) -> AsyncIterator[MakeLog]:
+    def choice(self) -> GroupChoice | None:
+        return None
+
+    @pytest.fixture
+    async def make_log(
+        self, groups: tuple[PersistenceGroup, ...], choice: GroupChoice | None
+    ) -> AsyncIterator[MakeLog]:
         cpo = InMemoryCPO()
-        group = PersistenceGroup("g0", addresses)
-        await cpo.put_persistence_cluster(PersistenceCluster("test", (group,)))
+        await cpo.put_persistence_cluster(PersistenceCluster("test", groups))
         settings = PlogSettings(block_bytes=frame_bytes_max + 128 * 1024, prefix=f"test{next(_numbers)}:")
         logs: list[DurableDataLog] = []
 
         async def make(container_id: int) -> DurableDataLog:
-            log = RedisDataLog(container_id, f"owner-{len(logs)}", cpo, "test", settings)
+            log = RedisDataLog(container_id, f"owner-{len(logs)}", cpo, "test", settings, choice=choice)
             logs.append(log)
             await log.initialize()
             return log
@@ -83,29 +88,18 @@ class TestRedisDataLog(DurableDataLogContract):
             await log.close()
 
 
-class TestRedisDataLogOverTwoGroups(DurableDataLogContract):
+class TestRedisDataLogOverTwoGroups(TestRedisDataLog):
     @pytest.fixture
-    async def make_log(self, redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[MakeLog]:
+    def groups(self, redis_server: RedisServer, tmp_path: Path) -> Iterator[tuple[PersistenceGroup, ...]]:
         with running_redis(tmp_path / "second") as second:
-            cpo = InMemoryCPO()
-            groups = PersistenceGroup("g0", (redis_server.address,)), PersistenceGroup("g1", (second.address,))
-            await cpo.put_persistence_cluster(PersistenceCluster("test", groups))
-            settings = PlogSettings(block_bytes=frame_bytes_max + 128 * 1024, prefix=f"test{next(_numbers)}:")
-            choice = ChoiceByUse(groups)
-            logs: list[DurableDataLog] = []
+            yield PersistenceGroup("g0", (redis_server.address,)), PersistenceGroup("g1", (second.address,))
 
-            async def make(container_id: int) -> DurableDataLog:
-                log = RedisDataLog(container_id, f"owner-{len(logs)}", cpo, "test", settings, choice=choice)
-                logs.append(log)
-                await log.initialize()
-                return log
-
-            yield make
-            for log in logs:
-                await log.close()
+    @pytest.fixture
+    def choice(self, groups: tuple[PersistenceGroup, ...]) -> GroupChoice | None:
+        return ChoiceByUse(groups)
 
 
 class TestRedisDataLogOnThreeServers(TestRedisDataLog):
     @pytest.fixture
-    def addresses(self, redis_group: tuple[RedisServer, ...]) -> tuple[str, ...]:
-        return tuple(server.address for server in redis_group)
+    def groups(self, redis_group: tuple[RedisServer, ...]) -> tuple[PersistenceGroup, ...]:
+        return (PersistenceGroup("g0", tuple(server.address for server in redis_group)),)

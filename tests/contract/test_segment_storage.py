@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
-from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.storage.arrow_files import ArrowChunkStorage
-from segment_service.storage.filesystem import FilesystemChunkStorage
-from segment_service.storage.in_memory import InMemoryChunkStorage
-from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from tests.contract.segment_storage_contract import SegmentStorageContract
-from tests.support.servers import MinioServer
+from tests.support.chunk_storages import OverArrow, OverFilesystem, OverMemory, OverMinio
 
 
-class TestOverMemory(SegmentStorageContract):
-    @pytest.fixture
-    async def chunks(self) -> ChunkStorage:
-        return InMemoryChunkStorage()
+class TestOverMemory(OverMemory, SegmentStorageContract):
+    pass
 
 
-class TestOverFilesystem(SegmentStorageContract):
-    @pytest.fixture
-    async def chunks(self, tmp_path: Path) -> AsyncIterator[ChunkStorage]:
-        chunks = FilesystemChunkStorage(tmp_path / "tier2", threads_max=4)
-        await chunks.start()
-        yield chunks
-        await chunks.close()
+class TestOverFilesystem(OverFilesystem, SegmentStorageContract):
+    pass
 
 
-class TestOverArrow(SegmentStorageContract):
-    @pytest.fixture
-    async def chunks(self, tmp_path: Path) -> AsyncIterator[ChunkStorage]:
-        chunks = ArrowChunkStorage(f"file://{tmp_path}/tier2", threads_max=4)
-        await chunks.start()
-        yield chunks
-        await chunks.close()
+class TestOverArrow(OverArrow, SegmentStorageContract):
+    pass
 
 
-class TestOverMinio(SegmentStorageContract):
-    @pytest.fixture
-    async def chunks(self, minio_server: MinioServer) -> AsyncIterator[ChunkStorage]:
-        bucket = f"test-{uuid.uuid4().hex}"
-        chunks = MinioChunkStorage(
-            MinioSettings(minio_server.address, minio_server.access_key, minio_server.secret_key, bucket)
-        )
-        await chunks.start()
-        yield chunks
-        await chunks.close()
+class TestOverMinio(OverMinio, SegmentStorageContract):
+    pass

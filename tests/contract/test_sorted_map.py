@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
-from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.storage.filesystem import FilesystemChunkStorage
-from segment_service.storage.in_memory import InMemoryChunkStorage
-from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from tests.contract.sorted_map_contract import SortedMapContract
-from tests.support.servers import MinioServer
+from tests.support.chunk_storages import OverFilesystem, OverMemory, OverMinio
 
 
-class TestOverMemory(SortedMapContract):
-    @pytest.fixture
-    async def chunks(self) -> ChunkStorage:
-        return InMemoryChunkStorage()
+class TestOverMemory(OverMemory, SortedMapContract):
+    pass
 
 
-class TestOverFilesystem(SortedMapContract):
-    @pytest.fixture
-    async def chunks(self, tmp_path: Path) -> AsyncIterator[ChunkStorage]:
-        chunks = FilesystemChunkStorage(tmp_path / "tier2", threads_max=4)
-        await chunks.start()
-        yield chunks
-        await chunks.close()
+class TestOverFilesystem(OverFilesystem, SortedMapContract):
+    pass
 
 
-class TestOverMinio(SortedMapContract):
-    @pytest.fixture
-    async def chunks(self, minio_server: MinioServer) -> AsyncIterator[ChunkStorage]:
-        bucket = f"test-{uuid.uuid4().hex}"
-        chunks = MinioChunkStorage(
-            MinioSettings(minio_server.address, minio_server.access_key, minio_server.secret_key, bucket)
-        )
-        await chunks.start()
-        yield chunks
-        await chunks.close()
+class TestOverMinio(OverMinio, SortedMapContract):
+    pass

@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import io
 import threading
-import uuid
-from collections.abc import Iterator
+from functools import partial
 
 import pravega_client
 import pytest
 
 from pravega_common.errors import InvalidArgument, SegmentTruncated, StreamSealed
-from pravega_common.model.scaling import ScalingPolicy
-from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.byte_stream.byte_stream import ByteStream
 from pravega_streams.client import StreamClient
-from tests.support.cluster import cluster
+from tests.support.cluster import client, cluster, new_stream_in
 
-__all__ = ["cluster"]
+__all__ = ["client", "cluster"]
 
 SCOPE = "bytes"
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def client(cluster: StandaloneProcess) -> Iterator[StreamClient]:
-    with StreamClient(cluster.controller_uri) as made:
-        made.controller.create_scope(SCOPE)
-        yield made
-
-
-def new_stream(client: StreamClient, segments: int = 1) -> str:
-    name = f"stream-{uuid.uuid4().hex[:8]}"
-    client.controller.create_stream(SCOPE, name, StreamConfiguration(ScalingPolicy.fixed(segments)))
-    return name
+new_stream = partial(new_stream_in, SCOPE)
 
 
 def test_bytes_come_back_through_the_interfaces_of_io(client: StreamClient) -> None:

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from pravega_common.errors import StreamNotFound
-from pravega_common.model.scaling import ScalingPolicy
-from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.errors import EventsTruncated
 from pravega_streams.event.event_writer import EventWriter
-from tests.support.cluster import cluster
+from tests.support.cluster import client, cluster, new_stream_in
 
-__all__ = ["cluster"]
+__all__ = ["client", "cluster"]
 
 SCOPE = "ranges"
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def client(cluster: StandaloneProcess) -> Iterator[StreamClient]:
-    with StreamClient(cluster.controller_uri) as made:
-        made.controller.create_scope(SCOPE)
-        yield made
-
-
-def new_stream(client: StreamClient, segments: int = 1) -> str:
-    name = f"stream-{uuid.uuid4().hex[:8]}"
-    client.controller.create_stream(SCOPE, name, StreamConfiguration(ScalingPolicy.fixed(segments)))
-    return name
+new_stream = partial(new_stream_in, SCOPE)
 
 
 def write_events(client: StreamClient, stream: str, count: int) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.client import StreamClient
 
 
 @contextmanager
@@ -28,3 +32,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
     """One cluster for a test module; import it into the module to use it."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def client(cluster: StandaloneProcess, request: pytest.FixtureRequest) -> Iterator[StreamClient]:
+    """A client for a test module, with the scope that the module names ``SCOPE``."""
+    with StreamClient(cluster.controller_uri) as made:
+        made.controller.create_scope(request.module.SCOPE)
+        yield made
+
+
+def new_stream_in(scope: str, client: StreamClient, segments: int = 1) -> str:
+    """Make a stream of a name of its own."""
+    name = f"stream-{uuid.uuid4().hex[:8]}"
+    client.controller.create_stream(scope, name, StreamConfiguration(ScalingPolicy.fixed(segments)))
+    return name

@@ -17,7 +17,8 @@ from typing import Final
 from pravega_common.errors import DataCorruption, Fenced, InvalidArgument, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.data_log import LogAddress, LogEntry, Replication, frame_bytes_max
+from segment_service.contracts.data_log import LogAddress, LogEntry, Replication
+from segment_service.plog.appends import frame_refusal
 
 room_look_s: Final = 0.005
 """Pause between two looks at a store that is full."""
@@ -207,13 +208,12 @@ class InMemoryDataLog:
         self._read_done = True
         future: asyncio.Future[LogAddress] = asyncio.get_running_loop().create_future()
         payload = b"".join(frame)
-        if self._error is not None:
-            future.set_exception(self._error)
-        elif not 0 < len(payload) <= frame_bytes_max:
-            future.set_exception(InvalidArgument(f"frame of {len(payload)} bytes; 1 to {frame_bytes_max} are allowed"))
-        else:
-            self._pending.append((payload, future))
-            self.schedule()
+        refusal = self._error or frame_refusal(len(payload))
+        if refusal is not None:
+            future.set_exception(refusal)
+            return future
+        self._pending.append((payload, future))
+        self.schedule()
         return future
 
     async def truncate(self, up_to: LogAddress) -> None:

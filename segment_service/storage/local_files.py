@@ -1,0 +1,56 @@
+"""Serves the adapters that write files: syncs, writes that end early, names of chunks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pravega_common.errors import SegmentNotFound
+from pravega_common.invariants import check
+
+
+def sync_file(path: str | Path) -> None:
+    """Make the bytes of a file durable."""
+    _sync(path, os.O_RDONLY)
+
+
+def sync_folder(folder: str | Path) -> None:
+    """Make the names in a folder durable."""
+    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: str | Path, flags: int) -> None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def drop_written(views: list[memoryview], written: int) -> None:
+    """Take the first ``written`` bytes off ``views``, which are then what is left to write."""
+    done = 0
+    while done < len(views) and written >= len(views[done]):
+        written -= len(views[done])
+        done += 1
+    del views[:done]
+    if written:
+        views[0] = views[0][written:]
+
+
+def chunk_name_parts(name: str) -> list[str]:
+    """The folders of a chunk and its last name; none of them leads out of the root."""
+    parts = name.split("/")
+    check(all(part not in ("", ".", "..") for part in parts), "not a chunk name", name=name)
+    return parts
+
+
+@contextlib.contextmanager
+def missing_is(name: str) -> Iterator[None]:
+    """Turn a missing file into ``SegmentNotFound``."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SegmentNotFound(name) from error
