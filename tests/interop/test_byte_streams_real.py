@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.test_byte_streams import (
+    SCOPE,
     client,
     test_a_byte_stream_is_truncated_and_sealed,
     test_a_read_waits_at_the_tail,
@@ -14,6 +15,7 @@ from tests.integration.test_byte_streams import (
 from tests.interop.real_pravega import RealPravega
 
 __all__ = [
+    "SCOPE",
     "client",
     "cluster",
     "test_a_byte_stream_is_truncated_and_sealed",
