@@ -59,6 +59,15 @@ class TestSqliteCPO(ControlPlaneOracleContract):
 
         return expire
 
+    async def test_processes_that_come_at_the_same_time_all_get_in(self, tmp_path: Path) -> None:
+        """SQLite does not wait for a lock while a file changes its journal, so the first calls could be refused."""
+        for round_number in range(60):
+            cpos = [SqliteCPO(tmp_path / f"oracle-{round_number}.db") for _ in range(8)]
+            epochs = await asyncio.gather(*(cpo.take_epoch(0, "x") for cpo in cpos))
+            assert sorted(epochs) == list(range(1, 9))
+            for cpo in cpos:
+                await cpo.close()
+
     async def test_all_is_there_after_a_restart(self, tmp_path: Path) -> None:
         path = tmp_path / "oracle.db"
         first = SqliteCPO(path)

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
+
 from pravega_common.errors import (
     ConfigurationError,
     DataCorruption,
@@ -44,6 +46,8 @@ format_version: Final = 1
 _APPLICATION: Final = 0x5043504F
 lock_time_max_s: Final = 5.0
 """Time that a call waits for the transactions of other processes."""
+connect_pause_max_s: Final = 0.02
+"""Longest pause between two tries to open a file that another process opens for the first time."""
 assignment_look_s: Final = 0.1
 """Pause between two looks at the assignment while somebody waits for a change."""
 lease_kept_ms: Final = 3_600_000
@@ -306,6 +310,16 @@ class SqliteCPO:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"{self._path.parent} cannot be made: {error.strerror}") from error
+        # SQLite does not wait, as it does for all other locks, while another process changes the file's journal.
+        tries = Retrying(
+            retry=retry_if_exception(_is_locked),
+            stop=stop_after_delay(lock_time_max_s),
+            wait=wait_random(max=connect_pause_max_s),
+            reraise=True,
+        )
+        return tries(self._open_file)
+
+    def _open_file(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=lock_time_max_s, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode = WAL")  # one sync for each change; readers hold up no writer
@@ -332,6 +346,10 @@ class SqliteCPO:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _is_locked(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 @contextmanager
