@@ -21,8 +21,9 @@ from pravega_common.runtime.failpoints import arm, disarm_all
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.ledger.batch import UnresolvedPolicy
+from pravega_spark.ledger.batch_members import AFTER_ONE_COMMIT, lease_ms
 from pravega_spark.ledger.record import BatchUnresolved, key_of, new_record, table_segment, to_bytes
-from pravega_spark.ledger.table_ledger import AFTER_ONE_COMMIT, AFTER_RECORD, lease_ms
+from pravega_spark.ledger.table_ledger import AFTER_RECORD
 from pravega_streams.client import StreamClient
 from pravega_streams.table.blocking_table import BlockingTable
 from tests.contract.stream_gateway_contract import StreamGatewayContract, commit_set, framed, register

@@ -11,7 +11,8 @@ from pathlib import Path
 from pravega_common.model.transaction_sets import SetMember, SetState, Sink
 from pravega_common.model.transactions import TransactionState
 from pravega_common.names import scoped_name
-from pravega_spark.ledger.table_ledger import AFTER_COMMITS, AFTER_MARK, AFTER_ONE_COMMIT, AFTER_RECORD, BEFORE_RECORD
+from pravega_spark.ledger.batch_members import AFTER_ONE_COMMIT
+from pravega_spark.ledger.table_ledger import AFTER_COMMITS, AFTER_MARK, AFTER_RECORD, BEFORE_RECORD
 from pravega_streams.client import StreamClient
 from tests.drills.sink.bench import Bench, expect_failure, tasks_of_batch
 from tests.drills.sink.driver import DrillFailed

@@ -11,9 +11,10 @@ from pravega_common.errors import Unavailable, UnknownOutcome
 from pravega_common.model.transaction_sets import CommitStatus, RegisterStatus, Registration, SetMember, SetState, Sink
 from pravega_common.model.transactions import TransactionState
 from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, BatchRegistration, UnresolvedPolicy
+from pravega_spark.ledger.batch_members import lease_ms, lease_ms_fallback
 from pravega_spark.ledger.lease_extender import LeaseExtender
 from pravega_spark.ledger.record import BatchUnresolved
-from pravega_spark.ledger.table_ledger import TableLedger, lease_ms, lease_ms_fallback
+from pravega_spark.ledger.table_ledger import TableLedger
 from tests.support.fakes.plain_pravega import PlainPravega
 
 SINK = Sink("query", "scope/stream")
