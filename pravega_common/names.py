@@ -14,6 +14,8 @@ from typing import Final
 from pravega_common.errors import InvalidArgument
 
 SYSTEM_SCOPE: Final = "_system"
+REQUEST_STREAM: Final = "_requeststream"
+"""The stream of the system scope in which stores report traffic to the controllers."""
 MARK_PREFIX: Final = "_MARK"
 READER_GROUP_PREFIX: Final = "_RG"
 TABLE_SUFFIX: Final = "_kvtable"
@@ -33,6 +35,7 @@ segments_per_stream_max: Final = 4_500
 must fit one table value (1,040,384 bytes); the step of a rolling commit that writes two keys a segment must fit one
 update of a table (10,000 keys)."""
 epoch_max: Final = 2**31 - 1
+segment_id_max: Final = epoch_max << 32 | segment_number_max
 
 _USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")
 _INTERNAL_NAME = re.compile(r"_?[A-Za-z0-9.\-]+")
