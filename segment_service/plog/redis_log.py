@@ -17,12 +17,13 @@ from segment_service.contracts.data_log import LogAddress, LogEntry, Replication
 from segment_service.plog.chain import Chain, find_end, offset_max, sealed_entries
 from segment_service.plog.group_choice import FixedChoice, GroupChoice
 from segment_service.plog.group_contract import OpenPlog
-from segment_service.plog.log_stream import LogStream, WritePlog
+from segment_service.plog.log_stream import LogStream
 from segment_service.plog.metadata_manager import EpochTooLow, MetadataManager
 from segment_service.plog.metadata_records import FullRecord, InitRecord, PlogRecord, StreamRecord, SwitchRecord, apply
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import PlogSettings
+from segment_service.plog.plog_supply import WritePlog
 from segment_service.plog.redis_connection import ConnectionLost
 from segment_service.plog.repair import LogRepair
 

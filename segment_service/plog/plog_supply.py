@@ -1,0 +1,109 @@
+"""Makes the plogs that a log stream goes on in, one of them ahead, and frees those that no record names."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from pravega_common.errors import Outcome, PravegaError
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.contracts.data_log import LogAddress
+from segment_service.plog.group_contract import OpenPlog, PersistenceGroupClient
+from segment_service.plog.persistence_group import PersistenceClient
+from segment_service.plog.plog import PlogHeader, PlogId
+
+SPARE_CREATED: Final = register("plog.stream.spare_created")
+
+
+@dataclass(slots=True)
+class WritePlog:
+    """A plog that this owner appends to, or will."""
+
+    number: int
+    plog: OpenPlog
+    offset: int = 0
+    """Where the next frame goes."""
+    first_sequence: int = -1
+    previous: LogAddress | None = None
+    """The frame before its first one."""
+
+
+class PlogSupply:
+    """The plogs of one log stream at one epoch that are made and not in use yet."""
+
+    def __init__(self, stream: str, container_id: int, epoch: int, client: PersistenceClient, first: WritePlog) -> None:
+        self.spare: WritePlog | None = None
+        """The plog that was made ahead."""
+        self._stream = stream
+        self._container_id = container_id
+        self._epoch = epoch
+        self._client = client
+        self._next_number = first.number + 1
+        self._log = structlog.get_logger(container_id=container_id)
+
+    def group_of(self, plog: WritePlog) -> PersistenceGroupClient:
+        return self._client.group_of(plog.plog.plog_id)
+
+    def take_spare(self) -> WritePlog | None:
+        spare, self.spare = self.spare, None
+        return spare
+
+    async def make_spare(self, active: WritePlog) -> None:
+        """Make a plog ahead, for the stream that is in ``active`` now."""
+        self.spare = await self._create(active)
+        failpoint(SPARE_CREATED)
+
+    async def another(self, unfit: WritePlog | None, active: WritePlog) -> WritePlog:
+        """A new plog in the place of one that was made before."""
+        if unfit is not None:
+            await self.free(unfit.plog.plog_id)
+        return await self._create(active)
+
+    async def _create(self, active: WritePlog) -> WritePlog:
+        """An empty plog of this owner, under a number of its own, in a group that takes appends."""
+        number, self._next_number = self._next_number, self._next_number + 1
+        group = self._client.choose_group(self._container_id)
+        plog_id = PlogId(self._client.cluster_name, group.name, secrets.token_hex(16))
+        block_bytes = self._client.settings.block_bytes
+        header = PlogHeader(plog_id, self._container_id, self._stream, number, self._epoch, block_bytes)
+        plog = WritePlog(number, await group.create(header))
+        if group is not self.group_of(active):
+            await group.open_for_appends()
+        return plog
+
+    def brings_more(self, plog: WritePlog, active: WritePlog) -> bool:
+        """Whether more servers are in ``plog``, none of which was restarted since."""
+        return plog.plog.members > active.plog.members and self.group_of(plog).is_current(plog.plog)
+
+    async def may_have_room(self) -> bool:
+        """Whether a group has memory for a new plog, or nobody can tell of any."""
+        looks = [await self._has_room(group) for group in self._client.groups_for_new_plogs]
+        return True in looks or set(looks) == {None}
+
+    async def give_up_full_spare(self) -> None:
+        """Let the next plog be made in a group that has room, if the spare's has none."""
+        spare = self.spare
+        if spare is None or len(self._client.groups_for_new_plogs) == 1 or await self._has_room(self.group_of(spare)):
+            return
+        self.spare = None
+        await self.free(spare.plog.plog_id)
+
+    async def _has_room(self, group: PersistenceGroupClient) -> bool | None:
+        """``None`` if nobody can tell."""
+        try:
+            return await group.has_room()
+        except PravegaError as error:
+            self._log.warning("the memory of a group is not known", group=group.name, error=str(error))
+            return None
+
+    async def free(self, plog_id: PlogId) -> None:
+        """Delete a plog that no record names; if that fails, the next owner's clean-up does it."""
+        try:
+            await self._client.group_of(plog_id).delete(plog_id, self._container_id, self._epoch)
+        except PravegaError as error:
+            if error.outcome is Outcome.REJECTED:
+                raise
+            self._log.warning("a plog was not deleted", plog_id=str(plog_id), error=str(error))
