@@ -79,6 +79,11 @@ class Quarantine:
             damage.is_held = False
             self._lift_if_over(segment_id, damage)
 
+    def held_reason(self, segment_id: int) -> str | None:
+        """Why the storage writer holds the segment; ``None`` if it does not."""
+        damage = self._damaged.get(segment_id)
+        return damage.reason if damage is not None and damage.is_held else None
+
     # --- found by readers
 
     def add_unreadable(self, segment_id: int, name: str, stored: DamagedRange, reason: str) -> None:

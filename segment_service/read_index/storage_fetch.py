@@ -239,15 +239,28 @@ class StorageFetcher:
                     raise
                 check(len(data) == end - start, "Tier 2 gave another length", wanted=end - start, got=len(data))
                 return data
-        if failure is not None and stored is not None and self._must_be_there(index, start, stored):
+        if failure is not None and stored is not None:
+            await self._raise_if_lost(index, start, end, stored, failure)
+        raise failure or Unavailable(f"{index.metadata.name}: bytes {start}..{end} are not in Tier 2")
+
+    async def _raise_if_lost(
+        self, index: SegmentReadIndex, start: int, end: int, stored: StoredRange, failure: PravegaError
+    ) -> None:
+        """``SegmentDamaged`` if bytes that Tier 2 does not have at any of their places are not on their way either."""
+        name = index.metadata.name
+        if self._must_be_there(index, start, stored):
             lost = SegmentDamaged(
                 index.metadata.segment_id,
-                f"segment {index.metadata.name}: Tier 2 does not have bytes {start}..{end}, it must have those up to "
+                f"segment {name}: Tier 2 does not have bytes {start}..{end}, it must have those up to "
                 f"{index.metadata.storage_length} ({failure}): restore its objects from a copy",
             )
             await self._note_damage(index, DamagedRange(index.metadata.segment_id, start, end - start), lost)
             raise lost
-        raise failure or Unavailable(f"{index.metadata.name}: bytes {start}..{end} are not in Tier 2")
+        held = [self._quarantine.held_reason(segment_id) for segment_id, _ in stored.places]
+        reason = next((reason for reason in held if reason is not None), None)
+        if reason is not None:  # the storage writer looked too, and moves nothing
+            await self._check_owner()
+            raise SegmentDamaged(index.metadata.segment_id, f"segment {name}: bytes {start}..{end} are lost: {reason}")
 
     @staticmethod
     def _must_be_there(index: SegmentReadIndex, start: int, stored: StoredRange) -> bool:

@@ -92,9 +92,11 @@ class SegmentFlusher:
                 await self._clock.sleep(self._delay_s(failures))
 
     def _hold(self, aggregator: SegmentAggregator, error: SegmentDamaged) -> None:
-        aggregator.uncertain()
         aggregator.held_until_s = self._clock.monotonic_s() + self._config.damage_recheck_s
         for segment_id in (aggregator.segment_id, error.segment_id):
+            held = self._aggregators.get(segment_id)
+            if held is not None:
+                held.uncertain()  # it may be restored meanwhile
             aggregator.held_segments.add(segment_id)
             self._source.hold(segment_id, str(error))
 
@@ -174,15 +176,10 @@ class SegmentFlusher:
         metadata = self._source.segment(aggregator.segment_id)
         found = state.length if state is not None else 0
         if metadata is not None and not metadata.is_deleted:
-            lost = not metadata.is_merged and found < metadata.storage_length
             is_first = metadata.recovered_length is not None
             most = metadata.length if metadata.recovered_length is None else metadata.recovered_length
-            if lost:
-                raise SegmentDamaged(
-                    aggregator.segment_id,
-                    f"segment {metadata.name} (id {aggregator.segment_id}): Tier 2 has {found} bytes, it must have at "
-                    f"least {metadata.storage_length}: restore its objects from a copy",
-                )
+            if not metadata.is_merged:
+                _check_not_shorter(metadata, found)
             if found > most:
                 reason = ": the log is an older copy, or another segment used this id" if is_first else ""
                 raise DataCorruption(
@@ -282,6 +279,7 @@ class SegmentFlusher:
             if source.stored is not None:
                 await self._concat(target, merging)
             return True
+        _check_not_shorter(self._source.segment(merging.source_id), source.stored_length)
         await self._join_cached_mergings(source)
         partly_joined = target.stored_length > merging.offset
         if not source.merging_count and (partly_joined or source.stored_length == 0):
@@ -300,10 +298,13 @@ class SegmentFlusher:
     async def _join_cached_mergings(self, aggregator: SegmentAggregator) -> None:
         """Merges into a segment that is itself merged away: those of cached bytes become bytes of it."""
         for merging in aggregator.mergings:
+            if aggregator.stored_length >= merging.offset + merging.length:
+                continue  # Tier 2 has moved the bytes, and maybe let go of what they came from
             source = self._aggregators.obtain(merging.source_id)
             async with source.lock:
                 if not source.is_known:
                     await self._reconcile(source, notify=False)
+                _check_not_shorter(self._source.segment(merging.source_id), source.stored_length)
                 await self._join_cached_mergings(source)
                 if source.stored is None and not source.merging_count:
                     aggregator.join(merging, source)
@@ -386,3 +387,14 @@ class SegmentFlusher:
         """Doubling with jitter, capped."""
         ceiling = min(self._config.retry_delay_max_s, self._config.retry_delay_min_s * float(1 << min(failures, 20)))
         return ceiling * (0.5 + self._rng.random() / 2)
+
+
+def _check_not_shorter(metadata: SegmentMetadata | None, found: int) -> None:
+    """``SegmentDamaged`` if Tier 2 has less of a segment than it had. Of one that is merged only while its target lacks
+    bytes: when that has all, Tier 2 lets the segment go."""
+    if metadata is not None and found < metadata.storage_length:
+        raise SegmentDamaged(
+            metadata.segment_id,
+            f"segment {metadata.name} (id {metadata.segment_id}): Tier 2 has {found} bytes, it must have at least "
+            f"{metadata.storage_length}: restore its objects from a copy",
+        )

@@ -277,7 +277,8 @@ async def test_tier1_keeps_what_a_quarantined_segment_has_not_in_tier2(kit: Cont
     await container.stop()
 
 
-async def test_a_merge_that_was_logged_waits_for_its_source(kit: ContainerKit) -> None:
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_merge_that_was_logged_waits_for_its_source(kit: ContainerKit, is_lost: bool) -> None:
     container = await opened(kit)
     (manifest,) = objects(kit, container, "hurt", "m")
     kit.chunks.stop()
@@ -288,16 +289,26 @@ async def test_a_merge_that_was_logged_waits_for_its_source(kit: ContainerKit) -
         await container.wait_stopped()
     kit.chunks.resume()
     recheck_soon(kit)
-    flip(kit, manifest, 40)
+    whole = kit.stored.objects[manifest]
+    if is_lost:
+        await kit.stored.delete(manifest)
+    else:
+        flip(kit, manifest, 40)
 
     container = await kit.open()
     await container.create_segment("other")
     await is_quarantined(container, "healthy")
-    with pytest.raises(DataCorruption, match=f"healthy is quarantined: .*{manifest}"):
+    reason = r"hurt \(id 2\): Tier 2 has 0 bytes, it must have at least 4: restore" if is_lost else manifest
+    with pytest.raises(SegmentDamaged, match=f"healthy is quarantined: .*{reason}"):
         await container.append("healthy", [b"x"])
+    with pytest.raises(SegmentDamaged, match=reason):
+        await container.read("healthy", 7, 4)
+    assert await read_all_until(container, "healthy", 7) == b"healthy", "what is whole is served"
+    assert await read_all(container, "healthy", 11) == b"behind"
     assert await container.append("other", [b"goes on"]) == 7
     await eventually(lambda: storage_length(container, "other") == 7, "the other segment is flushed")
-    flip(kit, manifest, 40)
+    await kit.stored.delete(manifest)
+    await kit.stored.put(manifest, [whole])
     await eventually(lambda: not quarantined(container), "the quarantine is lifted")
     await flushed(kit)
     assert await read_all(container, "healthy") == b"healthyhurtbehind"

@@ -24,7 +24,9 @@ def test_a_segment_leaves_only_when_nothing_of_it_is_damaged() -> None:
         damaged.check(7)
     damaged.check(8)
     damaged.remove_unreadable(7, FIRST)
+    assert damaged.held_reason(7) == "bit"
     damaged.free(7)
+    assert damaged.held_reason(7) is None
     assert damaged.unreadable_reason(7) == "other bit"
     damaged.remove_unreadable(7, SECOND)
     assert not damaged
