@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -16,6 +16,8 @@ value_inline_bytes_max: Final = 4 * 1024
 """Values up to this size stay in memory with their key; larger ones are read from the segment."""
 inline_bytes_max: Final = 64 * 1024 * 1024
 """Bytes of values in memory, for all tables of one extension; above it, new values are read from the segment."""
+sorted_keys_per_turn: Final = 500
+"""Keys that are sorted in one turn of the event loop: two or three milliseconds."""
 removed_keys_max: Final = 10_000
 """Removed keys that are remembered for each table, to answer a conditional update of one with ``BadKeyVersion``."""
 
@@ -51,9 +53,10 @@ class Slot:
 
 
 class KeyIndex:
-    """Live keys by key, by offset of their record, and (built on first use) in iteration order.
+    """Live keys by key, by offset of their record, and (sorted for the first iteration) in iteration order.
 
-    Changes come in log order. Memory: about 250 bytes and the key for each live key, besides the inline values.
+    Changes come in log order. Each costs a logarithm of the number of keys. Only ``sort`` costs in proportion to them,
+    once, and gives the loop its turns. Memory: about 350 bytes and the key for each live key, besides inline values.
     """
 
     def __init__(self, order_key: Callable[[bytes], bytes], budget: InlineBudget) -> None:
@@ -61,9 +64,15 @@ class KeyIndex:
         self._budget = budget
         self._slots: dict[bytes, Slot] = {}
         self._removed: OrderedDict[bytes, None] = OrderedDict()
-        self._ordered: SortedList | None = None
-        self._log_offsets: list[int] = []
-        self._log_keys: list[bytes] = []
+        self._by_offset = SortedList()
+        """(offset of the record, key)."""
+        self._ordered = SortedList()
+        """(order key, key): none before the first iteration, some while they are sorted, then all."""
+        self._keeps_order = False
+        self._sorting = asyncio.Lock()
+        self._inline_bytes = 0
+        self.is_ordered = False
+        """Whether ``ordered_from`` can be asked."""
         self.live_bytes = 0
         """Bytes of the records of all live keys."""
 
@@ -81,6 +90,7 @@ class KeyIndex:
         length = len(value)
         is_inline = length <= value_inline_bytes_max and self._budget.take(length)
         slot = Slot(version, offset, length, bytes(value) if is_inline else None)
+        self._inline_bytes += length if is_inline else 0
         old = self._slots.get(key)
         self._slots[key] = slot
         self.live_bytes += record_size(len(key), length)
@@ -88,54 +98,62 @@ class KeyIndex:
             self._release(key, old)
         else:
             self._removed.pop(key, None)
-            if self._ordered is not None:
+            if self._keeps_order:
                 self._ordered.add((self._order_key(key), key))
-        self._log_offsets.append(offset)
-        self._log_keys.append(key)
-        if len(self._log_keys) > 2 * len(self._slots) + 1_000:
-            self._compact_log()
+        self._by_offset.add((offset, key))
 
     def remove(self, key: bytes) -> None:
         old = self._slots.pop(key, None)
         if old is None:
             return
         self._release(key, old)
-        if self._ordered is not None:
-            self._ordered.remove((self._order_key(key), key))
+        if self._keeps_order:
+            self._ordered.discard((self._order_key(key), key))
         self._removed[key] = None
         if len(self._removed) > removed_keys_max:
             self._removed.popitem(last=False)
 
     def clear(self) -> None:
         """Forget everything and give the inline bytes back."""
-        for key, slot in self._slots.items():
-            self._release(key, slot)
-        self._slots, self._ordered = {}, None
-        self._log_offsets, self._log_keys = [], []
+        self._budget.give_back(self._inline_bytes)
+        self._slots, self._ordered, self._by_offset = {}, SortedList(), SortedList()
         self._removed.clear()
+        self._keeps_order = self.is_ordered = False
+        self.live_bytes = self._inline_bytes = 0
+
+    async def sort(self) -> None:
+        """Bring the keys into iteration order; they may change meanwhile, and the index may be cleared."""
+        async with self._sorting:
+            if self.is_ordered:
+                return
+            ordered, self._keeps_order = self._ordered, True
+            keys = list(self._slots)
+            for first in range(0, len(keys), sorted_keys_per_turn):
+                for key in keys[first : first + sorted_keys_per_turn]:
+                    place = (self._order_key(key), key)
+                    if key in self._slots and place not in ordered:  # else it was removed, or came again, meanwhile
+                        ordered.add(place)
+                await asyncio.sleep(0)
+                if self._ordered is not ordered:
+                    return
+            self.is_ordered = True
 
     def ordered_from(self, order_key: bytes, is_inclusive: bool) -> Iterator[tuple[bytes, bytes, Slot]]:
-        """(order key, key, slot) in iteration order; the index must not change meanwhile."""
-        if self._ordered is None:
-            self._ordered = SortedList((self._order_key(key), key) for key in self._slots)
+        """(order key, key, slot) in iteration order; the index must be sorted, and must not change meanwhile."""
+        check(self.is_ordered, "iteration of keys that are not in order")
         for found, key in self._ordered.irange(minimum=(order_key, b"")):
             if is_inclusive or found != order_key:
                 yield found, key, self._slots[key]
 
     def live_from(self, offset: int) -> Iterator[tuple[bytes, Slot]]:
         """Live keys whose record lies at or after ``offset``, in log order; the index must not change meanwhile."""
-        for position in range(bisect_left(self._log_offsets, offset), len(self._log_keys)):
-            key = self._log_keys[position]
-            slot = self._slots.get(key)
-            if slot is not None and slot.offset == self._log_offsets[position]:
-                yield key, slot
+        for _, key in self._by_offset.irange(minimum=(offset, b"")):
+            yield key, self._slots[key]
 
     def _release(self, key: bytes, slot: Slot) -> None:
+        """The slot is not the key's any more."""
+        self._by_offset.remove((slot.offset, key))
         self.live_bytes -= record_size(len(key), slot.value_length)
         if slot.value is not None:
             self._budget.give_back(slot.value_length)
-
-    def _compact_log(self) -> None:
-        live = list(self.live_from(0))
-        self._log_offsets = [slot.offset for _, slot in live]
-        self._log_keys = [key for key, _ in live]
+            self._inline_bytes -= slot.value_length

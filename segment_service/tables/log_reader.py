@@ -12,7 +12,9 @@ from segment_service.tables.key_index import Slot
 from segment_service.tables.table_segment import TableSegment
 
 log_read_bytes: Final = 512 * 1024
-"""Bytes of log that are read and parsed in one turn of the event loop."""
+"""Bytes of log that are read at a time."""
+records_per_turn: Final = 500
+"""Records that are parsed in one turn of the event loop: two or three milliseconds."""
 value_reads_in_flight_max: Final = 16
 """Values that one request reads from the segment at a time."""
 
@@ -37,12 +39,14 @@ async def read_log(store: SegmentStore, table: TableSegment, length: int) -> Non
         position = table.indexed_to + len(unfinished)
         data = unfinished + await read_exactly(store, table.name, position, min(log_read_bytes, length - position))
         data_start = table.indexed_to
-        for record in parse_records(data, data_start):
+        for number, record in enumerate(parse_records(data, data_start), 1):
             if record.value is None:
                 table.index.remove(record.key)
             else:
                 table.index.put(record.key, record.value, record.version, record.offset)
             table.indexed_to = record.offset + record.size
+            if number % records_per_turn == 0:
+                await asyncio.sleep(0)
         unfinished = data[table.indexed_to - data_start :]
         is_last = table.indexed_to + len(unfinished) >= length
         if unfinished and (is_last or len(unfinished) >= record_bytes_max):

@@ -182,7 +182,7 @@ class TableExtension:
         self, segment: str, count_max: int, continuation: bytes = b"", first_key: bytes = b"", last_key: bytes = b""
     ) -> EntriesPage:
         for _ in range(read_attempts_max):
-            table, _ = await self._open(segment)
+            table = await self._open_ordered(segment)
             found: list[tuple[bytes, Slot]] = []
             page_bytes, after = 0, b""
             for after_this, key, slot in table.layout.select(table.index, continuation, first_key, last_key):
@@ -246,6 +246,15 @@ class TableExtension:
                     await self._catch_up(table)
         raise Unavailable(f"{segment}: the table's log changed {open_attempts_max} times while it was read")
 
+    async def _open_ordered(self, segment: str) -> TableSegment:
+        """As ``_open``, and the table can be iterated."""
+        for _ in range(open_attempts_max):
+            table, _ = await self._open(segment)
+            if table.index.is_ordered:
+                return table
+            await table.index.sort()
+        raise Unavailable(f"{segment}: its keys were cleared {open_attempts_max} times while they were sorted")
+
     async def _catch_up(self, table: TableSegment) -> None:
         """Read what the log holds beyond the index; the caller has the table's lock."""
         info = await self._store.get_info(table.name)
@@ -260,7 +269,11 @@ class TableExtension:
         if not info.start_offset <= table.indexed_to <= info.length:
             table.index.clear()
             table.indexed_to = info.start_offset
-        await read_log(self._store, table, info.length)
+        try:
+            await read_log(self._store, table, info.length)
+        finally:
+            if self._tables.get(table.name) is not table:
+                table.index.clear()  # it was forgotten meanwhile, and must not keep what it read since
         table.start_offset = info.start_offset
         table.tail = table.indexed_to
         table.is_stale = False
