@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from pravega_spark.backfill import command as backfill
-from pravega_spark.commands import cluster, doctor, event, services, sink, stream
+from pravega_spark.commands import cluster, doctor, event, services, sink, store, stream
 
 application = typer.Typer(
     name="pravega-spark",
@@ -19,5 +19,6 @@ stream.add_to(application)
 event.add_to(application)
 sink.add_to(application)
 cluster.add_to(application)
+store.add_to(application)
 backfill.add_to(application)
 doctor.add_to(application)

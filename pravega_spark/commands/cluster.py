@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pravega_spark.commands.services import Configuration
+from pravega_spark.commands.services import Configuration, become_maintenance
 
 commands = typer.Typer(help="Repairs of a cluster, with the settings file of one of its stores.", no_args_is_help=True)
 
@@ -26,10 +23,4 @@ def rebuild_cpo(
 ) -> None:
     """Register again what the control plane's Redis lost, from what the plog servers and Tier 2 have. All segment
     stores must be stopped."""
-    _become("rebuild-cpo", config, *(["--replace"] if replace else []), *(["--dry-run"] if dry_run else []))
-
-
-def _become(command: str, config: Path, *arguments: str) -> None:
-    """Replaces this process by the services' own tool."""
-    program = [sys.executable, "-m", "segment_service.maintenance", command, "--config", str(config), *arguments]
-    os.execv(sys.executable, program)
+    become_maintenance("rebuild-cpo", config, *(["--replace"] if replace else []), *(["--dry-run"] if dry_run else []))

@@ -63,3 +63,9 @@ def controller(config: Configuration) -> None:
 def _become(package: str, config: Path) -> None:
     """Replaces this process by the service's own, which imports neither Spark nor this command line."""
     os.execv(sys.executable, [sys.executable, "-m", package, "--config", str(config)])
+
+
+def become_maintenance(command: str, config: Path, *arguments: str) -> None:
+    """Replaces this process by the services' own tool."""
+    program = [sys.executable, "-m", "segment_service.maintenance", command, "--config", str(config), *arguments]
+    os.execv(sys.executable, program)

@@ -7,11 +7,14 @@ import asyncio
 import sys
 from pathlib import Path
 
+import structlog
+
 from pravega_common.errors import ConfigurationError, PravegaError
 from pravega_common.runtime import failpoints
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster.factory import make_cpo
 from segment_service.config import SegmentStoreConfig
+from segment_service.maintenance import store_commands
 from segment_service.maintenance.cpo_rebuild import ClusterPlan, CPORebuild
 from segment_service.plog.cluster_registration import ask_redis
 from segment_service.plog.plog_client import PlogSettings
@@ -68,21 +71,29 @@ def _print_plan(plan: ClusterPlan, *, is_done: bool) -> None:
     print("the control plane is registered again: start the stores" if is_done else "nothing was changed (dry run)")
 
 
+def _rebuild(options: argparse.Namespace) -> int:
+    config = SegmentStoreConfig.load(options.config)
+    plan = asyncio.run(rebuild_cpo(config, replace=options.replace, dry_run=options.dry_run))
+    _print_plan(plan, is_done=not options.dry_run)
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="pravega-spark cluster", description="Repairs of a cluster.")
+    parser = argparse.ArgumentParser(prog="pravega-spark", description="Repairs of a cluster and of its data.")
     commands = parser.add_subparsers(dest="command", required=True)
     rebuild = commands.add_parser("rebuild-cpo", help="register again what the CPO lost; all stores must be stopped")
     rebuild.add_argument("--config", type=Path, required=True, help="settings of a store of the cluster")
     rebuild.add_argument("--replace", action="store_true", help="replace what the CPO still has")
     rebuild.add_argument("--dry-run", action="store_true", help="look and change nothing")
+    rebuild.set_defaults(run=_rebuild, group="cluster")
+    store_commands.add_to(commands)
     options = parser.parse_args(arguments)
     failpoints.arm_from_environment()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
-        config = SegmentStoreConfig.load(options.config)
-        plan = asyncio.run(rebuild_cpo(config, replace=options.replace, dry_run=options.dry_run))
-        _print_plan(plan, is_done=not options.dry_run)
+        sys.exit(options.run(options))
     except PravegaError as error:
-        sys.exit(f"pravega-spark cluster {options.command}: {error}")
+        sys.exit(f"pravega-spark {options.group} {options.command}: {error}")
 
 
 if __name__ == "__main__":

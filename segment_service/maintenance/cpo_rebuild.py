@@ -20,7 +20,7 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceGroup
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, SEGMENT_STORE_KIND
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.maintenance.plog_census import CopyFacts, ServerCensus, take_census
+from segment_service.maintenance.plog_census import CopyFacts, ServerCensus, copies_of, take_census
 from segment_service.plog.cluster_registration import AskServer, register_groups, server_identity_key
 from segment_service.plog.metadata_manager import stream_name as metadata_stream
 from segment_service.plog.metadata_records import FullRecord
@@ -195,7 +195,7 @@ class CPORebuild:
 
     def _refuse_foreign(self, census: Sequence[ServerCensus]) -> None:
         names = {group.name for group in self._groups}
-        for copy in _copies(census):
+        for copy in copies_of(census):
             for plog_id in (copy.header.plog_id, *_named(copy.metadata)):
                 if plog_id.cluster != self._cluster_name or plog_id.group not in names:
                     raise ConfigurationError(
@@ -215,13 +215,6 @@ def _is_used(group: str, census: Iterable[ServerCensus]) -> bool:
     return any(server.group == group and (server.error or server.identity is not None) for server in census)
 
 
-def _copies(census: Iterable[ServerCensus], container_id: int | None = None) -> Iterator[CopyFacts]:
-    for server in census:
-        for container, plogs in server.plogs.items():
-            if container_id in (None, container):
-                yield from plogs.values()
-
-
 def _named(state: FullRecord | None) -> Iterator[PlogId]:
     """The plogs that a metadata log counts on."""
     for stream in state.streams.values() if state is not None else ():
@@ -232,9 +225,9 @@ def _named(state: FullRecord | None) -> Iterator[PlogId]:
 def _container(container_id: int, census: Sequence[ServerCensus], marked_epoch: int) -> ContainerFacts:
     """The facts of one container; ``DataCorruption`` if Tier 2 or data plogs say that there must be a log and no
     metadata plog is, or if a plog that it names is on no server."""
-    copies = list(_copies(census, container_id))
+    copies = list(copies_of(census, container_id))
     epoch = max((marked_epoch, *(copy.epoch for copy in copies)))
-    newest = _newest_metadata(container_id, copies, census)
+    newest = newest_metadata(container_id, copies, census)
     plogs = {copy.header.plog_id for copy in copies}
     if newest is None:
         has_data = any(copy.has_entries and copy.header.stream != metadata_stream for copy in copies)
@@ -245,13 +238,18 @@ def _container(container_id: int, census: Sequence[ServerCensus], marked_epoch: 
                 "the settings do not name"
             )
         return ContainerFacts(container_id, 0, None, len(plogs))
-    longest = max((copy for copy in copies if copy.header.plog_id == newest), key=_records)
+    longest = longest_copy(newest, copies)
     missing = [str(plog_id) for plog_id in _named(longest.metadata) if plog_id not in plogs]
     if missing:
         raise DataCorruption(
             f"container {container_id}: its metadata plog {newest} names plogs that no server has: {', '.join(missing)}"
         )
     return ContainerFacts(container_id, epoch, newest, len(plogs))
+
+
+def longest_copy(plog_id: PlogId, copies: Iterable[CopyFacts]) -> CopyFacts:
+    """The copy of a metadata plog that has the most records."""
+    return max((copy for copy in copies if copy.header.plog_id == plog_id), key=_records)
 
 
 def _records(copy: CopyFacts) -> int:
@@ -262,7 +260,7 @@ def _records(copy: CopyFacts) -> int:
     )
 
 
-def _newest_metadata(container_id: int, copies: Sequence[CopyFacts], census: Sequence[ServerCensus]) -> PlogId | None:
+def newest_metadata(container_id: int, copies: Sequence[CopyFacts], census: Sequence[ServerCensus]) -> PlogId | None:
     """The metadata plog of the highest epoch and number that begins with a full record on a majority.
 
     One that fewer servers have was never registered, unless a server that does not count now has it as well.

@@ -6,7 +6,7 @@ Changes nothing, and needs neither the CPO nor the identities on record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,6 +59,14 @@ class ServerCensus:
     def counts(self) -> bool:
         """Whether it answered and kept its data, as far as it can tell."""
         return not self.error and self.identity is not None
+
+
+def copies_of(census: Iterable[ServerCensus], container_id: int | None = None) -> Iterator[CopyFacts]:
+    """All copies of plogs, or those of one container."""
+    for server in census:
+        for container, plogs in server.plogs.items():
+            if container_id in (None, container):
+                yield from plogs.values()
 
 
 async def take_census(

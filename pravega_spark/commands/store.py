@@ -1,0 +1,30 @@
+"""``store doctor``: the data of a cluster in Tier 2 and Tier 1."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pravega_spark.commands.services import Configuration, become_maintenance
+
+commands = typer.Typer(help="The data of a cluster, with the settings file of one of its stores.", no_args_is_help=True)
+
+
+def add_to(application: typer.Typer) -> None:
+    application.add_typer(commands, name="store")
+
+
+@commands.command()
+def doctor(
+    config: Configuration,
+    container: Annotated[list[int] | None, typer.Option(help="Only this one; may be repeated.")] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every chunk and check its checksums.")] = False,
+    tier2_only: Annotated[bool, typer.Option("--tier2-only", help="Leave Tier 1 alone.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Examine marks, metadata tables, manifests, chunks and logs, and change nothing. Stores may run. Exit status 1 if
+    something is wrong; each finding names its remedy."""
+    given = [f"--container={one}" for one in container or ()]
+    given += [name for name, is_given in (("--deep", deep), ("--tier2-only", tier2_only), ("--json", json)) if is_given]
+    become_maintenance("doctor", config, *given)

@@ -1,0 +1,228 @@
+"""``store doctor``: examines the data of a cluster in Tier 2 and Tier 1, and changes nothing.
+
+Everything is read in an order in which a running store contradicts nothing: a mark and the stamp of the metadata table
+before the log, which is ahead of both; manifests and chunks before the log a second time, which tells which segments
+were deleted meanwhile, and the metadata table after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from pravega_common.errors import DataCorruption, Unavailable
+from pravega_common.runtime.clock import Clock
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.segment_storage import EpochMark, LogState
+from segment_service.maintenance.findings import ContainerReport, DataFinding, StoreReport
+from segment_service.maintenance.log_reading import LogSource, LogSummary, summarize
+from segment_service.maintenance.read_only import ContainerReader
+from segment_service.maintenance.segment_examination import Progress, SegmentExamination, Suspect
+from segment_service.metadata.segment_record import read_record
+from segment_service.metadata_table.metadata_table import id_key, name_key, stored_length
+from segment_service.store import marked_container_counts
+
+RESTORE_LOG: Final = "give Tier 1 its newest copy, or the store the Tier 2 that belongs to this log (tier2.url)"
+RESTORE_TABLE: Final = "restore the object from a copy"
+RESTORE_MANIFESTS: Final = (
+    "restore its manifests from a copy; if the segment was deleted shortly before Tier 1 was lost, nothing is missing"
+)
+RESTORE_MARK: Final = "restore the object from a copy: the container does not start without it"
+START_TIER1: Final = "start the servers that are away, and run the examination again"
+CLUSTER_SETTINGS: Final = "use the settings of the cluster's stores"
+
+names_reported_every: Final = 100_000
+"""Names in the metadata table between two reports of progress."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """Holds the facts of one container that are read before its log."""
+
+    reader: ContainerReader
+    report: ContainerReport
+    mark: EpochMark | None = None
+    stamp: LogState | None = None
+    has_table: bool = False
+    is_judged: bool = True
+    """Whether mark and stamp could be read, so that the log can be compared with them."""
+
+
+class StoreDoctor:
+    """One examination of a cluster; ``examine`` may take long, and reports its progress in lines of text."""
+
+    def __init__(
+        self, chunks: ChunkStorage, logs: LogSource | None, clock: Clock, progress: Progress = lambda text: None
+    ) -> None:
+        """``logs``: ``None`` to leave Tier 1 alone."""
+        self._chunks = chunks
+        self._logs = logs
+        self._clock = clock
+        self._progress = progress
+
+    async def examine(self, containers: int, only: Sequence[int] = (), *, deep: bool = False) -> StoreReport:
+        """Examine all containers, or those in ``only``. ``Unavailable`` if Tier 2 does not answer."""
+        report = StoreReport([])
+        marked = await marked_container_counts(self._chunks)
+        if marked and marked != {str(containers)}:
+            text = (
+                f"store.containers = {containers}, but Tier 2 was made with {' and '.join(sorted(marked))} containers"
+            )
+            report.findings.append(DataFinding("cluster", text, CLUSTER_SETTINGS))
+        for container_id in only or range(containers):
+            self._progress(f"container {container_id}")
+            report.containers.append(await self.examine_container(container_id, deep=deep))
+        return report
+
+    async def examine_container(self, container_id: int, *, deep: bool = False) -> ContainerReport:
+        known = _Known(
+            ContainerReader(self._chunks, container_id, self._clock), ContainerReport(container_id, deep=deep)
+        )
+        await self._read_mark(known)
+        await self._read_stamp(known)
+        await self._read_log(known)
+        examination = SegmentExamination(self._chunks, known.reader, known.report, self._progress, deep=deep)
+        try:
+            await examination.run(with_table=known.has_table)
+        except DataCorruption as error:  # the table, in the middle of it: once more without
+            known.has_table = False
+            known.report = _without_segments(known.report)
+            known.report.add(DataFinding("table", str(error), RESTORE_TABLE))
+            examination = SegmentExamination(self._chunks, known.reader, known.report, self._progress, deep=deep)
+            await examination.run(with_table=False)
+        await self._judge_suspects(known, examination.suspects)
+        if known.has_table:
+            await self._read_names(known)
+        return known.report
+
+    async def _read_mark(self, known: _Known) -> None:
+        report = known.report
+        try:
+            known.mark = await known.reader.newest_mark()
+        except DataCorruption as error:
+            known.is_judged = False
+            report.epoch = await known.reader.epoch_max()
+            report.add(DataFinding("mark", str(error), RESTORE_MARK))
+            return
+        if known.mark is not None:
+            report.epoch = known.mark.epoch
+            if known.mark.log is not None:
+                report.identity = known.mark.log.identity.hex()
+                report.high_water = known.mark.log.high_water
+                report.next_segment_id = known.mark.log.next_segment_id
+
+    async def _read_stamp(self, known: _Known) -> None:
+        try:
+            table = await known.reader.table()
+        except DataCorruption as error:
+            known.is_judged = False
+            known.report.add(DataFinding("table", str(error), RESTORE_TABLE))
+            return
+        if table is not None:
+            known.has_table = True
+            known.stamp = table.stamp
+            known.report.table_epoch = table.id.epoch
+            known.report.table_high_water = table.stamp.high_water
+
+    # --- Tier 1
+
+    async def _read_log(self, known: _Known) -> None:
+        """Read the log, and compare it with what was read of Tier 2 before."""
+        report = known.report
+        summary = await self._summary(known)
+        if summary is None:
+            return
+        if summary.operations:
+            report.log = summary.facts()
+        if not known.is_judged:
+            return
+        first_object = "" if summary.operations else await self._first_object(known.reader)
+        problem = summary.contradiction(report.container_id, known.mark, first_object, known.stamp)
+        if problem is not None:
+            report.add(DataFinding("log", problem, RESTORE_LOG))
+
+    async def _summary(self, known: _Known) -> LogSummary | None:
+        """``None``, with a finding or a note, if the log cannot be read."""
+        report = known.report
+        if self._logs is None:
+            report.log_note = "Tier 1 was not read"
+            return None
+        try:
+            return await summarize(self._logs, report.container_id)
+        except DataCorruption as error:
+            report.add(DataFinding("log", str(error), RESTORE_LOG))
+        except Unavailable as error:
+            report.add(DataFinding("server", str(error), START_TIER1))
+        return None
+
+    async def _first_object(self, reader: ContainerReader) -> str:
+        async for info in self._chunks.list(reader.layout.prefix):
+            return info.name
+        return ""
+
+    # --- segments that have less than they should, and names
+
+    async def _judge_suspects(self, known: _Known, suspects: list[Suspect]) -> None:
+        """A segment that was deleted of late is in the log as such until the metadata table has it no more."""
+        if not suspects:
+            return
+        gone = set()
+        if self._logs is not None and not any(one.kind in ("log", "server") for one in known.report.findings):
+            summary = await self._summary(known)
+            gone = set() if summary is None else summary.gone
+        for suspect in suspects:
+            if suspect.segment_id not in gone:
+                await self._judge(known, suspect)
+
+    async def _judge(self, known: _Known, suspect: Suspect) -> None:
+        segment_id = suspect.segment_id
+        needed = 0
+        async with aclosing(known.reader.entries(id_key(segment_id))) as entries:
+            key, value = await anext(entries, (b"", b""))
+            if key == id_key(segment_id):
+                needed = stored_length(value)
+        try:
+            view = await known.reader.manifests.load(segment_id)
+        except DataCorruption:
+            return  # found already
+        finally:
+            known.reader.manifests.forget(segment_id)
+        if needed > view.length and not view.is_deleted:
+            text = (
+                f"segment {segment_id}: the manifests that are there list {view.length} bytes, the metadata table says "
+                f"that Tier 2 had {needed}"
+            )
+            known.report.orphans = None
+            known.report.add(DataFinding("manifest", text, RESTORE_MANIFESTS, segment_id))
+
+    async def _read_names(self, known: _Known) -> None:
+        """Read every record of the table, and name the segments of the findings."""
+        report = known.report
+        names = {one.segment_id: "" for one in report.findings if one.segment_id is not None}
+        try:
+            async for key, value in known.reader.entries(name_key("")):
+                report.table_entries += 1
+                try:
+                    segment = read_record(value)
+                except DataCorruption as error:
+                    text = f"the record of {key[1:].decode(errors='replace')} in the metadata table: {error}"
+                    report.add(DataFinding("name", text, RESTORE_TABLE))
+                    continue
+                if segment.segment_id in names:
+                    names[segment.segment_id] = segment.name
+                if report.table_entries % names_reported_every == 0:
+                    self._progress(f"container {report.container_id}: {report.table_entries} names")
+        except DataCorruption as error:
+            report.add(DataFinding("table", str(error), RESTORE_TABLE))
+        for finding in report.findings:
+            finding.segment = names.get(finding.segment_id or 0, "")
+
+
+def _without_segments(report: ContainerReport) -> ContainerReport:
+    """The report as it was before its segments were examined."""
+    report.segments = report.chunks = report.length = 0
+    report.orphans = 0
+    report.findings = [one for one in report.findings if one.segment_id is None]
+    return report

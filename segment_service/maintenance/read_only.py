@@ -1,0 +1,108 @@
+"""Reads the objects of one container in Tier 2 as its stores do, and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Final, NoReturn, TypeVar
+
+from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
+from pravega_common.invariants import unreachable
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.time_slices import TimeSlices
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.segment_storage import EpochMark
+from segment_service.metadata_table.metadata_table import map_name
+from segment_service.sorted_runs.block_cache import BlockCache
+from segment_service.sorted_runs.map_manifest import MapManifest
+from segment_service.sorted_runs.map_objects import MapObjects
+from segment_service.sorted_runs.run_reader import walk
+from segment_service.storage.chunk_names import Layout, ManifestId
+from segment_service.storage.epoch_marks import EpochMarks
+from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.manifest_store import ManifestStore
+
+T = TypeVar("T")
+
+reader_epoch: Final = 2**63
+"""Above the epoch of every owner, so that nothing that is read looks like the work of a later one. Never written."""
+
+walks_max: Final = 100
+"""How often a walk over the table goes on with a newer manifest because the one before was replaced."""
+
+
+class NoGarbage(GarbageCollector):
+    """Deletes nothing and remembers nothing."""
+
+    def discard(self, names: Sequence[str]) -> None:
+        """Leave the objects to their owner."""
+
+
+class ContainerReader:
+    """Marks, manifests and the metadata table of one container, while its owner may change them."""
+
+    def __init__(self, chunks: ChunkStorage, container_id: int, clock: Clock) -> None:
+        self.layout = Layout(container_id)
+        garbage = NoGarbage(container_id, chunks, self.layout, clock)
+        garbage.epoch = reader_epoch
+        self.manifests = ManifestStore(chunks, self.layout, garbage)
+        self.manifests.epoch = reader_epoch
+        self._marks = EpochMarks(chunks, self.layout, garbage, _refuse_put, _refuse_number)
+        self._table = MapObjects(map_name, chunks, self.layout, garbage, _refuse_put, _refuse_number, BlockCache())
+        self._chunks = chunks
+        self._clock = clock
+
+    async def newest_mark(self) -> EpochMark | None:
+        """As ``EpochMarks.newest``."""
+        return await self._marks.newest()
+
+    async def epoch_max(self) -> int:
+        """The highest epoch in the name of any mark, 0 without one."""
+        return max(
+            [self.layout.parse_epoch(info.name) async for info in self._chunks.list(self.layout.epochs)], default=0
+        )
+
+    async def table(self) -> MapManifest | None:
+        """The newest manifest of the metadata table; ``None`` without a table."""
+        manifest, _ = await self._table.newest_manifest(check_epoch=False)
+        return None if manifest is None or manifest.is_removed else manifest
+
+    async def entries(self, first: bytes) -> AsyncGenerator[tuple[bytes, bytes]]:
+        """The table's entries from the key ``first`` on, in order, and not of one moment: when the owner replaced what
+        is being read, the newest state goes on behind the last key. ``DataCorruption`` if the table is damaged."""
+        manifest = await self.table()
+        for _ in range(walks_max):
+            if manifest is None:
+                return
+            try:
+                async for key, value in self._walk(manifest, first):
+                    yield key, value
+                    first = key + b"\0"
+                return
+            except (SegmentNotFound, DataCorruption) as error:
+                newest = await self.table()
+                if newest is not None and newest.id == manifest.id:
+                    raise _damage(manifest.id, error) from error
+                manifest = newest
+        raise Unavailable("the metadata table keeps being replaced while it is read: try again when less is going on")
+
+    async def _walk(self, manifest: MapManifest, first: bytes) -> AsyncGenerator[tuple[bytes, bytes]]:
+        slices = TimeSlices(self._clock)
+        async for keys, values in walk(self._table, manifest.runs, first, slices, keep=False):
+            for key, value in zip(keys, values, strict=True):
+                if value is not None:
+                    yield key, value
+
+
+def _damage(manifest: ManifestId, error: SegmentNotFound | DataCorruption) -> DataCorruption:
+    if isinstance(error, DataCorruption):
+        return error
+    return DataCorruption(f"the metadata table lists {error.segment} in manifest {manifest}, and it is missing")
+
+
+async def _refuse_put(fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: list[str]) -> NoReturn:
+    unreachable("a reader of Tier 2 writes", unanswered=unanswered)
+
+
+def _refuse_number() -> NoReturn:
+    unreachable("a reader of Tier 2 makes a name")
