@@ -1,4 +1,4 @@
-"""``cluster rebuild-cpo``: repairs of a cluster by an operator."""
+"""``cluster rebuild-cpo|replace-server``: repairs of a cluster by an operator."""
 
 from __future__ import annotations
 
@@ -24,3 +24,17 @@ def rebuild_cpo(
     """Register again what the control plane's Redis lost, from what the plog servers and Tier 2 have. All segment
     stores must be stopped."""
     become_maintenance("rebuild-cpo", config, *(["--replace"] if replace else []), *(["--dry-run"] if dry_run else []))
+
+
+@commands.command("replace-server")
+def replace_server(
+    config: Configuration,
+    group: Annotated[str, typer.Option("--group", help="The persistence group.")],
+    old: Annotated[str, typer.Option("--old", help="Address of the server that is gone, or retires.")],
+    new: Annotated[str, typer.Option("--new", help="Address of an empty server.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look, and change nothing.")] = False,
+) -> None:
+    """Replace one server of a persistence group of three for good, while the stores run, and wait until all logs have
+    it. The command may be interrupted and repeated."""
+    arguments = ["--group", group, "--old", old, "--new", new, *(["--dry-run"] if dry_run else [])]
+    become_maintenance("replace-server", config, *arguments)

@@ -16,6 +16,7 @@ from pravega_common.services.cluster.factory import make_cpo
 from segment_service.config import SegmentStoreConfig
 from segment_service.maintenance import store_commands
 from segment_service.maintenance.cpo_rebuild import ClusterPlan, CPORebuild
+from segment_service.maintenance.server_replacement import Progress, ServerReplacement
 from segment_service.plog.cluster_registration import ask_redis
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.storage.factory import make_chunk_storage
@@ -55,6 +56,44 @@ async def rebuild_cpo(config: SegmentStoreConfig, *, replace: bool, dry_run: boo
         await cpo.close()
 
 
+async def replace_server(config: SegmentStoreConfig, group: str, old: str, new: str, *, dry_run: bool) -> None:
+    """Replace a server of a group, and print how far the logs are until all have taken the new one in."""
+    if config.tier1.folder is not None:
+        raise ConfigurationError(f"tier1.url = {config.tier1.url}: logs in files have no servers to replace")
+    clock = SystemClock()
+    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
+    try:
+        replacement = ServerReplacement(cpo, ask_redis, clock, config.cluster.name, group, old, new)
+        if dry_run:
+            _, after = await replacement.plan()
+        else:
+            after = await replacement.register()
+        servers = next(one.servers for one in after.groups if one.name == group)
+        print(f"persistence group {group}: {', '.join(servers)}")
+        if dry_run:
+            print("nothing was changed (dry run)")
+            return
+        print("registered; this command may be interrupted and repeated", flush=True)
+        last = None
+        async for progress in replacement.follow():
+            if progress != last:
+                _print_progress(progress)
+            last = progress
+        print(f"{new} took the place of {old}: name it in the settings of all stores; {old} may be thrown away")
+    finally:
+        await cpo.close()
+
+
+def _print_progress(progress: Progress) -> None:
+    total = len(progress.admitted) + len(progress.waiting)
+    if progress.problem:
+        print(f"waiting: {progress.problem}", flush=True)
+    else:
+        waiting = ", ".join(str(one) for one in progress.waiting)
+        text = f"logs that have the new server: {len(progress.admitted)} of {total}"
+        print(text + (f"; waiting for those of containers {waiting}" if waiting else ""), flush=True)
+
+
 def _print_plan(plan: ClusterPlan, *, is_done: bool) -> None:
     for warning in plan.warnings:
         print(f"warning: {warning}")
@@ -71,6 +110,12 @@ def _print_plan(plan: ClusterPlan, *, is_done: bool) -> None:
     print("the control plane is registered again: start the stores" if is_done else "nothing was changed (dry run)")
 
 
+def _replace(options: argparse.Namespace) -> int:
+    config = SegmentStoreConfig.load(options.config)
+    asyncio.run(replace_server(config, options.group, options.old, options.new, dry_run=options.dry_run))
+    return 0
+
+
 def _rebuild(options: argparse.Namespace) -> int:
     config = SegmentStoreConfig.load(options.config)
     plan = asyncio.run(rebuild_cpo(config, replace=options.replace, dry_run=options.dry_run))
@@ -85,15 +130,24 @@ def main(arguments: list[str] | None = None) -> None:
     rebuild.add_argument("--config", type=Path, required=True, help="settings of a store of the cluster")
     rebuild.add_argument("--replace", action="store_true", help="replace what the CPO still has")
     rebuild.add_argument("--dry-run", action="store_true", help="look and change nothing")
-    rebuild.set_defaults(run=_rebuild, group="cluster")
+    rebuild.set_defaults(run=_rebuild, noun="cluster")
+    replacing = commands.add_parser("replace-server", help="replace a server of a group for good, while stores run")
+    replacing.add_argument("--config", type=Path, required=True, help="settings of a store of the cluster")
+    replacing.add_argument("--group", required=True, help="the persistence group")
+    replacing.add_argument("--old", required=True, help="address of the server that is gone, or retires")
+    replacing.add_argument("--new", required=True, help="address of an empty server")
+    replacing.add_argument("--dry-run", action="store_true", help="look and change nothing")
+    replacing.set_defaults(run=_replace, noun="cluster")
     store_commands.add_to(commands)
     options = parser.parse_args(arguments)
     failpoints.arm_from_environment()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         sys.exit(options.run(options))
+    except KeyboardInterrupt:
+        sys.exit(f"pravega-spark {options.noun} {options.command}: interrupted; it may be repeated")
     except PravegaError as error:
-        sys.exit(f"pravega-spark {options.group} {options.command}: {error}")
+        sys.exit(f"pravega-spark {options.noun} {options.command}: {error}")
 
 
 if __name__ == "__main__":

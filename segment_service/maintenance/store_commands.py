@@ -31,7 +31,7 @@ def add_to(commands: Commands) -> None:
     doctor.add_argument("--deep", action="store_true", help="read every chunk and check its checksums")
     doctor.add_argument("--tier2-only", action="store_true", help="leave Tier 1 alone")
     doctor.add_argument("--json", action="store_true", help="print one JSON document")
-    doctor.set_defaults(run=_doctor, group="store")
+    doctor.set_defaults(run=_doctor, noun="store")
 
 
 @contextlib.asynccontextmanager

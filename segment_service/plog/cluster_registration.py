@@ -2,7 +2,8 @@
 
 The CPO keeps every group that was ever registered, since plogs may be there. A store adds the groups that its settings
 name and puts its new plogs there. It never drops a group, and never exchanges a server of one: another address is taken
-only if the server there shows the identity that is on record, as one that moved does.
+only if the server there shows the identity that is on record, as one that moved does. An operator exchanges one
+(``maintenance/server_replacement.py``): settings that still name the old one are read as if they named the new one.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ group_sizes: Final = (1, 3)
 register_attempts_max: Final = 20
 """Tries of a registration that other stores' registrations overtake."""
 call_time_max_s: Final = 5.0
+successors_max: Final = 32
+"""Replacements, one after the other, that settings may be behind."""
 name_chars_max: Final = 64
 """Characters of the name of a cluster or a group, which every plog id repeats."""
 
@@ -105,14 +108,31 @@ class _Joining:
 
     async def join(self, groups: Sequence[PersistenceGroup]) -> tuple[PersistenceGroup, ...]:
         joined = {group.name: group for group in self._registered.groups}
-        for group in groups:
-            old = joined.get(group.name)
+        for named in groups:
+            old = joined.get(named.name)
+            group = named if old is None else await self._with_successors(old, named)
             self._refuse_server_of_another(group)
             if old is None:
                 joined[group.name] = group
             elif {*old.servers} != {*group.servers}:
                 joined[group.name] = await self._moved(old, group)
         return tuple(joined.values())
+
+    async def _with_successors(self, registered: PersistenceGroup, group: PersistenceGroup) -> PersistenceGroup:
+        """The group of some settings with the registered server in the place of each that was replaced."""
+        servers = []
+        for server in group.servers:
+            current: str | None = server
+            for _ in range(successors_max):
+                if current is None or current in registered.servers:
+                    break
+                current = await self._cpo.get_constant(successor_key(self._registered.name, group.name, current))
+            servers.append(current if current in registered.servers else server)
+            if servers[-1] != server:
+                structlog.get_logger().warning(
+                    "the settings name a plog server that was replaced", group=group.name, old=server, new=servers[-1]
+                )
+        return PersistenceGroup(group.name, tuple(servers))
 
     def _refuse_server_of_another(self, group: PersistenceGroup) -> None:
         for server in group.servers:
@@ -168,6 +188,11 @@ class _Joining:
 def server_identity_key(cluster: str, group: str, index: int) -> str:
     """The CPO's constant for the identity of a group's server; one for each container lies below it."""
     return f"plog-server/{cluster}/{group}/{index}"
+
+
+def successor_key(cluster: str, group: str, server: str) -> str:
+    """The CPO's constant for the address that took the place of a group's server."""
+    return f"plog-server-successor/{cluster}/{group}/{server}"
 
 
 async def _refuse_one_server_twice(

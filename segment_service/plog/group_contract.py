@@ -98,6 +98,11 @@ class PersistenceGroupClient(Protocol):
         """Drop all connections; unanswered appends become unknown."""
         ...
 
+    async def move_server(self, index: int, address: str) -> None:
+        """Speak to another address in the place of one server. That server is out of every open plog, and counts for
+        no majority until it shows the identity on record."""
+        ...
+
     async def open_for_appends(self) -> None:
         """Connect to a majority."""
         ...

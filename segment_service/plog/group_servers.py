@@ -91,6 +91,13 @@ class GroupServers:
         for client in self.clients:
             client.reset()
 
+    async def move(self, index: int, address: str) -> None:
+        """Let another address take the place of a server: nothing that is known of the old one counts."""
+        await self.clients[index].move(address)
+        self._away_until_s[index] = 0.0
+        self._lost.pop(index, None)
+        self._failing.discard(index)
+
     def is_near(self, index: int) -> bool:
         """Whether the server answered lately, or was not asked."""
         return self._away_until_s[index] <= asyncio.get_running_loop().time()

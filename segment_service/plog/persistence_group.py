@@ -85,6 +85,11 @@ class PersistenceClient:
             raise ConfigurationError(f"plog {plog_id} is not in persistence cluster {self.cluster_name}; register it")
         return group
 
+    async def move_server(self, cluster: PersistenceCluster, group: str, index: int, address: str) -> None:
+        """Speak to another address in the place of a server, as ``cluster`` is registered now."""
+        self._choice.saw(cluster)
+        await self._groups[group].move_server(index, address)
+
     @property
     def groups(self) -> list[PersistenceGroupClient]:
         return list(self._groups.values())

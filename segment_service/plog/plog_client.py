@@ -110,9 +110,16 @@ class PlogClient:
     """
 
     def __init__(self, address: str, settings: PlogSettings, identity_of: IdentityOf) -> None:
-        self.address = address
         self.connections = ServerConnections(address, settings, identity_of)
         self._settings = settings
+
+    @property
+    def address(self) -> str:
+        return self.connections.address
+
+    async def move(self, address: str) -> None:
+        """Speak to the server at another address from now on; unanswered appends end with ``ConnectionLost``."""
+        await self.connections.move(address)
 
     def reset(self) -> None:
         """Drop both connections; unanswered appends end with ``ConnectionLost``. The next call connects again."""

@@ -45,6 +45,9 @@ class QuorumGroup:
     def reset(self) -> None:
         self._servers.reset()
 
+    async def move_server(self, index: int, address: str) -> None:
+        await self._servers.move(index, address)
+
     async def open_for_appends(self) -> None:
         answers = await self._servers.ask(lambda _, server: server.open_for_appends())
         self._require_majority(answers, "connecting")

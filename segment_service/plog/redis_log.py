@@ -99,7 +99,7 @@ class RedisDataLog:
 
     async def _start_repair(self, cluster: PersistenceCluster, stream: LogStream) -> None:
         manager = self._required_manager()
-        plogs = _OwnedPlogs(manager, stream)
+        plogs = _OwnedPlogs(manager, stream, self._required_client())
         self.repair = LogRepair(
             self._container_id, manager.epoch, cluster, self._settings, self._cpo, self._clock, plogs
         )
@@ -251,9 +251,10 @@ class RedisDataLog:
 class _OwnedPlogs:
     """``RepairedLog`` of a log and its metadata."""
 
-    def __init__(self, manager: MetadataManager, stream: LogStream) -> None:
+    def __init__(self, manager: MetadataManager, stream: LogStream, client: PersistenceClient) -> None:
         self._manager = manager
         self._stream = stream
+        self.move_server = client.move_server
 
     def sealed_plogs(self) -> list[PlogRecord]:
         return [plog for plog in self._manager.state.streams[stream_name].plogs if plog.sealed]

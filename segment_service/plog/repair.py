@@ -5,6 +5,9 @@ is missing, shorter or damaged is completed from the others. A server whose iden
 its answers count for no majority. It gets an identity if it has none, then all sealed plogs of the container, and only
 then its identity takes the place of the recorded one; after that the log goes on in plogs that include it.
 
+A server that an operator replaced for good, by another address in the CPO, is left in the same way: the log goes to the
+new address once a majority of every plog is on the others, and fills what it finds there.
+
 A server is admitted only while a majority, without it, answers and has everything that was acknowledged in the plogs
 that are still open. These it need not have: it cannot join them, so nothing more is acknowledged in them without that
 majority. Two servers that lost their data are never admitted: what only they had would then count as never written.
@@ -29,6 +32,7 @@ from segment_service.plog.metadata_records import PlogRecord
 from segment_service.plog.persistence_group import IdentityRecord
 from segment_service.plog.plog import FenceToken, PlogId, PlogStatus
 from segment_service.plog.plog_client import PlogClient, PlogSettings
+from segment_service.plog.registered_servers import RegisteredServers
 from segment_service.plog.sealed_reader import read_sealed
 from segment_service.plog.server_connections import ServerLost
 
@@ -37,6 +41,7 @@ look_s: Final = 2.0
 repair_bytes_per_s: Final = 64 * 1024 * 1024
 """Bytes a second that the repair of one log copies at most; one entry, at most 2 MiB, is on its way at a time."""
 
+SERVER_MOVED = register("plog.repair.server_moved")
 COPY_REPAIRED = register("plog.repair.copy_repaired")
 PLOGS_COPIED = register("plog.repair.plogs_copied")
 SERVER_ADMITTED = register("plog.repair.server_admitted")
@@ -79,6 +84,10 @@ class RepairedLog(Protocol):
         made its copy is out."""
         ...
 
+    async def move_server(self, cluster: PersistenceCluster, group: str, index: int, address: str) -> None:
+        """See ``PersistenceClient.move_server``."""
+        ...
+
     async def include_all(self) -> None:
         """Let the log go on in plogs that include the servers that are out of the open ones."""
         ...
@@ -108,6 +117,7 @@ class LogRepair(Service):
         self._clock = clock
         self._plogs = plogs
         self._sealed_plogs = plogs.sealed_plogs
+        self._registered = RegisteredServers(cluster, cpo, clock)
         self._servers = [
             self._make(cluster.name, group, index)
             for group in cluster.groups
@@ -155,6 +165,8 @@ class LogRepair(Service):
 
     async def run_round(self) -> None:
         """Look at every server once, and repair what can be repaired now; ``Fenced`` if a later owner was seen."""
+        if self._servers:
+            await self._registered.look()
         for server in self._servers:
             known = {record.plog_id for record in self._sealed_plogs()}
             server.whole &= known
@@ -177,6 +189,8 @@ class LogRepair(Service):
         server.out = reason
 
     async def _look(self, server: _Server) -> None:
+        if self._registered.address(server.group.name, server.index) != server.address:
+            await self._move(server)
         try:
             await server.client.connections.control()
         except ServerLost as error:
@@ -187,6 +201,33 @@ class LogRepair(Service):
         self._set_out(server, "")
         if self._plogs.lacks(server.group.name, server.index, server.client.connections.run_id):
             await self._plogs.include_all()
+
+    async def _move(self, server: _Server) -> None:
+        """Let the log go on with the server that was registered in the place of this one, which is lost from then on
+        and the new one filled as any that came back empty.
+
+        ``Unavailable`` while this server is one of the majority of some plog: the others are completed first.
+        """
+        group, address = server.group.name, self._registered.address(server.group.name, server.index)
+        if reason := self._needed_for(server):
+            await self._plogs.include_all()
+            raise Unavailable(f"Redis at {server.address} is not left for {address} yet: {reason}")
+        await self._plogs.move_server(self._registered.cluster, group, server.index, address)
+        await server.client.move(address)
+        server.whole.clear()
+        self.log.info("a plog server is replaced", group=group, address=address)
+        failpoint(SERVER_MOVED)
+
+    def _needed_for(self, server: _Server) -> str:
+        """Why some plog would have no majority without a server; an empty text if all have one."""
+        group, needed = server.group.name, majority_of(len(server.group.servers))
+        others = [one for one in self._servers if one.group is server.group and one is not server]
+        for record in self._sealed_plogs():
+            if record.plog_id.group == group and sum(record.plog_id in one.whole for one in others) < needed:
+                return f"plog {record.plog_id} is not on a majority without it"
+        if any(len(places - {server.index}) < needed for places in self._plogs.holders(group)):
+            return "an open plog needs a majority without it first"
+        return ""
 
     async def _complete(self, server: _Server, target: PlogClient) -> None:
         """Give the server every sealed plog that it is not known to have."""

@@ -59,6 +59,12 @@ class ServerConnections:
         self._control: RedisConnection | None = None
         self._connecting = asyncio.Lock()
 
+    async def move(self, address: str) -> None:
+        """Connect to another address from now on; the server there has to show the identity on record."""
+        async with self._connecting:  # nothing that is still connecting to the old one is kept
+            self.reset()
+            self.address, self.run_id = address, ""
+
     def reset(self) -> None:
         """Drop both connections; unanswered requests end with ``ConnectionLost``. The next call connects again."""
         for connection in (self.data, self._control):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from pravega_common.errors import DataCorruption, Fenced
+from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
 from segment_service.plog.append_quorum import OnAppended
 from segment_service.plog.chain import offset_max
@@ -23,6 +24,10 @@ class SingleServerGroup:
 
     def reset(self) -> None:
         self._server.reset()
+
+    async def move_server(self, index: int, address: str) -> None:
+        check(index == 0, "a group of one has one server", group=self.name, index=index)
+        await self._server.move(address)
 
     async def open_for_appends(self) -> None:
         await self._server.open_for_appends()
