@@ -21,10 +21,12 @@ from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.sets.members import LostMember
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import ABSENT
+from controller_service.transactions.commit_queue import commit_batch_max
+from controller_service.transactions.order_records import CommitState
 from controller_service.transactions.records import ActiveTransaction, CommittingRecord, transaction_segments
 from controller_service.transactions.scheduling import WorkScheduler
 from controller_service.transactions.stream_index import StreamIndex
-from controller_service.transactions.transaction_store import Change, CommitState, Found, TransactionStore
+from controller_service.transactions.transaction_store import Change, Found, TransactionStore
 from pravega_common import names
 from pravega_common.errors import DataCorruption, InvalidArgument, SegmentNotFound, StreamNotFound
 from pravega_common.model.commits import Obstacle, ObstacleKind
@@ -48,7 +50,7 @@ class CommitFindings:
 
     @property
     def are_idle(self) -> bool:
-        return self.state.committing.is_idle and not self.state.queue.waiting
+        return self.state.is_idle
 
 
 class Sets(Protocol):
@@ -119,7 +121,8 @@ class CommitRepair:
 
     async def _before_a_round(self, context: StreamContext, state: CommitState) -> list[Obstacle]:
         scope, stream = context.scope, context.stream
-        batch = state.queue.next_batch()
+        state = await self._records.with_next_blocks(scope, stream, state, commit_batch_max)
+        batch = state.queue.next_batch(state.blocks)
         if not batch:
             return []
         obstacles = []
@@ -238,7 +241,7 @@ class CommitRepair:
             commits = await self.look(scope, stream)
             obstacle = next((one for one in commits.obstacles if one.transaction == identifier), None)
             if obstacle is None:
-                raise InvalidArgument(_why_not(identifier, commits))
+                raise InvalidArgument(_why_not(identifier, commits, found))
             changes: list[Change] = []
             if obstacle.kind is ObstacleKind.LOST_TRANSACTION:
                 changes = [await self._given_up(scope, stream, identifier, found)]
@@ -300,12 +303,12 @@ def _with_lost(commits: CommitFindings, scope: str, stream: str, lost: Sequence[
     return dataclasses.replace(commits, obstacles=commits.obstacles + obstacles)
 
 
-def _why_not(identifier: uuid.UUID, commits: CommitFindings) -> str:
+def _why_not(identifier: uuid.UUID, commits: CommitFindings, found: Found | None) -> str:
     if identifier in commits.state.committing.ids:
         return (
             f"transaction {identifier} is being merged, parts of it may be readable: it cannot be given up; if its "
             "round has lost bytes, accept the loss"
         )
-    if identifier.hex in commits.state.queue.waiting:
+    if found is not None and found.record.state is TransactionState.COMMITTING:
         return f"transaction {identifier} waits for its turn and nothing that is next in the order shows it to be lost"
     return f"transaction {identifier} does not wait for its commit"

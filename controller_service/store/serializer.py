@@ -2,7 +2,8 @@
 
 A record is a frozen dataclass whose fields are ``int``, ``float``, ``str``, ``bool``, enums, dataclasses, ``X | None``,
 ``tuple[X, ...]`` and ``dict[int | str, X]``. Unknown fields are ignored, missing ones take their default, so a newer
-controller's records can be read while instances are replaced one by one. Floats come back exactly.
+controller's records can be read while instances are replaced one by one. Floats come back exactly. A class that an
+older version would misread has ``record_version: ClassVar[int]``, which older versions refuse.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ R = TypeVar("R")
 
 def encode(record: Any) -> bytes:
     """The record as JSON bytes, fields in declaration order."""
-    fields = {_VERSION_FIELD: format_version, **_to_json(record)}
+    fields = {_VERSION_FIELD: _version_of(type(record)), **_to_json(record)}
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -33,11 +34,18 @@ def decode(cls: type[R], data: bytes) -> R:
     """Raises ``DataCorruption`` for bytes that are not a record of this class, or of a version from the future."""
     try:
         fields = json.loads(data)
-        if fields.pop(_VERSION_FIELD) > format_version:
-            raise DataCorruption(f"{cls.__name__}: written by a newer version than {format_version}")
+        if fields.pop(_VERSION_FIELD) > _version_of(cls):
+            raise DataCorruption(
+                f"{cls.__name__}: written by a newer controller than this one, which reads up to version "
+                f"{_version_of(cls)}: replace it by one of the same version"
+            )
         return typing.cast(R, _reader(cls)(fields))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataCorruption(f"{cls.__name__}: not a record: {data[:80]!r} ({error})") from error
+
+
+def _version_of(cls: type) -> int:
+    return getattr(cls, "record_version", format_version)
 
 
 def _to_json(value: Any) -> Any:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller_service.transactions.records import CommitQueue
-from controller_service.transactions.transaction_store import Change, CommitState, TransactionStore, cas_limits
+from controller_service.transactions.commit_queue import CommitQueue
+from controller_service.transactions.order_records import CommitState
+from controller_service.transactions.transaction_store import Change, TransactionStore, cas_limits
 from pravega_common.errors import Throttled, UnknownOutcome, VersionConflict
 
 changes_per_write_max: Final = 500

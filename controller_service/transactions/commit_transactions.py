@@ -30,16 +30,17 @@ from controller_service.store.records import (
 )
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from controller_service.transactions.commit_queue import commit_batch_max
 from controller_service.transactions.completions import Completions
+from controller_service.transactions.order_records import CommitState
 from controller_service.transactions.records import (
     CommittingRecord,
     CommittingTransaction,
     MergeTarget,
-    commit_batch_max,
     transaction_segments,
 )
 from controller_service.transactions.scheduling import WorkScheduler
-from controller_service.transactions.transaction_store import CommitState, TransactionStore
+from controller_service.transactions.transaction_store import TransactionStore
 from pravega_common import names
 from pravega_common.errors import (
     DataCorruption,
@@ -180,7 +181,7 @@ class CommitWorkflow:
         if run.hold is not None:
             # After a round of its own nothing may be left: then the stream need not be looked at again.
             state = await self._transactions.commit_state(scope, stream)
-            if state.committing.is_idle and not state.queue.waiting:
+            if state.is_idle:
                 return await self._leave(run, None)
             context = await self._streams.open(scope, stream)
         else:
@@ -190,8 +191,8 @@ class CommitWorkflow:
         if state.committing.is_idle:
             segments = len((await context.current_epoch()).segments)
             count_max = max(1, min(commit_batch_max, lengths_per_round_max // segments))
-            batch = await self._next_batch(scope, stream, state, count_max)
-            if batch is None:
+            state, batch = await self._next_batch(scope, stream, state, count_max)
+            if not batch:
                 return await self._leave(run, context)
             context, state = await self._begin(run, context, state, batch)
         else:
@@ -213,9 +214,12 @@ class CommitWorkflow:
 
     async def _next_batch(
         self, scope: str, stream: str, state: CommitState, count_max: int
-    ) -> list[tuple[uuid.UUID, CommittingTransaction]] | None:
-        """The transactions to commit next. Drops from the order those that a round completed before it crashed."""
-        while batch := state.queue.next_batch(count_max):
+    ) -> tuple[CommitState, list[tuple[uuid.UUID, CommittingTransaction]]]:
+        """The transactions to commit next, and the order that they were found in. Drops those that a round completed
+        before it crashed."""
+        while True:
+            state = await self._transactions.with_next_blocks(scope, stream, state, count_max)
+            batch = state.queue.next_batch(state.blocks, count_max)
             found = await self._transactions.get_many(scope, stream, batch)
             gone = [identifier for identifier, record in zip(batch, found, strict=True) if record is None]
             if not gone:
@@ -226,7 +230,7 @@ class CommitWorkflow:
                             f"transaction {identifier} of {scope}/{stream} is in the commit order, but is "
                             f"{record.state.value}"
                         )
-                return [
+                return state, [
                     (identifier, CommittingTransaction(identifier.hex, record.writer_id, record.commit_time_ms))
                     for identifier, record in records.items()
                 ]
@@ -238,7 +242,6 @@ class CommitWorkflow:
                     )
             await self._transactions.drop_from_queue(scope, stream, state, gone)
             state = await self._transactions.commit_state(scope, stream)
-        return None
 
     async def _begin(
         self,
@@ -266,7 +269,7 @@ class CommitWorkflow:
             tuple(item for _, item in batch), epoch, active.epoch, rolling, self._clock.wall_ms(), targets
         )
         version = await self._transactions.begin_round(context.scope, context.stream, state, record)
-        return context, CommitState(state.queue, state.queue_version, record, version)
+        return context, dataclasses.replace(state, committing=record, committing_version=version)
 
     async def _enter(self, run: CommitRun, context: StreamContext) -> StreamContext:
         """Keep other workflows off the stream's epochs, also if another run of commits does; the stream as it is then.
@@ -308,7 +311,7 @@ class CommitWorkflow:
             # Another run is at its end, or died there: its request came here, or stands where it will be carried out.
             await self._enter(run, context)
             state = await self._transactions.commit_state(run.scope, run.stream)
-            if state.queue.waiting or not state.committing.is_idle:
+            if not state.is_idle:
                 return True
         if run.hold is not None:
             await free(self._streams, run.hold)

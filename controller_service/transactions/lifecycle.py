@@ -21,6 +21,7 @@ from controller_service.transactions.commit_order import CommitOrder
 from controller_service.transactions.commit_transactions import CommitListener, CommitWorkflow
 from controller_service.transactions.completions import Completions
 from controller_service.transactions.ids import TransactionIds
+from controller_service.transactions.order_records import CommitState
 from controller_service.transactions.records import (
     ActiveTransaction,
     RegistrationRecord,
@@ -30,7 +31,7 @@ from controller_service.transactions.records import (
 from controller_service.transactions.scheduling import ABORT_KIND, COMMIT_KIND, WorkScheduler
 from controller_service.transactions.stream_index import StreamIndex, StreamName
 from controller_service.transactions.timeouts import TimedTransaction, Timers
-from controller_service.transactions.transaction_store import CommitState, Found, StreamTables, TransactionStore
+from controller_service.transactions.transaction_store import Found, StreamTables, TransactionStore
 from pravega_common.errors import (
     InvalidArgument,
     StreamNotFound,
@@ -295,7 +296,7 @@ class TransactionService(Service):
             chunk = ending[start : start + aborts_concurrent_max]
             await asyncio.gather(*(self.abort(scope, stream, identifier) for identifier in chunk))
         state = await self.records.commit_state(scope, stream)
-        return not active and not state.queue.waiting and state.committing.is_idle
+        return not active and state.is_idle
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
@@ -428,7 +429,7 @@ class TransactionService(Service):
                 await self.scheduler.schedule_abort(scope, stream, identifier)
         state = await self.records.commit_state(scope, stream)
         before = self._unfinished.pop((scope, stream), None)
-        if not state.queue.waiting and state.committing.is_idle:
+        if state.is_idle:
             if not active:
                 await self.index.drop_if_unused(scope, stream)
             return

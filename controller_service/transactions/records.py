@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import struct
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pravega_common import names
-from pravega_common.errors import DataCorruption, Throttled
+from pravega_common.errors import DataCorruption
 from pravega_common.model.transactions import TransactionState
 
-commit_batch_max: Final = 100
-"""Transactions that one commit round makes readable (docs/controller-api.md 10)."""
-commit_queue_max: Final = 10_000
-"""Transactions of one stream that may wait for their commit round."""
 completed_listed_max: Final = 500
 """Completed transactions of a stream that can be listed (docs/controller-api.md 4.7)."""
 
@@ -59,40 +54,6 @@ class ActiveTransaction:
     registration: RegistrationRecord | None = None
     lost: bool = False
     """It was to be committed and lost data; an operator gave it up."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitQueue:
-    """The commit order of one stream: transactions marked committing and not yet completed, oldest first."""
-
-    waiting: tuple[str, ...] = ()
-    accepted: int = 0
-    """How many were ever added; only grows."""
-
-    def adding(self, ids: Sequence[uuid.UUID]) -> CommitQueue:
-        """With ``ids`` at the end, those that already wait left where they are; ``Throttled`` above the limit."""
-        present = set(self.waiting)
-        added = tuple(identifier.hex for identifier in ids if identifier.hex not in present)
-        if len(self.waiting) + len(added) > commit_queue_max:
-            raise Throttled(
-                f"{len(self.waiting)} transactions of the stream wait for their commit; {commit_queue_max} may"
-            )
-        return CommitQueue(self.waiting + added, self.accepted + len(added))
-
-    def without(self, ids: Collection[uuid.UUID]) -> CommitQueue:
-        gone = {identifier.hex for identifier in ids}
-        return dataclasses.replace(self, waiting=tuple(item for item in self.waiting if item not in gone))
-
-    def next_batch(self, count_max: int = commit_batch_max) -> tuple[uuid.UUID, ...]:
-        """Up to ``count_max`` transactions of the lowest epoch that has any, in commit order.
-
-        See docs/controller-api.md 4.5.
-        """
-        waiting = [uuid.UUID(hex=item) for item in self.waiting]
-        if not waiting:
-            return ()
-        epoch = min(map(names.transaction_epoch, waiting))
-        return tuple(item for item in waiting if names.transaction_epoch(item) == epoch)[:count_max]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Stores the records of transactions in a ``VersionedStore``.
 
-* Per stream, the table that the stream store makes for it: one key per active transaction (its id in hex), the commit
-  queue under ``commits`` and the round in progress under ``committing``; so marking, queueing and starting a round
-  are each one atomic step.
+* Per stream, the table that the stream store makes for it: one key per active transaction (its id in hex), the head
+  of the commit order under ``commits``, its blocks under ``commits.<slot>`` and the round in progress under
+  ``committing``; so marking, queueing and starting a round are each one atomic step.
 * For the cluster: ``completedTransactions-<n>``, one table per 24 hours of which the newest two are kept, with the
   key ``<stream id>/<id>`` per transaction and ``<stream id>/recent`` for listings. ``stream_index.py`` keeps the
   streams that sweeps have to look at.
@@ -14,6 +14,7 @@ is not there.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -23,9 +24,19 @@ from typing import Final, TypeVar
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Put, Versioned
+from controller_service.transactions.commit_queue import CommitQueue
+from controller_service.transactions.order_records import (
+    COMMITTING_KEY,
+    CommitState,
+    is_order_key,
+    order_keys,
+    order_puts,
+    read_blocks,
+    removal_puts,
+    state_of,
+)
 from controller_service.transactions.records import (
     ActiveTransaction,
-    CommitQueue,
     CommittingRecord,
     CompletedBatches,
     CompletedTransaction,
@@ -38,8 +49,6 @@ from pravega_common.services.retrying import RetryLimits, is_lost_race, retry
 
 T = TypeVar("T")
 
-COMMITS_KEY: Final = "commits"
-COMMITTING_KEY: Final = "committing"
 RECENT_KEY: Final = "recent"
 COMPLETED_BATCHES_TABLE: Final = "completedTransactionsBatches"
 COMPLETED_BATCHES_KEY: Final = "batches"
@@ -70,14 +79,6 @@ class Found:
 
     record: ActiveTransaction
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitState:
-    queue: CommitQueue
-    queue_version: int
-    committing: CommittingRecord
-    committing_version: int
 
 
 Change = tuple[uuid.UUID, ActiveTransaction, int]
@@ -156,10 +157,10 @@ class TransactionStore:
         """The active records and the commit order, in one round trip."""
 
         async def read(tables: StreamTables) -> tuple[list[Found | None], CommitState]:
-            keys = [COMMITS_KEY, COMMITTING_KEY, *(identifier.hex for identifier in ids)]
+            keys = [*order_keys, *(identifier.hex for identifier in ids)]
             queue, committing, *values = await self._store.get_many(tables.table, keys)
             found = [None if value is None else _found(value) for value in values]
-            return found, _commit_state(queue, committing)
+            return found, state_of(queue, committing)
 
         return await self._on_stream(scope, stream, read)
 
@@ -193,21 +194,33 @@ class TransactionStore:
             return await self._scan(tables.table)
 
         entries = await self._on_stream(scope, stream, read)
-        return [
-            (uuid.UUID(hex=key), _found(value)) for key, value in entries if key not in (COMMITS_KEY, COMMITTING_KEY)
-        ]
+        return [(uuid.UUID(hex=key), _found(value)) for key, value in entries if not is_order_key(key)]
 
     # ---- commit order ------------------------------------------------------------------------------------------------
 
     async def commit_state(self, scope: str, stream: str) -> CommitState:
         return (await self.get_with_commits(scope, stream, []))[1]
 
+    async def with_next_blocks(self, scope: str, stream: str, state: CommitState, count_max: int) -> CommitState:
+        """The state with the blocks that its next transactions lie in; read again if the order moved on."""
+        known: CommitState | None = state
+
+        async def attempt() -> CommitState:
+            nonlocal known
+            state = known or await self.commit_state(scope, stream)
+            known = None
+            table = (await self.tables(scope, stream)).table
+            blocks = await read_blocks(self._store, table, state.queue.next_blocks(count_max))
+            return dataclasses.replace(state, blocks=blocks)
+
+        return await self.retrying(attempt)
+
     async def write_order(
         self, scope: str, stream: str, changes: Sequence[Change], queue: CommitQueue, version: int
     ) -> None:
         """Replace the commit order of this version and write records, in one step. For ``CommitOrder`` alone."""
         tables = await self.tables(scope, stream)
-        await self._store.put_many(tables.table, [*_puts(changes), Put(COMMITS_KEY, encode(queue), version)])
+        await self._store.put_many(tables.table, [*_puts(changes), *order_puts(queue, version)])
 
     async def begin_round(self, scope: str, stream: str, state: CommitState, record: CommittingRecord) -> int:
         """Make a round durable; ``VersionConflict`` if another instance began one. Returns the record's version."""
@@ -232,18 +245,16 @@ class TransactionStore:
             known = None
             if state.committing_version != version:
                 return
-            puts = [
-                Put(COMMITS_KEY, encode(state.queue.without(ids)), state.queue_version),
-                Put(COMMITTING_KEY, encode(CommittingRecord()), version),
-            ]
-            await self._store.put_many((await self.tables(scope, stream)).table, puts)
+            table = (await self.tables(scope, stream)).table
+            puts = await removal_puts(self._store, table, state, ids)
+            await self._store.put_many(table, [*puts, Put(COMMITTING_KEY, encode(CommittingRecord()), version)])
 
         await self.retrying(attempt)
 
     async def drop_from_queue(self, scope: str, stream: str, state: CommitState, ids: Sequence[uuid.UUID]) -> None:
         """Take transactions that are completed already out of the commit order."""
         tables = await self.tables(scope, stream)
-        await self._store.put(tables.table, COMMITS_KEY, encode(state.queue.without(ids)), state.queue_version)
+        await self._store.put_many(tables.table, await removal_puts(self._store, tables.table, state, ids))
 
     async def give_up(
         self, scope: str, stream: str, changes: Sequence[Change], state: CommitState, ids: Sequence[uuid.UUID]
@@ -252,8 +263,8 @@ class TransactionStore:
         ``state`` was read (``VersionConflict``)."""
         tables = await self.tables(scope, stream)
         guard = Put(COMMITTING_KEY, encode(state.committing), state.committing_version)
-        queue = Put(COMMITS_KEY, encode(state.queue.without(ids)), state.queue_version)
-        await self._store.put_many(tables.table, [*_puts(changes), guard, queue])
+        order = await removal_puts(self._store, tables.table, state, ids)
+        await self._store.put_many(tables.table, [*_puts(changes), guard, *order])
 
     # ---- completed transactions --------------------------------------------------------------------------------------
 
@@ -351,15 +362,6 @@ class TransactionStore:
 
 def _found(value: Versioned) -> Found:
     return Found(decode(ActiveTransaction, value.value), value.version)
-
-
-def _commit_state(queue: Versioned | None, committing: Versioned | None) -> CommitState:
-    return CommitState(
-        CommitQueue() if queue is None else decode(CommitQueue, queue.value),
-        ABSENT if queue is None else queue.version,
-        CommittingRecord() if committing is None else decode(CommittingRecord, committing.value),
-        ABSENT if committing is None else committing.version,
-    )
 
 
 def _puts(changes: Iterable[Change]) -> list[Put]:

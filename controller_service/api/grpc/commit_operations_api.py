@@ -36,7 +36,7 @@ class CommitOperationsApi(pb_grpc.CommitOperationsServicer):
         merging = set(commits.state.committing.ids)
         listed = await self._listed(request, merging) if request.transactions_max else []
         return pb.DescribeCommitsResponse(
-            waiting=len(commits.state.queue.waiting),
+            waiting=commits.state.queue.count,
             merging=len(merging),
             obstacles=[obstacle_to(one) for one in commits.obstacles],
             transactions=listed,

@@ -11,7 +11,8 @@ import pytest
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.sets.transaction_set import SetRecordState, Verdict
 from controller_service.transactions import commit_transactions
-from controller_service.transactions.records import CommitQueue, transaction_segments
+from controller_service.transactions.commit_queue import CommitQueue
+from controller_service.transactions.records import transaction_segments
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.commits import ObstacleKind
 from pravega_common.model.transactions import TransactionState

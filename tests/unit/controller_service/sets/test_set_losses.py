@@ -11,7 +11,7 @@ import pytest
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.sets import transaction_set_service
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
-from controller_service.transactions import records, transaction_store
+from controller_service.transactions import commit_queue, transaction_store
 from controller_service.transactions.records import transaction_segments
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.model.commits import ObstacleKind
@@ -49,7 +49,7 @@ async def one_throttled(world: World, instance: Instance, monkeypatch: pytest.Mo
     created = await world.begin(instance, S, U, "gone")
     await world.segments.delete_segments(transaction_segments(S, U, created.id, [0]))
     assert await world.run(instance.transactions.commit(S, U, created.id))
-    monkeypatch.setattr(records, "commit_queue_max", 1)
+    monkeypatch.setattr(commit_queue, "commit_queue_max", 1)
     members = [await world.member(instance, S, T, "t", 0), await world.member(instance, S, U, "u", 1)]
     assert await commit(world, instance, 0, members) is Verdict.COMMITTED
     await settle(world)

@@ -12,9 +12,9 @@ import pytest
 
 from controller_service.store.serializer import decode
 from controller_service.store.versioned_store import Put
-from controller_service.transactions import commit_order, records
+from controller_service.transactions import commit_order, commit_queue, commit_transactions
+from controller_service.transactions.order_records import COMMITS_KEY, COMMITTING_KEY, is_order_key
 from controller_service.transactions.records import CommittingRecord
-from controller_service.transactions.transaction_store import COMMITS_KEY, COMMITTING_KEY
 from pravega_common.errors import Throttled, UnknownOutcome, VersionConflict
 from pravega_common.model.transactions import TransactionState
 from tests.support.transaction_world import Instance, World
@@ -37,7 +37,7 @@ class Writes:
         self.rounds += sum(
             put.key == COMMITTING_KEY and not decode(CommittingRecord, put.value).is_idle for put in puts
         )
-        marks = len(puts) - 1
+        marks = sum(not is_order_key(put.key) for put in puts)
         if puts[-1].key != COMMITS_KEY or not marks:
             return await self._inner(table, puts)
         if self.hold is not None:
@@ -99,6 +99,49 @@ async def test_two_controllers_keep_every_commit(world: World) -> None:
         assert len(events) == 60
 
 
+async def test_an_order_in_blocks_survives_a_controller(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_queue, "block_transactions_max", 3)
+    one, two = await world.instance(), await world.instance()
+    ids = await begun(world, one, 60)
+    monkeypatch.setattr(one.transactions.scheduler, "schedule_commit", _scheduled_later)
+    for identifier in ids:
+        assert await world.run(one.transactions.commit("scope", "stream", identifier))
+    state = await one.transactions.records.commit_state("scope", "stream")
+    assert len(state.queue.blocks) == 20 and state.queue.count == 60
+    assert len(await one.transactions.records.active("scope", "stream")) == 60
+    await world.run(one.kill())
+    monkeypatch.setattr(commit_transactions, "commit_batch_max", 7)
+    await world.run(two.transactions.scheduler.schedule_commit("scope", "stream"))
+    await committed(world, two, ids)
+    expected = [f"e{number}" for number in range(60)]
+    assert list(world.segments.stream_events("scope", "stream").values()) == [expected] * 2
+    assert (await two.transactions.records.commit_state("scope", "stream")).is_idle
+
+
+async def _scheduled_later(scope: str, stream: str) -> None:
+    """In place of a schedule: nothing leaves the order."""
+
+
+async def test_transactions_leave_the_middle_of_an_order_in_blocks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_queue, "block_transactions_max", 3)
+    one = await world.instance()
+    monkeypatch.setattr(one.transactions.scheduler, "schedule_commit", _scheduled_later)
+    ids = await begun(world, one, 40)
+    for identifier in ids:
+        assert await world.run(one.transactions.commit("scope", "stream", identifier))
+    records = one.transactions.records
+    old = await records.with_next_blocks("scope", "stream", await records.commit_state("scope", "stream"), 4)
+    await records.drop_from_queue("scope", "stream", old, [ids[1], ids[20], ids[39]])
+    with pytest.raises(VersionConflict):
+        await records.drop_from_queue("scope", "stream", old, [ids[0]])
+    # A block that is not as the head names it shows that the order moved on: it is read again.
+    moved = await records.with_next_blocks("scope", "stream", old, 40)
+    left = [item for item in ids if item not in (ids[1], ids[20], ids[39])]
+    assert moved.queue_version > old.queue_version and list(moved.queue.next_batch(moved.blocks)) == left
+
+
 async def test_one_transaction_asked_for_twice_at_once_enters_once(world: World) -> None:
     instance = await world.instance()
     [identifier, other] = await begun(world, instance, 2)
@@ -153,7 +196,7 @@ async def test_a_caller_that_is_cancelled_while_it_writes_leaves_nobody_waiting(
 
 
 async def test_a_full_order_refuses_those_that_do_not_fit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "commit_queue_max", 3)
+    monkeypatch.setattr(commit_queue, "commit_queue_max", 3)
     instance = await world.instance()
     ids = await begun(world, instance, 5)
     state = await instance.transactions.records.commit_state("scope", "stream")

@@ -14,11 +14,9 @@ from controller_service.sets.sink_store import RegistrationShard, SinkStore
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, SinkRecord
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.versioned_store import ANY_VERSION
-from controller_service.transactions import records
 from controller_service.transactions.completions import Completions
 from controller_service.transactions.ids import TransactionIds, id_of_counter, ids_per_reservation
 from controller_service.transactions.records import (
-    CommitQueue,
     CompletedTransaction,
     MergeTarget,
     RecentlyCompleted,
@@ -78,27 +76,7 @@ def test_due_transactions_are_taken_a_bounded_number_at_a_time() -> None:
     assert [transaction.id.int for transaction, _ in timers.due(10.0, 3)] == [3, 4]
 
 
-# ---- commit order ----------------------------------------------------------------------------------------------------
-
-
-def of(epoch: int, number: int) -> uuid.UUID:
-    return names.transaction_id(epoch, 0, number)
-
-
-def test_the_lowest_epoch_commits_first_in_commit_order() -> None:
-    queue = CommitQueue().adding([of(1, 1), of(0, 9), of(1, 2), of(0, 3)])
-    assert queue.next_batch() == (of(0, 9), of(0, 3))
-    assert queue.without(queue.next_batch()).next_batch() == (of(1, 1), of(1, 2))
-    assert queue.next_batch(1) == (of(0, 9),)
-    assert CommitQueue().next_batch() == ()
-
-
-def test_who_waits_already_keeps_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = CommitQueue().adding([of(0, 1), of(0, 2)]).adding([of(0, 2), of(0, 1), of(0, 3)])
-    assert queue.next_batch() == (of(0, 1), of(0, 2), of(0, 3)) and queue.accepted == 3
-    monkeypatch.setattr(records, "commit_queue_max", 3)
-    with pytest.raises(Throttled, match="3"):
-        queue.adding([of(0, 4)])
+# ---- merges ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -142,6 +120,10 @@ def test_recently_completed_are_bounded_and_idempotent() -> None:
     assert len(recent.entries) == completed_listed_max
     assert RecentlyCompleted.decode(recent.encode()) == recent
     assert recent.entries[-1][0].int == completed_listed_max + 19
+
+
+def of(epoch: int, number: int) -> uuid.UUID:
+    return names.transaction_id(epoch, 0, number)
 
 
 def members(count: int, name: Callable[[int], str]) -> tuple[MemberRecord, ...]:
