@@ -17,10 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from controller_service.sets.sink_runs import SinkRuns
 from controller_service.transactions.records import SetReference
 
-runs_kept_max: Final = 16
-"""Displaced runs that are recognised, and fenced, later."""
 open_batches_max: Final = 64
 """Undecided batches of one sink that may have transactions; old ones whose tasks went silent make room."""
 members_max: Final = 5_000
@@ -82,7 +81,7 @@ class SinkRecord:
     query_id: str
     destination: str
     runs: tuple[str, ...] = ()
-    """The last ones to show up, the present one at the end."""
+    """The last ones that drivers introduced, the present one at the end."""
     sequence: int = 0
     """The number of the latest set."""
     last: SetRecord | None = None
@@ -96,10 +95,16 @@ class SinkRecord:
     """Whether the index of sinks with work to do has it (``sink_index.py``)."""
     expiry_day: int = -1
     """The last day on which it is looked at for being forgotten."""
+    seen_runs: tuple[str, ...] = ()
+    """Runs known from their tasks alone (``sink_runs.py``); records of older versions have none."""
 
     @classmethod
     def blank(cls, key: str) -> SinkRecord:
         return cls(query_of(key), destination_of(key))
+
+    @property
+    def known_runs(self) -> SinkRuns:
+        return SinkRuns(self.runs, self.seen_runs)
 
     @property
     def is_settled(self) -> bool:
@@ -264,10 +269,6 @@ def step(record: SinkRecord, event: Event) -> Step:
             return Step(dataclasses.replace(record, open_batches=kept), Verdict.RECORDED)
 
 
-def _displaced(record: SinkRecord, run_id: str) -> bool:
-    return run_id in record.runs[:-1]
-
-
 def _fenced(record: SinkRecord, run_id: str) -> Step:
     return Step(
         record,
@@ -277,16 +278,20 @@ def _fenced(record: SinkRecord, run_id: str) -> Step:
     )
 
 
-def _with_run(record: SinkRecord, run_id: str, now_ms: int) -> SinkRecord:
-    """A new run takes over the sink; what the displaced one has pending is refused."""
-    if record.runs and record.runs[-1] == run_id:
+def _with_runs(record: SinkRecord, runs: SinkRuns, now_ms: int) -> SinkRecord:
+    if runs == record.known_runs:
         return record
-    refused = record.refused
-    if record.pending is not None:
-        refused = _refusal(record.pending, f"run {run_id} took over the sink")
-    return dataclasses.replace(
-        record, runs=(*record.runs, run_id)[-runs_kept_max:], pending=None, refused=refused, touched_ms=now_ms
-    )
+    return dataclasses.replace(record, runs=runs.introduced, seen_runs=runs.seen, touched_ms=now_ms)
+
+
+def _introduced(record: SinkRecord, run_id: str, now_ms: int) -> SinkRecord:
+    """A driver's run takes over the sink; what the displaced one has pending is refused."""
+    pending = record.pending
+    if pending is not None and record.known_runs.present != run_id:
+        record = dataclasses.replace(
+            record, pending=None, refused=_refusal(pending, f"run {run_id} took over the sink"), touched_ms=now_ms
+        )
+    return _with_runs(record, record.known_runs.introducing(run_id), now_ms)
 
 
 def _refusal(pending: SetRecord, detail: str) -> RefusedSet:
@@ -294,9 +299,9 @@ def _refusal(pending: SetRecord, detail: str) -> RefusedSet:
 
 
 def _register(record: SinkRecord, event: Register) -> Step:
-    if _displaced(record, event.run_id):
+    if record.known_runs.is_displaced(event.run_id):
         return _fenced(record, event.run_id)
-    record = _with_run(record, event.run_id, event.now_ms)
+    record = _with_runs(record, record.known_runs.seeing(event.run_id), event.now_ms)
     if event.batch_id <= record.last_batch_id:
         return Step(record, Verdict.BATCH_DECIDED, f"batch {record.last_batch_id} is committed")
     if event.batch_id in record.open_batches:
@@ -309,20 +314,12 @@ def _register(record: SinkRecord, event: Register) -> Step:
 
 
 def _commit(record: SinkRecord, event: Commit) -> Step:
-    if _displaced(record, event.run_id):
+    if record.known_runs.is_displaced(event.run_id):
         return _fenced(record, event.run_id)
-    record = _with_run(record, event.run_id, event.now_ms)
     last = record.last
-    if last is not None and event.batch_id < last.batch_id:
-        return Step(
-            record,
-            Verdict.CHECKPOINT_BEHIND_SINK,
-            f"batch {event.batch_id} was asked for, but the sink has committed batch {last.batch_id}: the checkpoint "
-            "went back, and skipping the batch would lose its rows",
-            last,
-        )
-    if last is not None and event.batch_id == last.batch_id:
-        return _replay(record, last, event)
+    if last is not None and event.batch_id <= last.batch_id:
+        return _commit_again(record, last, event)
+    record = _introduced(record, event.run_id, event.now_ms)
     if last is not None and last.state is SetRecordState.COMMITTED:
         return Step(record, Verdict.ORDER_PREVIOUS, set=last)
     pending = record.pending
@@ -344,9 +341,18 @@ def _commit(record: SinkRecord, event: Commit) -> Step:
     return Step(written, Verdict.BIND, set=new)
 
 
-def _replay(record: SinkRecord, last: SetRecord, event: Commit) -> Step:
+def _commit_again(record: SinkRecord, last: SetRecord, event: Commit) -> Step:
+    """Answer a batch that is decided. A run that is refused cannot go on, so it displaces nobody."""
+    if event.batch_id < last.batch_id:
+        return Step(
+            record,
+            Verdict.CHECKPOINT_BEHIND_SINK,
+            f"batch {event.batch_id} was asked for, but the sink has committed batch {last.batch_id}: the checkpoint "
+            "went back, and skipping the batch would lose its rows",
+            last,
+        )
     if (event.events, event.bytes) == (last.events, last.bytes):
-        return Step(record, Verdict.ALREADY_COMMITTED, set=last)
+        return Step(_introduced(record, event.run_id, event.now_ms), Verdict.ALREADY_COMMITTED, set=last)
     return Step(
         record,
         Verdict.REPLAY_DIFFERS,

@@ -301,7 +301,7 @@ class TransactionSetService(Service):
         found = await self._sinks.read(registration.sink)
         if found is None or registration.batch_id <= found.record.last_batch_id:
             return 0
-        if found.record.runs[-1:] != (registration.run_id,):
+        if not found.record.known_runs.is_live(registration.run_id):
             return 0
         return await self._silent_since_ms(registration.sink, registration.batch_id) + undecided_grace_ms
 

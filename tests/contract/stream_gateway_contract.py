@@ -252,8 +252,9 @@ class StreamGatewayContract:
             assert commit_set(gateway, sink, "r", batch_id, [], 0, 0).status is CommitStatus.COMMITTED
         assert commit_set(gateway, sink, "r", 1, [], 0, 0).status is CommitStatus.CHECKPOINT_BEHIND_SINK
         assert register(gateway, sink, "r2", 3, []).status is RegisterStatus.REGISTERED
-        assert register(gateway, sink, "r", 3, []).status is RegisterStatus.FENCED
-        assert commit_set(gateway, sink, "r", 3, [], 0, 0).status is CommitStatus.FENCED
+        assert commit_set(gateway, sink, "r2", 3, [], 0, 0).status is CommitStatus.COMMITTED
+        assert register(gateway, sink, "r", 4, []).status is RegisterStatus.FENCED
+        assert commit_set(gateway, sink, "r", 4, [], 0, 0).status is CommitStatus.FENCED
 
     def test_one_member_gone_refuses_all(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)

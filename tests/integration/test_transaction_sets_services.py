@@ -137,16 +137,17 @@ def test_a_restarted_query_and_its_zombie(client: StreamClient) -> None:
     new = write(client, "restarted", "new", 0)
     assert client.sets.register(sink, "r1", 0, [old]).status is RegisterStatus.REGISTERED
     assert client.sets.register(sink, "r2", 0, [new]).status is RegisterStatus.REGISTERED
+    assert client.sets.register(sink, "r1", 0, [old]).status is RegisterStatus.REGISTERED
+    assert commit(client, "r2", 0, [new], sink).status is CommitStatus.COMMITTED
     assert client.sets.register(sink, "r1", 0, [old]).status is RegisterStatus.FENCED
     assert commit(client, "r1", 0, [old], sink).status is CommitStatus.FENCED
-    assert commit(client, "r2", 0, [new], sink).status is CommitStatus.COMMITTED
     assert commit(client, "r2", 0, [new], sink).status is CommitStatus.ALREADY_COMMITTED
     differs = client.sets.commit(sink, "r3", 0, [], 1, 1)
     assert differs.status is CommitStatus.REPLAY_DIFFERS and "1 events" in differs.detail
     wait_finished(client, 0, sink)
     assert readable(client, "restarted") == [f"new/0/{number}" for number in range(events_per_task)]
     [record] = [record for record in client.sets.list_sinks() if record.sink == sink]
-    assert (record.last_committed_batch_id, record.run_id) == (0, "r3")
+    assert (record.last_committed_batch_id, record.run_id) == (0, "r2")
 
 
 def test_a_controller_that_dies_right_after_the_commit_point(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from controller_service.sets.sink_runs import SinkRuns
 from pravega_common.errors import ScopeNotFound, SegmentNotFound, SegmentSealed, SegmentTruncated, StreamNotFound
 from pravega_common.event_index import IndexRecord
 from pravega_common.invariants import check
@@ -285,9 +286,10 @@ class FakeGateway:
         identity = registration.identity
         sink, run_id, batch_id = identity.sink, identity.run_id, identity.batch_id
         with self._change() as store:
-            last, current = _sink(store, sink, run_id)
-            if not current:
+            last, runs = _sink(store, sink)
+            if runs.is_displaced(run_id):
                 return Registration(RegisterStatus.FENCED, f"run {run_id} was displaced", last, 0)
+            _write_sink(store, sink, last, runs.seeing(run_id))
             if batch_id <= last:
                 return Registration(RegisterStatus.BATCH_DECIDED, "", last, 0)
             for member in registration.members:
@@ -302,16 +304,18 @@ class FakeGateway:
         sink, run_id, batch_id = commit.identity.sink, commit.identity.run_id, commit.identity.batch_id
         asked = commit.as_set(SetState.FINISHED)
         with self._change() as store:
-            last, current = _sink(store, sink, run_id)
+            last, runs = _sink(store, sink)
             recorded = _set(store, sink, batch_id)
-            if not current:
+            if runs.is_displaced(run_id):
                 return SetDecision(CommitStatus.FENCED, f"run {run_id} was displaced", recorded)
             if batch_id < last:
                 return SetDecision(CommitStatus.CHECKPOINT_BEHIND_SINK, f"the sink is at batch {last}", recorded)
             if batch_id == last:
-                same = (recorded.events, recorded.bytes) == (commit.events, commit.size_bytes)
-                status = CommitStatus.ALREADY_COMMITTED if same else CommitStatus.REPLAY_DIFFERS
-                return SetDecision(status, "", recorded)
+                if (recorded.events, recorded.bytes) != (commit.events, commit.size_bytes):
+                    return SetDecision(CommitStatus.REPLAY_DIFFERS, "", recorded)
+                _write_sink(store, sink, last, runs.introducing(run_id))
+                return SetDecision(CommitStatus.ALREADY_COMMITTED, "", recorded)
+            _write_sink(store, sink, last, runs.introducing(run_id))
             for member in asked.members:
                 if _state(store, member.transaction_id) != "open":
                     detail = f"transaction {member.transaction_id} is not open"
@@ -540,16 +544,15 @@ def _key(sink: Sink) -> str:
     return json.dumps([sink.query_id, sink.destination])
 
 
-def _sink(store: sqlite3.Connection, sink: Sink, run_id: str) -> tuple[int, bool]:
-    """The last committed batch, and whether ``run_id`` is the latest run (a new one becomes it)."""
+def _sink(store: sqlite3.Connection, sink: Sink) -> tuple[int, SinkRuns]:
+    """The last committed batch and the runs."""
     row = store.execute("SELECT last_batch, runs FROM sinks WHERE sink = ?", (_key(sink),)).fetchone()
-    last, runs = (row[0], json.loads(row[1])) if row else (-1, [])
-    if run_id in runs[:-1]:
-        return last, False
-    if run_id not in runs:
-        row = (_key(sink), last, json.dumps([*runs, run_id]))
-        store.execute("INSERT OR REPLACE INTO sinks VALUES (?, ?, ?)", row)
-    return last, True
+    return (row[0], SinkRuns(*map(tuple, json.loads(row[1])))) if row else (-1, SinkRuns())
+
+
+def _write_sink(store: sqlite3.Connection, sink: Sink, last: int, runs: SinkRuns) -> None:
+    row = (_key(sink), last, json.dumps([runs.introduced, runs.seen]))
+    store.execute("INSERT OR REPLACE INTO sinks VALUES (?, ?, ?)", row)
 
 
 def _record(made: TransactionSet) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from controller_service.sets.sink_runs import runs_kept_max
 from controller_service.sets.transaction_set import (
     Advance,
     AllBound,
@@ -25,7 +26,6 @@ from controller_service.sets.transaction_set import (
     decision,
     in_partition_order,
     open_batches_max,
-    runs_kept_max,
     sink_key,
     step,
 )
@@ -113,12 +113,23 @@ R = Verdict
         ([*DECIDED, commit(4, run_id="r2")], R.CHECKPOINT_BEHIND_SINK),
         ([*DECIDED, register(4)], R.BATCH_DECIDED),
         # Another run.
-        ([register(0), register(0, "r2"), register(0)], R.FENCED),
-        ([register(0), register(0, "r2"), commit(0)], R.FENCED),
         ([register(0), commit(0, "r2"), commit(0)], R.FENCED),
-        ([*DECIDED, register(6, "r2"), commit(5)], R.FENCED),
         ([register(0), register(0, "r2"), commit(0, "r2")], R.BIND),
-        ([commit(0), register(0, "r2"), bound(1)], R.OBSOLETE),
+        ([register(0), register(0, "r2"), commit(0, "r2"), register(0)], R.FENCED),
+        ([register(0), register(0, "r2"), commit(0), commit(0, "r2")], R.BIND),
+        ([*DECIDED, commit(5, "r2"), commit(6)], R.FENCED),
+        # Tasks introduce no run: their driver may be dead, and another one in its place.
+        ([register(0), register(0, "r2"), register(0)], R.REGISTERED),
+        ([register(0), register(0, "r2"), commit(0)], R.BIND),
+        ([*DECIDED, register(6, "zombie"), commit(6)], R.BIND),
+        ([commit(0), register(0, "zombie"), bound(1)], R.COMMITTED),
+        # A run whose tasks were seen earlier is older, also if its driver comes later.
+        ([register(0, "zombie"), register(0), commit(0), commit(0, "zombie")], R.FENCED),
+        ([register(0, "zombie"), commit(0, members=()), register(0, "zombie")], R.FENCED),
+        ([*DECIDED, register(6, "zombie"), register(6, "r2"), commit(6, "r2"), commit(6, "zombie")], R.FENCED),
+        # A run that is refused takes nothing over.
+        ([*DECIDED, commit(4, "r2"), commit(6)], R.BIND),
+        ([*DECIDED, commit(5, "r2", events=9), commit(6)], R.BIND),
         ([commit(0), commit(0, "r2"), bound(1)], R.OBSOLETE),
         ([commit(0), commit(0, "r2"), bound(2)], R.COMMITTED),
         # A pending set gives way to a different request, not to the same one.
@@ -136,6 +147,7 @@ def test_what_a_history_leads_to(history: list[Event], verdict: Verdict) -> None
 
 def test_fenced_steps_change_nothing() -> None:
     before = play(register(0), register(0, "r2"), commit(0, "r2")).record
+    assert (before.runs, before.seen_runs) == (("r1", "r2"), ())
     for event in (register(0), register(3), commit(0), commit(7)):
         assert step(before, event).record == before
 
@@ -186,9 +198,22 @@ def test_progress_never_goes_back() -> None:
 
 
 def test_only_the_last_runs_are_recognised() -> None:
-    history: list[Event] = [register(0, f"r{index}") for index in range(runs_kept_max + 1)]
+    history: list[Event] = [commit(0, f"r{index}") for index in range(runs_kept_max + 1)]
     assert play(*history, register(0, "r1")).verdict is Verdict.FENCED
     assert play(*history, register(0, "r0")).verdict is Verdict.REGISTERED
+
+
+def test_runs_that_were_only_seen_are_bounded() -> None:
+    record = play(commit(0), *(register(0, f"r{index}") for index in range(2, runs_kept_max + 3))).record
+    assert record.seen_runs == tuple(f"r{index}" for index in range(3, runs_kept_max + 3)) and record.runs == ("r1",)
+
+
+def test_a_record_without_seen_runs_is_read() -> None:
+    """As versions wrote it in which a task introduced its run."""
+    data = b'{"_v":1,"query_id":"q","destination":"s/a","runs":["r1","r2"],"open_batches":[0]}'
+    old = decode(SinkRecord, data)
+    assert step(old, register(0)).verdict is Verdict.FENCED
+    assert step(old, register(0, "r2")).verdict is Verdict.REGISTERED
 
 
 def test_open_batches_are_bounded_and_named() -> None:
@@ -207,7 +232,7 @@ def test_decisions() -> None:
     assert decision(record, 4) is None and decision(record, 7) is None
     refused = decision(step(record, refuse(2)).record, 6)
     assert isinstance(refused, RefusedSet) and refused.detail == "not open"
-    displaced = decision(step(record, register(6, "r2")).record, 6)
+    displaced = decision(step(record, commit(7, "r2")).record, 6)
     assert isinstance(displaced, RefusedSet) and "r2" in displaced.detail
 
 

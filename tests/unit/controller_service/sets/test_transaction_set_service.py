@@ -151,13 +151,30 @@ async def test_a_displaced_run_is_fenced(world: World, one: Instance) -> None:
     new = await members_of(world, one, "new", 2)
     assert (await register(world, one, 0, old, "r1")).verdict is Verdict.REGISTERED
     assert (await register(world, one, 0, new, "r2")).verdict is Verdict.REGISTERED
+    assert (await register(world, one, 0, old, "r1")).verdict is Verdict.REGISTERED
+    assert (await commit(world, one, 0, new, "r2")).verdict is Verdict.COMMITTED
     assert (await register(world, one, 0, old, "r1")).verdict is Verdict.FENCED
     assert (await commit(world, one, 0, old, "r1")).verdict is Verdict.FENCED
-    assert (await commit(world, one, 0, new, "r2")).verdict is Verdict.COMMITTED
     await finished(world, one, 0)
     await world.clock.pass_time(1)
     assert [await state_of(world, one, member) for member in old] == [TransactionState.ABORTED] * 2
     assert list(world.segments.stream_events(S, T).values()) == [["new.0", "new.1"]] * 2
+
+
+async def test_tasks_of_a_dead_driver_do_not_stop_the_live_run(world: World, one: Instance) -> None:
+    live = await members_of(world, one, "live", 2)
+    await commit(world, one, 0, [], "r2")
+    await register(world, one, 1, live, "r2")
+    late = await members_of(world, one, "late", 2, lease_ms=10_000)
+    assert (await register(world, one, 1, late, "r1")).verdict is Verdict.REGISTERED
+    # Of either of them the driver may be the live one: both keep their transactions.
+    await world.clock.pass_time(undecided_grace_ms / 1000 - 60)
+    assert [await state_of(world, one, member) for member in (*live, *late)] == [TransactionState.OPEN] * 4
+    assert (await commit(world, one, 1, live, "r2")).verdict is Verdict.COMMITTED
+    await finished(world, one, 1)
+    await world.clock.pass_time(1)
+    assert [await state_of(world, one, member) for member in late] == [TransactionState.ABORTED] * 2
+    assert (await commit(world, one, 2, [], "r2")).verdict is Verdict.COMMITTED
 
 
 async def test_calls_of_any_task_keep_all_transactions_of_the_batch_open(world: World, one: Instance) -> None:

@@ -117,7 +117,8 @@ class TestTask:
 
     def test_a_displaced_run_may_not_write(self, streams: FakeStreams) -> None:
         writer(streams).write([rows(0, 1)])
-        writer(streams, replace(IDENTITY, run_id="run-2")).write([rows(0, 1)])
+        displacing = replace(IDENTITY, run_id="run-2")
+        commit_batch(streams.gateway, options(), [writer(streams, displacing).write([rows(0, 1)])], 0)
         with pytest.raises(Fenced, match=r"batch 0 of query .* another run of this query does"):
             writer(streams).write([rows(0, 1)])
 
@@ -209,9 +210,16 @@ class TestDecision:
 
     def test_displaced_driver(self, streams: FakeStreams) -> None:
         mine = [writer(streams).write([rows(0, 1)])]
-        writer(streams, replace(IDENTITY, run_id="run-2")).write([rows(0, 1)])
+        theirs = [writer(streams, replace(IDENTITY, run_id="run-2")).write([rows(0, 1)])]
+        commit_batch(streams.gateway, options(), theirs, 0)
         with pytest.raises(Fenced, match="another run of this query writes now"):
             commit_batch(streams.gateway, options(), mine, 0)
+
+    def test_tasks_of_another_run_do_not_displace_the_driver(self, streams: FakeStreams) -> None:
+        mine = [writer(streams).write([rows(0, 1)])]
+        writer(streams, replace(IDENTITY, run_id="run-2")).write([rows(0, 1)])
+        commit_batch(streams.gateway, options(), mine, 0)
+        assert committed(streams) == expected(0, 1)
 
     def test_a_member_that_is_gone_refuses_the_whole_batch(self, streams: FakeStreams) -> None:
         messages = [writer(streams, partition=part).write([rows(part, part + 1)]) for part in range(2)]
