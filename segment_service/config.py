@@ -23,6 +23,7 @@ from pravega_common.services.settings import (
     host_and_port,
 )
 from segment_service.plog.cluster_registration import group_problems
+from segment_service.traffic.settings import TrafficSettings
 
 default_group: Final = "group-0"
 """The name of the persistence group that ``tier1.servers`` makes up."""
@@ -96,6 +97,26 @@ class CacheSection(Section):
     disk_bytes_max: Bytes = 8 * 1024 * 1024 * 1024
 
 
+class AutoScaleSection(Section):
+    enabled: bool = True
+    tick_ms: Milliseconds = 5_000
+    window_ms: Milliseconds = 120_000
+    cooldown_ms: Annotated[int, Field(ge=0)] = 600_000
+    mute_ms: Annotated[int, Field(ge=0)] = 600_000
+    idle_ms: Milliseconds = 1_200_000
+
+    @property
+    def settings(self) -> TrafficSettings:
+        return TrafficSettings(
+            is_enabled=self.enabled,
+            tick_s=self.tick_ms / 1000,
+            window_s=self.window_ms / 1000,
+            cooldown_s=self.cooldown_ms / 1000,
+            mute_s=self.mute_ms / 1000,
+            idle_s=self.idle_ms / 1000,
+        )
+
+
 class SegmentStoreConfig(ServiceSettings):
     """All sections of ``segment-store.toml``."""
 
@@ -106,6 +127,7 @@ class SegmentStoreConfig(ServiceSettings):
     tier1: Tier1Section = Tier1Section()
     tier2: Tier2Section = Tier2Section()
     cache: CacheSection = CacheSection()
+    auto_scale: AutoScaleSection = AutoScaleSection()
 
     def contradictions(self) -> list[str]:
         found = []
@@ -114,6 +136,11 @@ class SegmentStoreConfig(ServiceSettings):
             found.append(
                 f"store.unflushed_bytes_max = {store.unflushed_bytes_max} must be at most two thirds of "
                 f"cache.bytes_max = {cache.bytes_max}: what is not in Tier 2 stays in the cache"
+            )
+        if self.auto_scale.tick_ms > self.auto_scale.window_ms:
+            found.append(
+                f"auto_scale.tick_ms = {self.auto_scale.tick_ms} must be at most "
+                f"auto_scale.window_ms = {self.auto_scale.window_ms}: a rate over a window needs a look in it"
             )
         if self.tier1.groups and "servers" in self.tier1.model_fields_set:
             found.append("tier1.servers and tier1.groups: set one of them; servers is one group without a name")

@@ -42,6 +42,8 @@ from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import RoutedSegmentStore, check_container_count
 from segment_service.tables.table_extension import TableExtension
 from segment_service.tier1_memory_watch import Tier1MemoryWatch
+from segment_service.traffic.monitor import TrafficMonitor
+from segment_service.traffic.request_stream import WireRequestStream
 from segment_service.writer.storage_writer import StorageWriter, WriterConfig
 
 
@@ -129,6 +131,7 @@ class SegmentStoreProcess(Service):
             clock=self._parts.clock,
             connections_max=self.open_files.connections_max,
         )
+        self._traffic: TrafficMonitor | None = None
         self._status_page = self._make_status_page()
 
     async def on_start(self) -> None:
@@ -165,10 +168,15 @@ class SegmentStoreProcess(Service):
         await self._manager.start()
         self.own(self._memory_watch)
         await self._memory_watch.start()
+        self._traffic = self._make_traffic_monitor()
+        self.own(self._traffic)
+        await self._traffic.start()
         self.log.info("segment store is up", store=self.store_id, published=f"{host}:{port}")
 
     async def on_stop(self) -> None:
-        """Containers first: their waiting reads end, and what was accepted becomes durable and is answered."""
+        """Containers before sockets: their waiting reads end, and what was accepted becomes durable and is answered."""
+        if self._traffic is not None:
+            await self._traffic.stop()
         if self._manager is not None:
             await self._manager.stop()
         await self._memory_watch.stop()
@@ -186,11 +194,21 @@ class SegmentStoreProcess(Service):
         cache = self._config.cache
         return RocksDBSecondLevel(Path(cache.disk_folder), cache.disk_bytes_max) if cache.disk_folder else None
 
+    def _make_traffic_monitor(self) -> TrafficMonitor:
+        parts, config = self._parts, self._config
+        return TrafficMonitor(
+            lambda: self.registry,
+            WireRequestStream(parts.cpo, config.store.containers, self.store_id),
+            config.auto_scale.settings,
+            parts.clock,
+            lambda: secrets.randbits(63),
+        )
+
     def _make_status_page(self) -> StatusPage | None:
         if not self._config.store.metrics:
             return None
         host, port = host_and_port(self._config.store.metrics)
-        collector = StoreCollector(self.registry, self.back_pressure, self._cache, self.wire)
+        collector = StoreCollector(self.registry, self.back_pressure, self._cache, self.wire, lambda: self._traffic)
         return StatusPage(
             host, port, self.registry, collector, self._is_stale, self._not_serving, warning=self.open_files.warning
         )

@@ -24,6 +24,7 @@ from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
+from segment_service.traffic.monitor import TrafficMonitor
 
 request_bytes_max: Final = 64 * 1024
 stop_grace_s: Final = 2.0
@@ -63,9 +64,15 @@ class StoreCollector(Collector):
     """The numbers of one store."""
 
     def __init__(
-        self, registry: ContainerRegistry, back_pressure: StoreBackPressure, cache: CacheManager, wire: WireServer
+        self,
+        registry: ContainerRegistry,
+        back_pressure: StoreBackPressure,
+        cache: CacheManager,
+        wire: WireServer,
+        traffic: Callable[[], TrafficMonitor | None] = lambda: None,
     ) -> None:
         self._wire = wire
+        self._traffic = traffic
         self._registry = registry
         self._back_pressure = back_pressure
         self._cache = cache
@@ -102,6 +109,7 @@ class StoreCollector(Collector):
             text = "Bytes read from the cache on disk instead of Tier 2"
             yield CounterMetricFamily("pravega_store_cache_disk_read_bytes", text, value=level.bytes_read)
         yield from self._of_connections()
+        yield from self._of_traffic()
         containers = list(self._registry)
         for name, (text, read) in _CONTAINER_GAUGES.items():
             yield _filled(GaugeMetricFamily(f"pravega_container_{name}", text, labels=["container"]), containers, read)
@@ -128,6 +136,17 @@ class StoreCollector(Collector):
             ("cut_connections", "Slow peers cut", budgets.open_frames.cut_total + budgets.unsent.cut_total),
         ):
             yield CounterMetricFamily(f"pravega_store_{name}", text, value=value)
+
+    def _of_traffic(self) -> Iterator[Metric]:
+        traffic = self._traffic()
+        if traffic is None:
+            return
+        text = "Segments whose rate may scale their stream"
+        yield GaugeMetricFamily("pravega_store_watched_segments", text, value=traffic.watched_segments)
+        text = "Hot and cold segments reported to the controllers"
+        yield CounterMetricFamily("pravega_store_traffic_reports", text, value=traffic.written_total)
+        text = "Reports that could not be written; the next tick makes them again"
+        yield CounterMetricFamily("pravega_store_traffic_reports_dropped", text, value=traffic.dropped_total)
 
 
 def _filled(

@@ -12,12 +12,24 @@ from typing import Final
 
 from pravega_common.compact_numbers import ByteReader, read_compact_int, write_compact_int
 from pravega_common.errors import DataCorruption, InvalidArgument
-from pravega_common.names import scoped_name, segment_id_max, validate_scope_name, validate_stream_name
+from pravega_common.hashing import position_of_key
+from pravega_common.names import (
+    REQUEST_STREAM,
+    SYSTEM_SCOPE,
+    scoped_name,
+    segment_id,
+    segment_id_max,
+    segment_name,
+    validate_scope_name,
+    validate_stream_name,
+)
 
 AUTO_SCALE_TYPE: Final = 2
 """The type of this event among the events of a controller."""
 splits_max: Final = 2**30 - 2
 """The largest number of splits that the format holds."""
+request_stream_segments: Final = 2
+"""Segments of the request stream, in epoch 0. It is never scaled, so a store finds them without a controller."""
 
 _HEADER = struct.Struct(">BBBBBi")
 _FORMAT, _VERSION, _REVISION = 0, 0, 0
@@ -65,6 +77,12 @@ class AutoScaleEvent:
     def routing_key(self) -> str:
         """``scope/stream``: the reports of one stream are read in the order in which they were written."""
         return scoped_name(self.scope, self.stream)
+
+    @property
+    def request_segment(self) -> str:
+        """The segment of the request stream that the routing key leads to."""
+        number = int(position_of_key(self.routing_key) * request_stream_segments)
+        return segment_name(SYSTEM_SCOPE, REQUEST_STREAM, segment_id(number, 0))
 
     def to_bytes(self) -> bytes:
         """The event as Pravega 0.13 writes it: revision 0 of version 0."""

@@ -60,13 +60,15 @@ def _set_attributes(segment: SegmentMetadata, values: AttributeValues) -> None:
 def _map_segment(metadata: ContainerMetadata, operation: MapSegment) -> None:
     check(operation.name not in metadata.ids, "segment mapped twice", operation=operation)
     check(operation.segment_id not in metadata.segments, "segment id used twice", operation=operation)
-    metadata.segments[operation.segment_id] = SegmentMetadata(
+    segment = SegmentMetadata(
         segment_id=operation.segment_id,
         name=operation.name,
         last_modified_ms=operation.created_ms,
         attributes=dict(operation.attributes),
     )
+    metadata.segments[operation.segment_id] = segment
     metadata.ids[operation.name] = operation.segment_id
+    metadata.traffic.watch(segment)
     metadata.changes.note(operation.segment_id)
     metadata.next_segment_id_durable = max(metadata.next_segment_id_durable, operation.segment_id + 1)
     metadata.next_segment_id = max(metadata.next_segment_id, metadata.next_segment_id_durable)
@@ -96,6 +98,7 @@ def _merge(metadata: ContainerMetadata, operation: Merge) -> None:
     _set_attributes(target, operation.values)
     if operation.length:
         metadata.boundaries.merged(target)
+        metadata.traffic.merged(target, source, operation.time_ms)
     if target.merges is None:
         target.merges = {}
     record = MergeRecord(operation.offset + operation.length, operation.time_ms)
@@ -108,7 +111,9 @@ def _merge(metadata: ContainerMetadata, operation: Merge) -> None:
 
 
 def _update_attributes(metadata: ContainerMetadata, operation: UpdateAttributes) -> None:
-    _set_attributes(metadata.segments[operation.segment_id], operation.values)
+    segment = metadata.segments[operation.segment_id]
+    _set_attributes(segment, operation.values)
+    metadata.traffic.watch(segment)
     metadata.changes.note(operation.segment_id)
 
 

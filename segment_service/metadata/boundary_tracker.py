@@ -38,6 +38,8 @@ class BoundaryTracker:
         """Chosen boundaries of the segments that grew since their last record, by id, longest waiting first."""
         self.on_growth: Callable[[], None] = lambda: None
         """Called when a segment lacks a record that lacked none before."""
+        self.on_traffic: Callable[[SegmentMetadata], None] = lambda segment: None
+        """Called with it then, and with one that grew while its records were written."""
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -69,6 +71,7 @@ class BoundaryTracker:
             return None
         marks = self._marks[segment.segment_id] = []
         self.on_growth()
+        self.on_traffic(segment)
         return marks
 
     def _mark(self, segment: SegmentMetadata, marks: list[IndexRecord]) -> None:
@@ -101,6 +104,7 @@ class BoundaryTracker:
         rest = [mark for mark in marks if mark.length > length]
         if segment.length > length:
             self._marks[segment.segment_id] = rest
+            self.on_traffic(segment)
             segment.next_boundary = (rest[-1].length if rest else length) + indexed_bytes_min
         else:
             segment.next_boundary = length + 1

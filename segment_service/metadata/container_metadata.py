@@ -9,6 +9,7 @@ from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.boundary_tracker import BoundaryTracker
 from segment_service.metadata.quarantine import Quarantine
 from segment_service.metadata.table_changes import TableChanges
+from segment_service.metadata.traffic_notes import TrafficNotes
 
 
 @dataclass(slots=True)
@@ -26,6 +27,8 @@ class ContainerMetadata:
     """By name, live segments only."""
     boundaries: BoundaryTracker = field(default_factory=BoundaryTracker, compare=False)
     """Boundaries of events that are not yet in the index segments."""
+    traffic: TrafficNotes = field(default_factory=TrafficNotes, compare=False)
+    """Segments whose rate is to be watched."""
     changes: TableChanges = field(default_factory=TableChanges, compare=False)
     """Segments whose entries in the metadata table are not up to date."""
     table_high_water: int = field(default=0, compare=False)
@@ -41,6 +44,7 @@ class ContainerMetadata:
 
     def __post_init__(self) -> None:
         self.quarantine = Quarantine(self.container_id)
+        self.boundaries.on_traffic = self.traffic.watch
 
     def by_name(self, name: str) -> SegmentMetadata | None:
         segment_id = self.ids.get(name)

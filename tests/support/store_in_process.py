@@ -53,6 +53,7 @@ class RunningStore:
 
     port: int
     client: RawClient
+    cpo: InMemoryCPO
 
 
 @asynccontextmanager
@@ -77,6 +78,6 @@ async def running_store(folder: Path) -> AsyncIterator[RunningStore]:
     await cpo.put_assignment(0, {0: "store", 1: "store"})
     endpoint = Endpoint(*process.published)
     client = RawClient(FixedEndpoint(endpoint))
-    yield RunningStore(endpoint.port, client)
+    yield RunningStore(endpoint.port, client, cpo)
     client.close()
     await process.stop()
