@@ -164,7 +164,17 @@ def _show(summary: Summary, as_json: bool) -> None:
     if as_json:
         print_json(summary)
         return
-    before = " (done before, nothing was written now)" if summary.get("done_before") else ""
     names: Sequence[str] = ("rows", "commits", "files", "bytes")
     counts = ", ".join(f"{summary[name]:,} {name}" for name in names if name in summary)
-    print(f"job {summary['job_id']} into {summary['into']}: {counts}{before}")
+    print(f"job {summary['job_id']} into {summary['into']}: {counts}{_before_text(summary)}")
+
+
+def _before_text(summary: Summary) -> str:
+    """Says what former runs did, so that a run without anything new is not taken for one that failed."""
+    if summary.get("done_before"):
+        return " (done before, nothing was written now)"
+    rows, is_exact = summary.get("rows_before", 0), summary.get("is_before_exact", True)
+    if not rows and is_exact:
+        return ""
+    done = f"{rows:,} rows done before" if is_exact else f"at least {rows:,} rows done before, some runs were killed"
+    return f" ({done})" if summary["rows"] else f" (nothing new, {done})"

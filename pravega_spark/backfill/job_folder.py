@@ -55,8 +55,13 @@ class JobFolder:
             stream.close()
 
     def create(self, name: str, content: dict[str, Any]) -> None:
-        """Creates a file whole or not at all: it is written under another name and renamed."""
-        temporary = self._path(f"{self.path}/.{name}.{uuid.uuid4().hex}")
+        """Creates a file whole or not at all: it is written under another name and renamed.
+
+        A folder in its name is made too.
+        """
+        above, _, last = f"{self.path}/{name}".rpartition("/")
+        self._files.mkdirs(self._path(above))
+        temporary = self._path(f"{above}/.{last}.{uuid.uuid4().hex}")
         stream = self._files.create(temporary, True)
         try:
             stream.write(bytearray(json.dumps(content, indent=1).encode()))

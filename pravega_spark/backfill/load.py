@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import json
+import logging
+import time
 import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pravega_common.errors import UnknownOutcome
+from pravega_common.errors import NotFound, PravegaError, UnknownOutcome
+from pravega_common.model.transaction_sets import Sink
+from pravega_spark.backfill.claim import JobClaim, JobClaims, claims_segment
 from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
+from pravega_spark.backfill.job_memory import CHECKPOINT, RECORD, JobMemory, Target
 from pravega_spark.backfill.progress import JobProgress, ProgressDisplay
+from pravega_spark.ledger.coordinator import TransactionCoordinator
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import sink_columns
+from pravega_streams.client import StreamClient
+from pravega_streams.table.blocking_table import BlockingTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-RECORD: Final = "job.json"
 poll_s: Final = 1
 _ALL_AGES: Final = "36500d"
 """Age that no file reaches: by default Spark skips files a week older than the newest one it has seen."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +45,57 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The counts of one run."""
+    """The counts of one run.
+
+    ``rows_before``: of former runs; at least as many where ``is_before_exact`` is false, since one of them was killed.
+    """
 
     rows: int
     batches: int
+    rows_before: int = 0
+    is_before_exact: bool = True
 
 
 def run_load(
     spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder, sink: dict[str, str], chunks: Chunks
 ) -> LoadResult:
-    """Writes the rows that are not written yet. ``sink``: options of the sink (controller, scope, stream, …)."""
-    recorded = _recorded(spark, job_id, job, folder)
-    if recorded.is_of_files:
-        return _load_files(spark, recorded, folder, sink, chunks)
-    return _load_at_once(spark, job_id, recorded, sink)
+    """Writes the rows that are not written yet. ``sink``: options of the sink (controller, scope, stream, …).
+
+    ``JobMisplaced``, before anything is written: the folder is not the one that remembers what is written.
+    """
+    options = WriteOptions.parse(sink, Use.BATCH_WRITE)
+    with StreamClient(options.controller) as client:
+        table = BlockingTable(client.segments, claims_segment(options.scope))
+        claims = JobClaims(table, lambda: time.time_ns() // 1_000_000)
+        memory = JobMemory(job_id, folder, claims, _target(client, options), is_of_files=job.is_of_files)
+        query_id = memory.query_id()
+        recorded = _recorded(spark, job_id, job, folder)
+        claim = memory.claimed(query_id)
+        if not recorded.is_of_files:
+            return _load_at_once(spark, claims, claim, recorded, sink)
+        return _load_files(spark, claims, claim, recorded, folder, sink, chunks)
+
+
+def _target(client: StreamClient, options: WriteOptions) -> Target:
+    """Describes the stream of a load to its memory."""
+    (scope, stream) = options.streams[0]
+
+    def first_segment() -> int | None:
+        try:
+            if not client.controller.stream_exists(scope, stream):
+                return None
+            return min(item.segment_id for item in client.controller.epoch_segments(scope, stream, 0))
+        except NotFound:
+            return None
+
+    def create() -> None:
+        client.controller.create_scope(scope)
+        client.controller.create_stream(scope, stream, options.stream_configuration)
+
+    def knows(query_id: str) -> bool:
+        return TransactionCoordinator(client).get(Sink(query_id, options.destination), 0)[1] >= 0
+
+    return Target(options.destination, options.controller, first_segment, create, knows)
 
 
 def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder) -> LoadJob:
@@ -95,32 +143,62 @@ def _events(frame: DataFrame, job: LoadJob) -> DataFrame:
 
 
 def _load_files(
-    spark: SparkSession, job: LoadJob, folder: JobFolder, sink: dict[str, str], chunks: Chunks
+    spark: SparkSession,
+    claims: JobClaims,
+    claim: JobClaim,
+    job: LoadJob,
+    folder: JobFolder,
+    sink: dict[str, str],
+    chunks: Chunks,
 ) -> LoadResult:
-    checkpoint = f"{folder.path}/checkpoint"
-    reader = spark.readStream.format(job.source_format).options(**job.options).schema(_schema(job.schema))
-    reader = reader.option("maxFileAge", _ALL_AGES)
-    if chunks.files is None:
-        reader = reader.option("maxBytesPerTrigger", chunks.size_bytes)
-    else:
-        reader = reader.option("maxFilesPerTrigger", chunks.files)
-    query = (
-        _events(reader.load(_streamed_path(folder, job.source)), job)
-        .writeStream.format("pravega")
-        .options(**sink)
-        .option("checkpointLocation", checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
-    watch = _QueryWatch(spark, query, job, WrittenFiles(folder, "checkpoint/sources/0"))
+    before = _last_batch(folder)
+    query = _begun(spark, job, folder, sink, chunks)
+    watch = _QueryWatch(spark, query, job, WrittenFiles(folder, f"{CHECKPOINT}/sources/0"))
+    was_exact = claim.is_exact and claim.last_batch == before
     try:
         with ProgressDisplay(watch.progress):
             while not query.awaitTermination(poll_s):
                 watch.note()
     finally:
         query.stop()
-    watch.note()
-    return LoadResult(watch.rows, watch.batches)
+        watch.note()
+        last = _last_batch(folder)
+        is_exact = was_exact and watch.has_counted(range(before + 1, last + 1))
+        _note_rows(claims, claim, watch.rows, last, is_exact=is_exact)
+    return LoadResult(watch.rows, watch.batches, claim.rows, was_exact)
+
+
+def _begun(
+    spark: SparkSession, job: LoadJob, folder: JobFolder, sink: dict[str, str], chunks: Chunks
+) -> StreamingQuery:
+    reader = spark.readStream.format(job.source_format).options(**job.options).schema(_schema(job.schema))
+    reader = reader.option("maxFileAge", _ALL_AGES)
+    if chunks.files is None:
+        reader = reader.option("maxBytesPerTrigger", chunks.size_bytes)
+    else:
+        reader = reader.option("maxFilesPerTrigger", chunks.files)
+    return (
+        _events(reader.load(_streamed_path(folder, job.source)), job)
+        .writeStream.format("pravega")
+        .options(**sink)
+        .option("checkpointLocation", f"{folder.path}/{CHECKPOINT}")
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def _last_batch(folder: JobFolder) -> int:
+    """Returns the last batch that Spark has noted as committed; -1 before the first."""
+    commits = f"{folder.path}/{CHECKPOINT}/commits"
+    names = [name for name, _ in folder.files(commits)] if folder.exists(commits) else []
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _note_rows(claims: JobClaims, claim: JobClaim, rows: int, last_batch: int, *, is_exact: bool) -> None:
+    try:
+        claims.note_rows(claim, rows, last_batch, is_exact=is_exact)
+    except PravegaError as error:
+        _log.warning("the rows of job '%s' are written, but later runs will not count them: %s", claim.job_id, error)
 
 
 def _streamed_path(folder: JobFolder, source: str) -> str:
@@ -149,6 +227,9 @@ class _QueryWatch:
     @property
     def batches(self) -> int:
         return sum(1 for rows in self._rows.values() if rows)
+
+    def has_counted(self, batches: Iterable[int]) -> bool:
+        return all(batch in self._rows for batch in batches)
 
     def note(self) -> None:
         """Notes the progress of new batches; call it often, for Spark keeps only the last hundred."""
@@ -222,18 +303,23 @@ def _plain_path(path: str) -> str:
 # ---- other formats ---------------------------------------------------------------------------------------------------
 
 
-def _load_at_once(spark: SparkSession, job_id: str, job: LoadJob, sink: dict[str, str]) -> LoadResult:
-    """Writes one transaction set under the job's id: a retry writes nothing if the first run committed it."""
+def _load_at_once(
+    spark: SparkSession, claims: JobClaims, claim: JobClaim, job: LoadJob, sink: dict[str, str]
+) -> LoadResult:
+    """Writes one transaction set under the claim's id: a retry writes nothing if the first run committed it."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     observed = Observation("backfill")
     counted = _events(_rows(spark, job), job).observe(observed, F.count(F.lit(1)).alias("rows"))
     with ProgressDisplay(lambda: progress_of_stages(spark)):
-        counted.write.format("pravega").mode("append").options(**sink).option("job_id", job_id).save()
+        counted.write.format("pravega").mode("append").options(**sink).option("job_id", claim.query_id).save()
     rows = observed.get.get("rows")
     if rows is None:
-        raise UnknownOutcome(f"job '{job_id}' is written, but Spark did not say how many rows it had")
+        raise UnknownOutcome(f"job '{claim.job_id}' is written, but Spark did not say how many rows it had")
+    if claim.last_batch >= 0:
+        return LoadResult(0, 0, claim.rows)
+    _note_rows(claims, claim, int(rows), 0, is_exact=True)
     return LoadResult(int(rows), 1)
 
 

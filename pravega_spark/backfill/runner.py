@@ -103,7 +103,14 @@ def _load(spark: SparkSession, run: JobRun, job: LoadJob, settings: LoadSettings
     if job.is_of_files:
         job = replace(job, source=_absolute(spark, job.source))
     result = run_load(spark, run.job_id, job, folder, sink, settings.chunks)
-    return {"job_id": run.job_id, "into": job.target, "rows": result.rows, "commits": result.batches}
+    return {
+        "job_id": run.job_id,
+        "into": job.target,
+        "rows": result.rows,
+        "commits": result.batches,
+        "rows_before": result.rows_before,
+        "is_before_exact": result.is_before_exact,
+    }
 
 
 def _checkpoint_base(spark: SparkSession, given: str) -> str:
