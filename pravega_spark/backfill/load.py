@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 import urllib.parse
 from collections.abc import Iterable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 poll_s: Final = 1
 _ALL_AGES: Final = "36500d"
 """Age that no file reaches: by default Spark skips files a week older than the newest one it has seen."""
+_LOG_OFFSET: Final = re.compile(r"""["']logOffset["']\s*:\s*(-?\d+)""")
 
 _log = logging.getLogger(__name__)
 
@@ -235,8 +237,7 @@ class _QueryWatch:
         """Notes the progress of new batches; call it often, for Spark keeps only the last hundred."""
         for item in self._query.recentProgress:
             self._rows[item.batchId] = item.numInputRows
-            offset = json.loads(item.sources[0].endOffset or "{}")
-            self._log_offset = max(self._log_offset, int(offset.get("logOffset", -1)))
+            self._log_offset = max(self._log_offset, log_offset_of(item.sources[0].endOffset))
 
     def progress(self) -> JobProgress:
         if self._log_offset > self._fraction_of:
@@ -258,6 +259,15 @@ class _QueryWatch:
                 reader = reader.option(name, self._job.options[name])
         rows = reader.load(self._job.source).select("path", "length").collect()
         return {_plain_path(row["path"]): row["length"] for row in rows}
+
+
+def log_offset_of(offset: str | None) -> int:
+    """Returns the number in a file source's offset, ``{"logOffset": 3}``; -1 without one.
+
+    Spark 4.0 shows it as Python does, in single quotes.
+    """
+    found = _LOG_OFFSET.search(offset or "")
+    return -1 if found is None else int(found[1])
 
 
 class WrittenFiles:

@@ -7,9 +7,10 @@ import json
 import threading
 from collections.abc import Callable
 
+import pytest
 from rich.console import Console
 
-from pravega_spark.backfill.load import WrittenFiles
+from pravega_spark.backfill.load import WrittenFiles, log_offset_of
 from pravega_spark.backfill.progress import JobProgress, Meter, ProgressDisplay, duration_text
 
 
@@ -103,3 +104,11 @@ def test_a_compacted_log_has_all_that_came_before() -> None:
     folder = LogFolder(n9_compact=[f"hdfs://h/{number}" for number in range(10)], n10=["hdfs://h/10"])
     assert len(WrittenFiles(folder, "log").up_to(10)) == 11  # type: ignore[arg-type]
     assert folder.read == ["10", "9.compact"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "number"),
+    [('{"logOffset":12}', 12), ("{'logOffset': 3}", 3), ('{"logOffset": -1}', -1), ("", -1), (None, -1)],
+)
+def test_the_offset_of_a_file_source_on_every_spark(offset: str | None, number: int) -> None:
+    assert log_offset_of(offset) == number
