@@ -109,8 +109,9 @@ class SubmittedRequest:
 
 class RequestQueue(Protocol):
     """A request is durable when ``submit`` returns. Requests with one key run one at a time and in order; different
-    keys run concurrently up to ``requests_concurrent_max``. A handler that fails is retried with back-off and stays in
-    the queue; what another instance left behind is swept up at start and, once its lease is gone, while running."""
+    keys run concurrently, within the limits of ``handler_slots.py``. A handler that fails is retried with back-off and
+    stays in the queue; what another instance left behind is swept up at start and, once its lease is gone, while
+    running."""
 
     def register(self, kind: str, handler: Handler) -> None: ...
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller_service.queue.handler_slots import HandlerSlots
 from controller_service.queue.request_queue import AnsweringHandler, Handler, Postpone, Request, SubmittedRequest
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ANY_VERSION, Versioned, VersionedStore
@@ -25,7 +26,6 @@ from pravega_common.services.base import Service
 from pravega_common.services.retrying import RetryLimits, retry
 
 REQUESTS_TABLE: Final = "requests"
-requests_concurrent_max: Final = 100
 requests_queued_max: Final = 10_000
 requests_remembered_max: Final = 10_000
 """Requests whose first answer is kept for a caller that submits the same one again."""
@@ -76,7 +76,7 @@ class TableRequestQueue(Service):
         self._own_keys: set[str] = set()
         """Keys of this owner that are being stored, wait, run or are being removed."""
         self._pending = 0
-        self._slots = asyncio.Semaphore(requests_concurrent_max)
+        self._slots = HandlerSlots(clock, self.spawn)
 
     def register(self, kind: str, handler: Handler) -> None:
         self.register_answering(kind, lambda request, answer: handler(request))
@@ -203,7 +203,7 @@ class TableRequestQueue(Service):
         request = submitted.request
         delay_s = min(retry_delay_max_s, retry_delay_min_s * 2.0 ** min(queued.failures, 16))
         try:
-            async with self._slots:
+            async with self._slots.place():
                 await self._handlers[request.kind](request, submitted.answer)
                 submitted.is_handled = True
                 failpoint(HANDLED)

@@ -14,7 +14,8 @@ from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 
 calls_concurrent_max: Final = 256
-"""Requests of one call outstanding at the stores; each container works its share off in groups."""
+"""Requests of one call outstanding at the stores; each container works its share off in groups. A limit for all calls
+together would let those to a store that is away keep others from stores that answer."""
 
 
 class WireSegmentAccess:
@@ -24,7 +25,6 @@ class WireSegmentAccess:
         self._client = client
         self._tables = TableClient(client, token)
         self._token = token
-        self._slots = asyncio.Semaphore(calls_concurrent_max)
 
     async def create_segments(
         self, segments: Sequence[str], *, scale_type: int = 0, target_rate: int = 0, rollover_size_bytes: int = 0
@@ -120,8 +120,10 @@ class WireSegmentAccess:
     async def _for_all(self, segments: Sequence[str], call: Callable[[str], Awaitable[None]]) -> None:
         """All calls together; the first error counts, after all have ended."""
 
+        slots = asyncio.Semaphore(calls_concurrent_max)
+
         async def limited(segment: str) -> None:
-            async with self._slots:
+            async with slots:
                 await call(segment)
 
         outcomes = await asyncio.gather(*(limited(segment) for segment in segments), return_exceptions=True)

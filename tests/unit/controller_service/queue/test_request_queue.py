@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from controller_service.errors import WaitTimedOut
-from controller_service.queue import table_request_queue
+from controller_service.queue import handler_slots, table_request_queue
 from controller_service.queue.request_queue import Answer, AnsweringHandler, Handler, Postpone, Request
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.store.in_memory import InMemoryVersionedStore
@@ -49,6 +49,34 @@ async def queue(tables: InMemoryVersionedStore, done: list[int]) -> AsyncIterato
 
     queue = await started(tables, "one", handler)
     yield queue
+    await queue.stop()
+
+
+async def test_handlers_that_wait_do_not_keep_others_from_running(
+    tables: InMemoryVersionedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as one store that is away makes wait, and one of another stream."""
+    monkeypatch.setattr(handler_slots, "slow_after_s", 0.01)
+    monkeypatch.setattr(handler_slots, "slow_handlers_max", 150)
+    gate, running, most = asyncio.Event(), 0, 0
+
+    async def handler(request: Request) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if request.key != "quick":
+            await gate.wait()
+        running -= 1
+
+    queue = await started(tables, "one", handler)
+    waiting = [await queue.submit(request(number, f"away-{number}")) for number in range(120)]
+    await (await queue.submit(request(1_000, "quick"))).outcome(10)
+    waiting += [await queue.submit(request(number, f"away-{number}")) for number in range(120, 400)]
+    await eventually(lambda: running == 250, "both limits are reached")
+    gate.set()
+    for item in waiting:
+        await item.outcome(10)
+    assert most == 250
     await queue.stop()
 
 
