@@ -23,8 +23,8 @@ def add_to(application: typer.Typer) -> None:
 def standalone(
     data_dir: Annotated[Path, typer.Option(help="Folder of all data, settings and logs.")] = default_data_dir(),  # noqa: B008
     host: Annotated[str, typer.Option(help="Address to listen on and to tell clients.")] = "127.0.0.1",
-    controller_port: Annotated[int, typer.Option(help="gRPC port of the controller.")] = 9090,
-    rest_port: Annotated[int, typer.Option(help="REST, health and metrics of the controller.")] = 10080,
+    controller_port: Annotated[int, typer.Option(help="First gRPC port of the controllers.")] = 9090,
+    rest_port: Annotated[int, typer.Option(help="REST, health and metrics, first port.")] = 10080,
     segment_store_port: Annotated[int, typer.Option(help="First port of the segment stores.")] = 12345,
     segment_stores: Annotated[int, typer.Option(help="Number of segment store processes.")] = 1,
     containers: Annotated[int, typer.Option(help="Segment containers, fixed at the first start.")] = 4,
@@ -38,11 +38,13 @@ def standalone(
     cache_folder: Annotated[Path | None, typer.Option(help="Keep evicted blocks here (extra rocksdb).")] = None,
     cache_mib: Annotated[int, typer.Option(help="Size of that cache, each store; 0: the default, 8 GiB.")] = 0,
     redis_servers: Annotated[int, typer.Option(help="1, or 3 of which any one may be lost; fixed at the start.")] = 1,
+    controllers: Annotated[int, typer.Option(help="Controller processes, on successive ports.")] = 1,
 ) -> None:
     """Start everything on this machine, until SIGTERM or Ctrl-C."""
     options = StandaloneOptions(
         data_dir, host, controller_port, rest_port, segment_store_port, segment_stores, containers, tier2, tier2_url,
         ready_file, redis_memory_mib, tier1, cache_folder, cache_mib, redis_servers,
+        controllers,
     )  # fmt: skip
     asyncio.run(run_standalone(options))
 

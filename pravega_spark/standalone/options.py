@@ -13,6 +13,7 @@ from pravega_common.errors import ConfigurationError
 
 containers_max: Final = 1_024
 segment_stores_max: Final = 16
+controllers_max: Final = 8
 redis_servers_allowed: Final = (1, 3)
 CPO_SERVER: Final = "redis-cpo"
 """The Redis of the control plane beside three plog servers, so that the loss of one of them takes nothing else."""
@@ -72,6 +73,7 @@ class StandaloneOptions:
     cache_mib: int = 0
     """Size of that cache for each store; 0 for the default of ``cache.disk_bytes_max``."""
     redis_servers: int = 1
+    controllers: int = 1
 
     @property
     def redis_memory_bytes(self) -> int:
@@ -93,13 +95,22 @@ class StandaloneOptions:
         return [self.segment_store_port + index for index in range(self.segment_stores)]
 
     @property
+    def controller_ports(self) -> list[int]:
+        return [self.controller_port + index for index in range(self.controllers)]
+
+    @property
+    def rest_ports(self) -> list[int]:
+        return [self.rest_port + index for index in range(self.controllers)]
+
+    @property
     def ports(self) -> list[int]:
         """Lists all ports that the options name."""
-        return [self.controller_port, self.rest_port, *self.store_ports]
+        return [*self.controller_ports, *self.rest_ports, *self.store_ports]
 
     def validate(self) -> None:
         """Raises ``ConfigurationError`` for the first option that cannot work, with the remedy."""
         _in_range("--segment-stores", self.segment_stores, 1, segment_stores_max)
+        _in_range("--controllers", self.controllers, 1, controllers_max)
         _in_range("--containers", self.containers, 1, containers_max)
         if self.redis_servers not in redis_servers_allowed:
             raise ConfigurationError(
@@ -123,8 +134,14 @@ class StandaloneOptions:
             raise ConfigurationError("--tier2 arrow needs --tier2-url hdfs://host:port/folder or arrow:URI")
         if self.tier2 not in (Tier2.S3, Tier2.ARROW) and self.tier2_url:
             raise ConfigurationError(f"--tier2-url goes with --tier2 s3 or arrow, not with --tier2 {self.tier2}")
-        ports = {"--controller-port": [self.controller_port], "--rest-port": [self.rest_port]}
-        ports["--segment-store-port"] = self.store_ports
+        self._check_ports()
+
+    def _check_ports(self) -> None:
+        ports = {
+            "--controller-port": self.controller_ports,
+            "--rest-port": self.rest_ports,
+            "--segment-store-port": self.store_ports,
+        }
         taken: dict[int, str] = {}
         for option, numbers in ports.items():
             for port in numbers:

@@ -34,10 +34,15 @@ class StandaloneProcess:
         self.folder = folder
         self.ready_file = folder / "ready.json"
         self.log_file = folder / "standalone.log"
-        names = ("controller_port", "rest_port", "segment_store_port")
-        # The stores take the ports from the last one on.
-        ports = free_ports("127.0.0.1", len(names) - 1 + int(str(options.get("segment_stores", 1))))
-        self.options: dict[str, object] = {**dict(zip(names, ports, strict=False)), **options}
+        controllers, stores = (int(str(options.get(name, 1))) for name in ("controllers", "segment_stores"))
+        # Each kind takes the ports from its first one on.
+        ports = free_ports("127.0.0.1", 2 * controllers + stores)
+        firsts = {
+            "controller_port": ports[0],
+            "rest_port": ports[controllers],
+            "segment_store_port": ports[2 * controllers],
+        }
+        self.options: dict[str, object] = {**firsts, **options}
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> StandaloneProcess:

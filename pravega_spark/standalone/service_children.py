@@ -34,18 +34,23 @@ def segment_store_spec(
     return _spec(name, "segment_service", file, logs, options.host, port)
 
 
-def controller_spec(options: StandaloneOptions, cpo_url: str, conf: Path, logs: Path) -> ChildSpec:
-    host, port = options.host, options.controller_port
+def controller_name(index: int) -> str:
+    """Returns the name of a controller's process: ``controller``, ``controller-1`` …"""
+    return f"controller-{index}" if index else "controller"
+
+
+def controller_spec(options: StandaloneOptions, index: int, cpo_url: str, conf: Path, logs: Path) -> ChildSpec:
+    name, host, port = controller_name(index), options.host, options.controller_ports[index]
     settings: dict[str, Section] = {
         "controller": {
             "listen": f"{host}:{port}",
-            "rest": f"{host}:{options.rest_port}",
+            "rest": f"{host}:{options.rest_ports[index]}",
             "containers": options.containers,
         },
         "cluster": {"name": cluster_name, "cpo": cpo_url},
     }
-    file = write_settings(conf / "controller.toml", settings)
-    return _spec("controller", "controller_service", file, logs, host, port)
+    file = write_settings(conf / f"{name}.toml", settings)
+    return _spec(name, "controller_service", file, logs, host, port)
 
 
 def write_settings(file: Path, sections: Mapping[str, Section]) -> Path:

@@ -98,7 +98,8 @@ def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[Chil
     tiers: dict[str, Section] = {"tier1": tier1, "tier2": {"url": url, "access_key": access, "secret_key": secret}}
     for index in range(options.segment_stores):
         specs.append(segment_store_spec(options, index, cpo_url, tiers, conf, logs))
-    specs.append(controller_spec(options, cpo_url, conf, logs))
+    for index in range(options.controllers):
+        specs.append(controller_spec(options, index, cpo_url, conf, logs))
     return specs, servers
 
 
@@ -108,7 +109,7 @@ def _file_url(folder: DataFolder, name: str) -> str:
 
 def _endpoints(options: StandaloneOptions) -> dict[str, Any]:
     return {
-        "controller": f"{options.host}:{options.controller_port}",
+        "controller": ",".join(f"{options.host}:{port}" for port in options.controller_ports),
         "rest": f"{options.host}:{options.rest_port}",
         "segment_stores": [f"{options.host}:{port}" for port in options.store_ports],
         "data_dir": str(options.data_dir),
@@ -120,7 +121,5 @@ def _print_ready(options: StandaloneOptions, servers: dict[str, Any]) -> None:
     console.print(f"[bold]pravega-spark is ready.[/bold] Data: {options.data_dir}")
     for name, value in {**_endpoints(options), **servers}.items():
         console.print(f"  {name:<16} {', '.join(value) if isinstance(value, list) else value}")
-    console.print(
-        f'  in Spark: .format("pravega").option("controller", "tcp://{options.host}:{options.controller_port}")'
-    )
+    console.print(f'  in Spark: .format("pravega").option("controller", "tcp://{_endpoints(options)["controller"]}")')
     console.print("  Ctrl-C stops everything cleanly.")

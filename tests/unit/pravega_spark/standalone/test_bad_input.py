@@ -48,11 +48,21 @@ def test_one_port_for_two_services() -> None:
         options(controller_port=port, rest_port=port).validate()
 
 
+def test_each_controller_takes_a_port_of_its_own() -> None:
+    first = free_ports("127.0.0.1", 4)[0]
+    given = options(controllers=2, controller_port=first, rest_port=first + 2)
+    given.validate()
+    assert given.ports[:4] == [first, first + 1, first + 2, first + 3]
+    with pytest.raises(ConfigurationError, match=f"--rest-port {first + 1} is already given by --controller-port"):
+        options(controllers=2, controller_port=first, rest_port=first + 1).validate()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"containers": 0}, r"--containers 0 is not in 1\.\.1024"),
         ({"segment_stores": 17}, r"--segment-stores 17 is not in 1\.\.16"),
+        ({"controllers": 9}, r"--controllers 9 is not in 1\.\.8"),
         ({"controller_port": 70_000}, r"--controller-port 70000 is not in 1\.\.65535"),
         ({"redis_servers": 2}, "--redis-servers 2: 1, or 3 of which any one may be lost"),
         ({"redis_servers": 3, "tier1": Tier1.FILE}, "--redis-servers goes with --tier1 redis"),
