@@ -157,9 +157,8 @@ class LogRepair(Service):
             await self._clock.sleep(look_s)
             try:
                 await self.run_round()
-            except Fenced as error:
-                self.log.info("another owner repairs from now on", error=str(error))
-                return
+            except Fenced:
+                raise  # the log is over, and its owner may not know yet: it asks nobody while it has nothing to write
             except PravegaError as error:
                 self.log.warning("repair waits", error=str(error))
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from pravega_common.errors import DataCorruption, Unavailable
+from pravega_common.errors import DataCorruption, Fenced, Unavailable
 from pravega_common.runtime import failpoints
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from segment_service.contracts.data_log import Replication
@@ -221,6 +221,22 @@ async def test_well_servers_are_left_alone(own_redis_group: Servers) -> None:
 def commands_of(server: RedisServer) -> int:
     lines = server.call("INFO", "stats").decode().splitlines()
     return next(int(line.partition(":")[2]) for line in lines if line.startswith("total_commands_processed"))
+
+
+async def test_an_owner_that_learns_in_a_repair_that_it_was_fenced_ends(own_redis_group: Servers) -> None:
+    """It has nothing to write, and would serve what it knows for as long as nobody told it."""
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    failed = asyncio.get_running_loop().create_future()
+    log.on_failure(lambda error: failed.done() or failed.set_result(error))
+    later, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    await wipe(own_redis_group[0])
+    async with asyncio.timeout(repaired_max_s):
+        assert isinstance(await failed, Fenced)
+    await repaired(later)
+    await later.close()
+    await close_all(log)
 
 
 async def test_what_was_truncated_is_not_repaired(own_redis_group: Servers) -> None:
