@@ -50,11 +50,13 @@ class MemoryState:
         self.memory_log.extend(operations)
         self.pending.operations_added(len(operations))
 
-    def acknowledged(self, up_to: int) -> None:
-        """The storage writer is through with all operations up to this sequence number."""
+    def acknowledged(self, up_to: int) -> bool:
+        """The storage writer is through with all operations up to this sequence number: forget some of them. Whether
+        there are more."""
         before = len(self.memory_log)
-        self.memory_log.truncate(up_to)
+        has_more = self.memory_log.truncate(up_to)
         self.pending.operations_acknowledged(before - len(self.memory_log))
+        return has_more
 
     def _collect(self, operation: Append, runs: dict[int, tuple[int, list[Buffer]]]) -> None:
         data = operation.data
