@@ -70,6 +70,9 @@ class Nemesis:
                 (2, self._one_server_is_ahead),
                 (2, self._loss_is_hidden),
             )
+        if settings.family == "repair":  # its plan alone decides who loses data, which is repaired in between
+            own = (self._server_loses_data, self._loss_is_hidden)
+            self._faults = tuple((weight, fault) for weight, fault in self._faults if fault not in own)
         if settings.family == "full":  # its plan alone decides when Tier 2 is away, and how much fits Tier 1
             mine = (self._tier2_is_away, self._redis_is_full_for_a_moment)
             self._faults = tuple((weight, fault) for weight, fault in self._faults if fault not in mine)

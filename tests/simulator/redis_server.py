@@ -87,6 +87,10 @@ class SimulatedRedis:
         self._is_up = True
         return gone
 
+    def before_last(self, writes: int) -> float:
+        """A time before the last few writes."""
+        return self.disk[-min(writes, len(self.disk))][0] - 1e-9 if self.disk else 0.0
+
     def pause(self) -> None:
         """Answer nothing until ``resume``."""
         if self._paused is None:

@@ -24,6 +24,7 @@ from tests.simulator.nemesis import Nemesis
 from tests.simulator.network import Network
 from tests.simulator.oracle import RemoteCPO
 from tests.simulator.redis_server import SimulatedRedis
+from tests.simulator.repairs import RepairPlan
 from tests.simulator.segments import SegmentLife
 from tests.simulator.settings import Settings
 from tests.simulator.store import Store
@@ -131,7 +132,8 @@ class Simulation:
         self.cluster.start_store()
         clients = self._start_clients()
         faults = asyncio.ensure_future(self.nemesis.run())
-        plan = asyncio.ensure_future(self._family_plan().run())
+        family_plan = self._family_plan()
+        plan = asyncio.ensure_future(family_plan.run())
         await asyncio.sleep(self.settings.duration_s)
         self.is_ending = True
         faults.cancel()
@@ -139,10 +141,14 @@ class Simulation:
         await self.nemesis.heal()
         if await self._within(asyncio.gather(*clients), "clients end"):
             await self._audit()
+            if isinstance(family_plan, RepairPlan) and not self.tier1.losses:
+                await self._within(family_plan.repaired(), "repair")
         for life in self._lives:
             await life.stop_reading()
 
-    def _family_plan(self) -> LossPlan:
+    def _family_plan(self) -> LossPlan | RepairPlan:
+        if self.settings.family == "repair":
+            return RepairPlan(self.settings, self.cluster, self.tier1, self.note)
         return LossPlan(self.settings, self.cluster, self.tier1, self.tier2, self.history, self.note)
 
     def _start_clients(self) -> list[asyncio.Future[None]]:
