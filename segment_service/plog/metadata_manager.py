@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 import structlog
 
 from pravega_common.errors import (
+    ConfigurationError,
     DataCorruption,
     FailedError,
     Fenced,
@@ -188,7 +189,9 @@ class MetadataManager:
         deleted = []
         for group in self._client.groups:
             for plog_id in await group.list_plogs(self._container_id):
-                if str(plog_id) not in known and await group.delete(plog_id, self._container_id, self.epoch):
+                if plog_id.cluster != self._client.cluster_name or str(plog_id) in known:
+                    continue
+                if await group.delete(plog_id, self._container_id, self.epoch):
                     deleted.append(plog_id)
         return deleted
 
@@ -281,11 +284,20 @@ class MetadataManager:
         self._offset += len(frame)
         self._sequence += 1
 
+    def _refuse_other_cluster(self, plog_id: PlogId) -> None:
+        if plog_id.cluster != self._client.cluster_name:
+            raise ConfigurationError(
+                f"the servers of group {plog_id.group} hold data of container {self._container_id} of cluster "
+                f"{plog_id.cluster} (plog {plog_id}), not of cluster {self._client.cluster_name}: a Redis serves one "
+                f"cluster; name other servers in tier1.servers, or the cluster that they belong to in cluster.name"
+            )
+
     async def _refuse_lost_registration(self) -> None:
         """A container without a registered metadata plog must not have data frames: the CPO would have lost it."""
         for group in self._client.groups:
             for plog_id in await group.list_plogs(self._container_id):
                 if await self._is_data(group, plog_id):
+                    self._refuse_other_cluster(plog_id)
                     raise DataCorruption(
                         f"container {self._container_id} has data in plog {plog_id}, but the CPO knows no metadata "
                         f"plog of it: the CPO lost its data; run pravega-spark cluster rebuild-cpo"
