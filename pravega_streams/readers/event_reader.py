@@ -88,6 +88,11 @@ class EventReader:
         """Whether the group has read everything up to its end cuts, or all streams are sealed and read."""
         return not self._feeds and self._table.state.is_finished
 
+    @property
+    def readers_seen(self) -> list[str]:
+        """The readers of the group, this one included, as of its last look at the group; no call is made."""
+        return self._table.state.readers
+
     async def get_segment_slice(self, timeout_s: float = slice_time_default_s) -> SegmentSlice | None:
         """Some events of one segment; None if there were none in time. Give it back with ``release_segment``.
 

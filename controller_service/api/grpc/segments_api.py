@@ -10,14 +10,13 @@ from controller_service.api.grpc.messages import (
     segment_ranges,
 )
 from controller_service.api.grpc.parts import ApiParts
-from controller_service.errors import IllegalState
-from controller_service.store.epochs import successors
 from controller_service.store.history import place_in, segments_between
-from controller_service.store.records import TRUNCATION, StreamState, epoch_key, sealed_segment_key
+from controller_service.store.records import StreamState, epoch_key
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid
+from controller_service.store.stream_positions import head_of, open_segments, successors_of
 from pravega_common.errors import InvalidArgument
-from pravega_common.names import segment_epoch, segment_name
+from pravega_common.names import segment_name
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import segment_id_to
 
@@ -29,13 +28,8 @@ class SegmentsApi:
 
     async def getCurrentSegments(self, request: pb.StreamInfo, context: Any) -> pb.SegmentRanges:
         scope, stream = checked_stream(request)
-        opened = await self.parts.store.open(scope, stream)
-        state = await opened.state()
-        if state is StreamState.CREATING:
-            raise IllegalState(f"Stream: {stream} State: CREATING")
-        if state is StreamState.SEALED:
-            return pb.SegmentRanges()
-        return segment_ranges(scope, stream, await opened.current_epoch())
+        found = await open_segments(self.parts.store, scope, stream)
+        return pb.SegmentRanges(segmentRanges=[segment_range(scope, stream, segment) for segment in found])
 
     async def getEpochSegments(self, request: pb.GetEpochSegmentsRequest, context: Any) -> pb.SegmentRanges:
         scope, stream = checked_stream(request.streamInfo)
@@ -47,11 +41,7 @@ class SegmentsApi:
     async def getSegments(self, request: pb.GetSegmentsRequest, context: Any) -> pb.SegmentsAtTime:
         """The head of the stream; the time is ignored, as by real controllers."""
         scope, stream = checked_stream(request.streamInfo)
-        opened = await self.parts.store.open(scope, stream, TRUNCATION, epoch_key(0))
-        await opened.state()
-        head = (await opened.truncation()).cut
-        if not head:
-            head = dict.fromkeys((await opened.epoch(0)).segment_ids, 0)
+        head = await head_of(self.parts.store, scope, stream)
         return pb.SegmentsAtTime(
             segments=[
                 pb.SegmentsAtTime.SegmentLocation(
@@ -63,22 +53,11 @@ class SegmentsApi:
 
     async def getSegmentsImmediatelyFollowing(self, request: pb.SegmentId, context: Any) -> pb.SuccessorResponse:
         scope, stream = checked_stream(request.streamInfo)
-        identifier = request.segmentId
-        key = sealed_segment_key(identifier)
-        opened = await self.parts.store.open(scope, stream, key, epoch_key(max(0, segment_epoch(identifier))))
-        await opened.state()
-        record = await opened.read(key)
-        if record is None:
-            return pb.SuccessorResponse()
-        numbers = (record.replaced_in_epoch - 1, record.replaced_in_epoch)
-        before, replaced_in = [epoch async for epoch in opened.walk_epochs(numbers)]
-        segment = before.find(identifier)
-        if segment is None:
-            return pb.SuccessorResponse()
+        found = await successors_of(self.parts.store, scope, stream, request.segmentId)
         return pb.SuccessorResponse(
             segments=[
                 pb.SuccessorResponse.SegmentEntry(segment=segment_range(scope, stream, successor), value=predecessors)
-                for successor, predecessors in successors(segment, replaced_in, before)
+                for successor, predecessors in found
             ]
         )
 
