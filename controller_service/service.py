@@ -27,6 +27,10 @@ from controller_service.cluster.assignment_leader import AssignmentLeader
 from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.cluster.membership import Membership
 from controller_service.config import ControllerConfig, StoreKind
+from controller_service.event_processors.event_processor_group import EventProcessorGroup
+from controller_service.event_processors.internal_streams import InternalStreams
+from controller_service.event_processors.request_events import RequestEvent
+from controller_service.event_processors.request_stream import Instance, WireClients, ignore_report, request_processors
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -49,6 +53,8 @@ from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.truncate_stream import TruncateStream
 from controller_service.workflows.update_stream import UpdateStream
 from pravega_common.errors import ConfigurationError
+from pravega_common.model.segments import SegmentOffsets
+from pravega_common.names import SYSTEM_SCOPE
 from pravega_common.proto.commit_operations_pb2_grpc import add_CommitOperationsServicer_to_server
 from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from pravega_common.proto.transaction_sets_pb2_grpc import add_TransactionSetsServicer_to_server
@@ -77,7 +83,10 @@ class Hosts(HostStore, Protocol):
 
 @dataclass(frozen=True)
 class Backends:
-    """The adapters that a controller stands on. ``services`` are started before everything else, in order."""
+    """The adapters that a controller stands on. ``services`` are started before everything else, in order.
+
+    ``clients``: None for a controller that reads no internal streams.
+    """
 
     cpo: ControlPlaneOracle
     hosts: Hosts
@@ -86,11 +95,13 @@ class Backends:
     clock: Clock
     random: Random
     services: Sequence[Service] = ()
+    clients: WireClients | None = None
 
 
 class Controller(Service):
-    """Order of the start: membership, election and assignment, stores, tables, queue, transactions, retention, gRPC.
-    REST opens first, so that health can be asked from the beginning. Nothing waits for what comes after it."""
+    """Order of the start: membership, election and assignment, stores, tables, queue, transactions, retention, gRPC,
+    event processors, which come online in the background. REST opens first, so that health can be asked from the
+    beginning. Nothing waits for what comes after it."""
 
     def __init__(self, config: ControllerConfig, backends: Backends) -> None:
         super().__init__("controller")
@@ -127,6 +138,7 @@ class Controller(Service):
         )
         self.parts = self._make_parts()
         self.retention = self._make_retention()
+        self.events = self._make_events()
         self.grpc = GrpcServer(config.controller.listen, self._grpc_services())
         self.rest = RestServer(config.controller.rest, self.health, self.parts) if config.controller.rest else None
         self._started: list[Service] = []
@@ -156,6 +168,17 @@ class Controller(Service):
             self.store, retention.apply, self.member_id, self.membership.live_ids, self.backends.clock, period_ms
         )
 
+    def _make_events(self) -> EventProcessorGroup[RequestEvent] | None:
+        clients, clock, workflows = self.backends.clients, self.backends.clock, self.parts.workflows
+        if clients is None:
+            return None
+        instance = Instance(self.member_id, self.membership.live_ids, clock)
+        streams = InternalStreams(self.store, workflows.create, lambda: self.leader.is_leader, clock)
+        return request_processors(instance, clients, self.store, streams, self._truncate_internal, ignore_report)
+
+    async def _truncate_internal(self, stream: str, cut: SegmentOffsets) -> None:
+        await self.parts.workflows.truncate.truncate(f"handled-{self._new_id()}", SYSTEM_SCOPE, stream, cut)
+
     def _grpc_services(self) -> list[Callable[[Any], None]]:
         api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)
         operations_api = CommitOperationsApi(self.repair, self.transactions.records)
@@ -179,14 +202,21 @@ class Controller(Service):
         for service in (self.queue, self.transactions, self.sets, self.retention, self.grpc):
             await self._start(service)
         await self._publish_port()
+        if self.events is not None:
+            await self._start(self.events)
         self.health.all_added()
         self.log.info("controller serves", grpc_port=self.grpc.port, id=self.member_id)
 
     async def _start(self, service: Service) -> None:
-        self.health.add(service, self._blocked_streams if service is self.transactions else None)
+        self.health.add(service, self._details_of(service))
         self._started.append(service)
         self.own(service)
         await service.start()
+
+    def _details_of(self, service: Service) -> Callable[[], dict[str, Any]] | None:
+        if isinstance(service, EventProcessorGroup):
+            return service.details
+        return self._blocked_streams if service is self.transactions else None
 
     def _blocked_streams(self) -> dict[str, Any]:
         blocked = self.transactions.blocked
@@ -240,7 +270,8 @@ def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Bac
         if config.controller.store is StoreKind.MEMORY
         else TableVersionedStore(TableClient(client))
     )
-    return Backends(cpo, hosts, tables, WireSegmentAccess(client), clock, random, (hosts,))
+    clients = WireClients(client, TableClient(client), hosts)
+    return Backends(cpo, hosts, tables, WireSegmentAccess(client), clock, random, (hosts,), clients)
 
 
 async def serve(config: ControllerConfig) -> None:

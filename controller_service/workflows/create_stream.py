@@ -1,4 +1,4 @@
-"""Creates a stream with its mark stream (docs/controller-api.md 3.3)."""
+"""Creates a stream with its mark stream, which streams of the system have none of (docs/controller-api.md 3.3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from controller_service.store.stream_store import StreamStore
 from pravega_common.errors import SegmentNotFound, StreamNotFound, UnknownOutcome, VersionConflict
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name
+from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE, mark_stream, scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
 KIND: Final = "create_stream"
@@ -83,7 +83,7 @@ class CreateStream:
         entry = await self._store.entry(scope, stream)
         if entry is None or entry.stream_id != stream_id:
             return
-        if stream.startswith(MARK_PREFIX):
+        if stream.startswith(MARK_PREFIX) or scope == SYSTEM_SCOPE:
             made = await self._complete(scope, stream, stream_id, configuration)
         else:
             made, _ = await asyncio.gather(

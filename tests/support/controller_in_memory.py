@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from controller_service.config import ControllerConfig
+from controller_service.event_processors.request_stream import WireClients
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.service import Backends, Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
@@ -44,11 +45,12 @@ class ControllerParts:
     """What controllers use in place of ``access``."""
     hosts: StaticHosts = field(default_factory=StaticHosts)
     random: Random = field(default_factory=lambda: Random(1))
+    clients: WireClients | None = None
+    """With them, controllers read their internal streams."""
 
     def controller(self, **settings: Any) -> Controller:
         """A controller that is not started, listening on free ports."""
         config = ControllerConfig.from_values({"controller": {"listen": "127.0.0.1:0", "rest": "", **settings}})
-        backends = Backends(
-            self.cpo, self.hosts, self.tables, self.faulty_access or self.access, self.clock, self.random
-        )
+        access = self.faulty_access or self.access
+        backends = Backends(self.cpo, self.hosts, self.tables, access, self.clock, self.random, clients=self.clients)
         return Controller(config, backends)
