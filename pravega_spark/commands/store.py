@@ -1,4 +1,4 @@
-"""``store doctor``: the data of a cluster in Tier 2 and Tier 1."""
+"""``store doctor|restore``: the data of a cluster in Tier 2 and Tier 1."""
 
 from __future__ import annotations
 
@@ -28,3 +28,17 @@ def doctor(
     given = [f"--container={one}" for one in container or ()]
     given += [name for name, is_given in (("--deep", deep), ("--tier2-only", tier2_only), ("--json", json)) if is_given]
     become_maintenance("doctor", config, *given)
+
+
+@commands.command()
+def restore(
+    config: Configuration,
+    container: Annotated[list[int] | None, typer.Option(help="Only this one; may be repeated.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; else only the plan is printed.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Start containers from Tier 2 alone, when Tier 1 is gone for good: with a new log and a new identity, and a report
+    of what is lost. All segment stores must be stopped. A container whose log is there is left alone."""
+    given = [f"--container={one}" for one in container or ()]
+    given += [name for name, is_given in (("--yes", yes), ("--json", json)) if is_given]
+    become_maintenance("restore", config, *given)

@@ -13,7 +13,8 @@ from segment_service.metadata.container_metadata import ContainerMetadata
 
 _WAY_OUT = (
     "Nothing was written, acknowledged or deleted. Stop the store, and give it the newest copy of its Tier 1 (the "
-    "append-only file of its Redis servers) or the Tier 2 that belongs to this log (tier2.url)"
+    "append-only file of its Redis servers) or the Tier 2 that belongs to this log (tier2.url); if Tier 1 is gone for "
+    "good, run pravega-spark store restore"
 )
 
 

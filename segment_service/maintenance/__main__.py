@@ -14,12 +14,12 @@ from pravega_common.runtime import failpoints
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster.factory import make_cpo
 from segment_service.config import SegmentStoreConfig
-from segment_service.maintenance import store_commands
+from segment_service.maintenance import doctor_command, restore_command
 from segment_service.maintenance.cpo_rebuild import ClusterPlan, CPORebuild
 from segment_service.maintenance.server_replacement import Progress, ServerReplacement
+from segment_service.maintenance.tier2_access import open_tier2
 from segment_service.plog.cluster_registration import ask_redis
 from segment_service.plog.plog_client import PlogSettings
-from segment_service.storage.factory import make_chunk_storage
 
 
 async def rebuild_cpo(config: SegmentStoreConfig, *, replace: bool, dry_run: bool) -> ClusterPlan:
@@ -30,29 +30,22 @@ async def rebuild_cpo(config: SegmentStoreConfig, *, replace: bool, dry_run: boo
         )
     clock = SystemClock()
     cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
-    chunks = make_chunk_storage(
-        config.tier2.url,
-        access_key=config.tier2.access_key,
-        secret_key=config.tier2.secret_key.get_secret_value(),
-        call_time_max_s=config.tier2.call_time_max_ms / 1000,
-    )
-    await chunks.start()
     try:
-        rebuild = CPORebuild(
-            cpo,
-            chunks,
-            config.cluster.name,
-            config.tier1.persistence_groups,
-            PlogSettings(),
-            clock,
-            config.cluster.lease_ms,
-        )
-        plan = await rebuild.plan(config.store.containers)
-        if not dry_run:
-            await rebuild.carry_out(plan, ask_redis, replace=replace)
-        return plan
+        async with open_tier2(config) as chunks:
+            rebuild = CPORebuild(
+                cpo,
+                chunks,
+                config.cluster.name,
+                config.tier1.persistence_groups,
+                PlogSettings(),
+                clock,
+                config.cluster.lease_ms,
+            )
+            plan = await rebuild.plan(config.store.containers)
+            if not dry_run:
+                await rebuild.carry_out(plan, ask_redis, replace=replace)
+            return plan
     finally:
-        await chunks.close()
         await cpo.close()
 
 
@@ -138,7 +131,8 @@ def main(arguments: list[str] | None = None) -> None:
     replacing.add_argument("--new", required=True, help="address of an empty server")
     replacing.add_argument("--dry-run", action="store_true", help="look and change nothing")
     replacing.set_defaults(run=_replace, noun="cluster")
-    store_commands.add_to(commands)
+    doctor_command.add_to(commands)
+    restore_command.add_to(commands)
     options = parser.parse_args(arguments)
     failpoints.arm_from_environment()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))

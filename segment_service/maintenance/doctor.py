@@ -24,7 +24,10 @@ from segment_service.metadata.segment_record import read_record
 from segment_service.metadata_table.metadata_table import id_key, name_key, stored_length
 from segment_service.store import marked_container_counts
 
-RESTORE_LOG: Final = "give Tier 1 its newest copy, or the store the Tier 2 that belongs to this log (tier2.url)"
+RESTORE_LOG: Final = (
+    "give Tier 1 its newest copy, or the store the Tier 2 that belongs to this log (tier2.url); if Tier 1 is gone for "
+    "good, stop the stores and run pravega-spark store restore"
+)
 RESTORE_TABLE: Final = "restore the object from a copy"
 RESTORE_MANIFESTS: Final = (
     "restore its manifests from a copy; if the segment was deleted shortly before Tier 1 was lost, nothing is missing"

@@ -156,7 +156,7 @@ class MetadataTable(Service):
                 continue
             segment.in_table = True
             entries[name_key(segment.name)] = record
-            entries[id_key(segment_id)] = _LENGTH.pack(segment.storage_length)
+            entries[id_key(segment_id)] = write_length(segment.storage_length)
             await slices.step()
         return entries
 
@@ -188,6 +188,11 @@ class MetadataTable(Service):
         finally:
             old.cancel()
             much.cancel()
+
+
+def write_length(length: int) -> bytes:
+    """The entry by id of a segment that has this length in Tier 2."""
+    return _LENGTH.pack(length)
 
 
 def stored_length(value: bytes) -> int:

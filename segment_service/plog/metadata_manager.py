@@ -125,6 +125,15 @@ class MetadataManager:
         async with self._lock:
             await self._start_plog(state)
 
+    async def start_over(self, epoch: int) -> None:
+        """Register a metadata plog without streams, whatever was registered: no plog of before counts any more. They
+        are freed by the next owner's ``clean_up``."""
+        self.epoch = epoch
+        self._registered = await self._cpo.get_metadata_plog(self._container_id)
+        self._candidates.add(str(self._registered))
+        async with self._lock:
+            await self._start_plog(FullRecord(), frees_old=False)
+
     async def record(self, record: MetadataRecord) -> None:
         """Durable on return. After an error the record counts as not made, and may be given again.
 
@@ -219,7 +228,7 @@ class MetadataManager:
         except PlogMissing as error:
             await self.explain_loss(error)
 
-    async def _start_plog(self, state: FullRecord) -> None:
+    async def _start_plog(self, state: FullRecord, *, frees_old: bool = True) -> None:
         old = self._registered
         number = state.number + 1
         full = FullRecord(state.streams, number)
@@ -239,7 +248,7 @@ class MetadataManager:
         self._plog = plog
         self._advance(frame)
         self.state = full
-        if old is not None:
+        if old is not None and frees_old:
             await self._delete_old(PlogId.parse(old))
 
     async def _register(self, plog_id: str) -> None:

@@ -31,7 +31,7 @@ from segment_service.plog.plog import (
     plog_block_bytes_service,
 )
 from segment_service.plog.redis_connection import Reply
-from segment_service.plog.server_connections import IdentityOf, ServerConnections
+from segment_service.plog.server_connections import WAY_OUT, IdentityOf, ServerConnections
 
 read_page_bytes: Final = 4 * 1024 * 1024
 """Bytes asked for by one range read; ids are byte offsets, so a page is bounded by bytes and not by a count."""
@@ -65,6 +65,9 @@ class AppendRefused(FailedError):
 
 class PlogMissing(DataCorruption):
     """A plog that must exist does not: the server lost data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}; {WAY_OUT}")
 
 
 @dataclass(frozen=True, slots=True)

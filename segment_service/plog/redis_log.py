@@ -97,6 +97,19 @@ class RedisDataLog:
             client.close()
             raise
 
+    async def discard(self, epoch_min: int) -> None:
+        """Give up all that the log has, whether it can be read or not, for a restore from Tier 2: the next instance
+        finds it empty. ``Fenced`` if the container is assigned to another owner."""
+        cluster = await self._cpo.get_persistence_cluster(self._cluster_name)
+        if cluster is None:
+            raise ConfigurationError(f"persistence cluster {self._cluster_name} is not registered in the CPO")
+        client = PersistenceClient(cluster, self._settings, self._cpo, self._choice, self._container_id)
+        try:
+            epoch = await self._cpo.take_epoch(self._container_id, self._owner, epoch_min)
+            await MetadataManager(self._container_id, client, self._cpo, self._clock).start_over(epoch)
+        finally:
+            client.close()
+
     async def _start_repair(self, cluster: PersistenceCluster, stream: LogStream) -> None:
         manager = self._required_manager()
         plogs = _OwnedPlogs(manager, stream, self._required_client())

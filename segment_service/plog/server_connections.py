@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -20,6 +20,11 @@ from pravega_common.services.cluster.redis_audit import (
 from segment_service.plog.plog import SET_IDENTITY, identity_key
 from segment_service.plog.redis_connection import RedisConnection, ReplyError
 
+WAY_OUT: Final = (
+    "give it its append-only file; if a majority of its group is gone for good, run pravega-spark store restore"
+)
+"""What an operator does about a server that lost its data."""
+
 IdentityOf = Callable[[str | None], Awaitable[str | None]]
 """The identity on record for a server; given the one that it shows, that one is put on record if none is."""
 
@@ -27,6 +32,9 @@ IdentityOf = Callable[[str | None], Awaitable[str | None]]
 class ServerLost(DataCorruption):
     """A server shows no identity or another one than on record: it lost its data or was replaced. It counts for no
     majority until it is repaired."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}; {WAY_OUT}")
 
 
 class ConnectionSettings(Protocol):

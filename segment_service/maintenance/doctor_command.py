@@ -1,24 +1,21 @@
-"""Runs the commands ``pravega-spark store …``."""
+"""Runs ``pravega-spark store doctor``."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pravega_common.runtime.clock import SystemClock
 from segment_service.config import SegmentStoreConfig
-from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.findings import ContainerReport, DataFinding, StoreReport
 from segment_service.maintenance.redis_log_reading import RedisLogSource
+from segment_service.maintenance.tier2_access import open_tier2
 from segment_service.plog.plog_client import PlogSettings
-from segment_service.storage.factory import make_chunk_storage
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -32,22 +29,6 @@ def add_to(commands: Commands) -> None:
     doctor.add_argument("--tier2-only", action="store_true", help="leave Tier 1 alone")
     doctor.add_argument("--json", action="store_true", help="print one JSON document")
     doctor.set_defaults(run=_doctor, noun="store")
-
-
-@contextlib.asynccontextmanager
-async def open_tier2(config: SegmentStoreConfig) -> AsyncIterator[ChunkStorage]:
-    """The Tier 2 that the settings name, connected."""
-    chunks = make_chunk_storage(
-        config.tier2.url,
-        access_key=config.tier2.access_key,
-        secret_key=config.tier2.secret_key.get_secret_value(),
-        call_time_max_s=config.tier2.call_time_max_ms / 1000,
-    )
-    await chunks.start()
-    try:
-        yield chunks
-    finally:
-        await chunks.close()
 
 
 def say(text: str) -> None:

@@ -1,0 +1,112 @@
+"""Runs ``pravega-spark store restore``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pravega_common.runtime.clock import SystemClock
+from pravega_common.services.cluster.factory import make_cpo
+from segment_service.config import SegmentStoreConfig
+from segment_service.file_log.folder import FileLogFolder
+from segment_service.maintenance.log_restart import FileLogRestart, FileLogSource, RedisLogRestart
+from segment_service.maintenance.redis_log_reading import RedisLogSource
+from segment_service.maintenance.restore_plan import ListedSegments, RestorePlan
+from segment_service.maintenance.store_restore import ContainerOutcome, StoreRestore
+from segment_service.maintenance.tier2_access import open_tier2
+from segment_service.plog.cluster_registration import ask_redis
+from segment_service.plog.plog_client import PlogSettings
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_to(commands: Commands) -> None:
+    restore = commands.add_parser("restore", help="start containers from Tier 2 alone; all stores must be stopped")
+    restore.add_argument("--config", type=Path, required=True, help="settings of a store of the cluster")
+    restore.add_argument("--container", type=int, action="append", default=[], help="only this one; may be repeated")
+    restore.add_argument("--yes", action="store_true", help="do it; else only the plan is printed")
+    restore.add_argument("--json", action="store_true", help="print one JSON document")
+    restore.set_defaults(run=_run, noun="store")
+
+
+def _run(options: argparse.Namespace) -> int:
+    config = SegmentStoreConfig.load(options.config)
+    outcomes = asyncio.run(restore_from_tier2(config, options.container, is_agreed=options.yes))
+    is_done = options.yes or all(one.plan is None for one in outcomes)
+    if options.json:
+        print(json.dumps({"is_done": is_done, "containers": [asdict(one) for one in outcomes]}, indent=2))
+        return 0 if is_done else 1
+    for one in outcomes:
+        _print(one)
+    print("restored: start the stores" if is_done else "nothing was changed: give --yes to lose what is named above")
+    return 0 if is_done else 1
+
+
+async def restore_from_tier2(config: SegmentStoreConfig, only: list[int], *, is_agreed: bool) -> list[ContainerOutcome]:
+    """The outcome of each container; carried out if ``is_agreed``."""
+    async with _opened(config) as restore:
+        outcomes = await restore.plan(config.store.containers, only)
+        for outcome in outcomes:
+            if is_agreed and outcome.plan is not None:
+                await restore.carry_out(outcome.plan)
+        return outcomes
+
+
+@contextlib.asynccontextmanager
+async def _opened(config: SegmentStoreConfig) -> AsyncIterator[StoreRestore]:
+    clock = SystemClock()
+    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(cpo.close)
+        chunks = await stack.enter_async_context(open_tier2(config))
+        if config.tier1.folder is not None:
+            folder = FileLogFolder(config.tier1.folder, plog_bytes=config.tier1.plog_bytes)
+            await folder.start()
+            stack.push_async_callback(folder.stop)
+            yield StoreRestore(cpo, chunks, FileLogSource(folder, clock), FileLogRestart(folder, clock), clock)
+            return
+        groups, containers = config.tier1.persistence_groups, config.store.containers
+        settings = PlogSettings(block_bytes=config.tier1.plog_bytes, allow_unsafe_redis=config.tier1.allow_unsafe_redis)
+        source = RedisLogSource(groups, containers, settings)
+        restart = RedisLogRestart(cpo, config.cluster.name, groups, containers, settings, clock, ask_redis)
+        yield StoreRestore(cpo, chunks, source, restart, clock)
+
+
+def _print(outcome: ContainerOutcome) -> None:
+    plan = outcome.plan
+    if plan is None:
+        print(f"container {outcome.container_id}: nothing to restore: {outcome.reason}")
+        return
+    print(f"container {plan.container_id}: {plan.segments} segments with {plan.length} bytes are served again")
+    print(
+        f"  lost: operations above {plan.table_high_water} as far as Tier 2 does not show their effect, those above "
+        f"{plan.high_water} in any case"
+    )
+    _print_listed(plan.shorter, "lose bytes that the metadata table knows of", "bytes lost")
+    _print_listed(plan.damaged, "have damaged or missing manifests and are quarantined", "bytes lost")
+    _print_listed(plan.nameless, "have no name (made after the last flush of the table)", "bytes kept, not readable")
+    _print_changes(plan)
+
+
+def _print_listed(listed: ListedSegments, what: str, bytes_are: str) -> None:
+    if not listed.count:
+        return
+    print(f"  {listed.count} segments {what}: {listed.length} {bytes_are}")
+    for one in listed.items:
+        print(f"    {one.name}: length {one.known}, Tier 2 has {one.held}")
+    if listed.count > len(listed.items):
+        print(f"    and {listed.count - len(listed.items)} more")
+
+
+def _print_changes(plan: RestorePlan) -> None:
+    if plan.finished:
+        print(f"  {plan.finished} names leave the metadata table: deleted or merged in Tier 2 already")
+    if plan.indexes:
+        print(f"  {plan.indexes} event indexes are dropped, and made again as their segments grow")
