@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pravega_common.errors import DataCorruption, Unavailable
 from pravega_common.services.cluster.cpo import PersistenceGroup
@@ -23,6 +23,8 @@ from segment_service.plog.redis_connection import ConnectionLost, RedisConnectio
 
 plogs_at_once_max: Final = 64
 """Plogs of one server that are asked about at the same time."""
+looks_max: Final = 10
+"""How often a plog is looked at that its owner fences, or frees, at the same time."""
 entries_at_once: Final = 100
 """Metadata records read by one call."""
 
@@ -118,11 +120,17 @@ class _Reader:
     async def _copy(self, plog_id: PlogId, container_id: int) -> CopyFacts | None:
         """``None`` if only its name is there."""
         keys = PlogKeys(self._prefix, plog_id)
-        epoch, fences = await self._connection.call("HMGET", keys.meta, "epoch", "fences")
-        if epoch is None:
+        token = await self._token(keys)
+        head: list[Any] = []
+        for _ in range(looks_max):
+            if token is None:
+                return None
+            head = await self._connection.call("XRANGE", keys.stream(token), "-", "+", "COUNT", 2)
+            before, token = token, await self._token(keys)
+            if token == before:
+                break
+        if token is None:
             return None
-        token = FenceToken(int(epoch), int(fences))
-        head = await self._connection.call("XRANGE", keys.stream(token), "-", "+", "COUNT", 2)
         where = f"plog {plog_id} on {self._connection.address}"
         if not head or head[0][0] != b"0-1":
             raise DataCorruption(f"{where} has no header")
@@ -136,6 +144,11 @@ class _Reader:
         if header.stream == metadata_stream and len(head) > 1:
             metadata = await self._metadata(keys.stream(token), where)
         return CopyFacts(header, token, len(head) > 1, metadata)
+
+    async def _token(self, keys: PlogKeys) -> FenceToken | None:
+        """``None`` if the plog is gone."""
+        epoch, fences = await self._connection.call("HMGET", keys.meta, "epoch", "fences")
+        return None if epoch is None else FenceToken(int(epoch), int(fences))
 
     async def _metadata(self, stream: str, where: str) -> FullRecord | None:
         """The state after the contiguous entries of a metadata plog; ``None`` unless the first is a full record."""
