@@ -7,7 +7,7 @@ import struct
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from pravega_common import names
 from pravega_common.errors import DataCorruption
@@ -124,11 +124,18 @@ class CompletedTransaction:
     """As of ``ActiveTransaction``."""
 
 
+NEVER: Final = 1 << 62
+
+
 @dataclass(frozen=True, slots=True)
 class CompletedBatches:
-    """The numbers of the tables that hold a stream's completed transactions, oldest first."""
+    """The spans of time of which completed transactions are kept, by their numbers, oldest first."""
+
+    record_version: ClassVar[int] = 2
 
     numbers: tuple[int, ...] = ()
+    sharded_from: int = NEVER
+    """From this number on a span has several tables, before it one."""
 
 
 _RECENT_ENTRY: Final = struct.Struct("!16sBq")

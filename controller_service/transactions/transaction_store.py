@@ -3,9 +3,8 @@
 * Per stream, the table that the stream store makes for it: one key per active transaction (its id in hex), the head
   of the commit order under ``commits``, its blocks under ``commits.<slot>`` and the round in progress under
   ``committing``; so marking, queueing and starting a round are each one atomic step.
-* For the cluster: ``completedTransactions-<n>``, one table per 24 hours of which the newest two are kept, with the
-  key ``<stream id>/<id>`` per transaction and ``<stream id>/recent`` for listings. ``stream_index.py`` keeps the
-  streams that sweeps have to look at.
+* For the cluster: the completed ones (``completed_store.py``). ``stream_index.py`` keeps the streams that sweeps have
+  to look at.
 
 A completed record is written before the active one is removed: a reader that finds neither knows that the transaction
 is not there.
@@ -13,7 +12,6 @@ is not there.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import uuid
 from collections import OrderedDict
@@ -23,8 +21,9 @@ from typing import Final, TypeVar
 
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_store import StreamStore
-from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Put, Versioned
+from controller_service.store.versioned_store import ABSENT, Put, Versioned
 from controller_service.transactions.commit_queue import CommitQueue
+from controller_service.transactions.completed_store import CompletedStore
 from controller_service.transactions.order_records import (
     COMMITTING_KEY,
     CommitState,
@@ -38,10 +37,7 @@ from controller_service.transactions.order_records import (
 from controller_service.transactions.records import (
     ActiveTransaction,
     CommittingRecord,
-    CompletedBatches,
     CompletedTransaction,
-    RecentlyCompleted,
-    completed_listed_max,
 )
 from pravega_common.errors import SegmentNotFound, StreamNotFound, VersionConflict
 from pravega_common.model.transactions import TransactionState
@@ -49,13 +45,6 @@ from pravega_common.services.retrying import RetryLimits, is_lost_race, retry
 
 T = TypeVar("T")
 
-RECENT_KEY: Final = "recent"
-COMPLETED_BATCHES_TABLE: Final = "completedTransactionsBatches"
-COMPLETED_BATCHES_KEY: Final = "batches"
-
-completed_batch_ms: Final = 24 * 3600 * 1000
-"""Completed transactions are forgotten by tables of this span, so after 24 to 48 hours (docs/controller-api.md 4.7)."""
-completed_batches_kept: Final = 2
 cas_limits: Final = RetryLimits(attempts_max=30, pause_s=lambda lost: 0.0 if lost <= 2 else 0.01 * min(lost, 11))
 """Attempts of a compare-and-set operation before its conflict is reported. The first repetitions have no pause: most
 conflicts are with one neighbour that is done by now."""
@@ -91,11 +80,11 @@ class TransactionStore:
         self._store = streams.tables
         self._clock = streams.clock
         self._tables: OrderedDict[tuple[str, str], StreamTables] = OrderedDict()
-        self._batch = -1
+        self._completed = CompletedStore(self._store, self._clock)
 
     async def start(self) -> None:
         """Create the cluster's table. Idempotent."""
-        await self._store.create_table(COMPLETED_BATCHES_TABLE)
+        await self._completed.create_table()
 
     async def retrying(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work`` again, from its reads, while others get in between or an answer is lost."""
@@ -266,6 +255,11 @@ class TransactionStore:
         order = await removal_puts(self._store, tables.table, state, ids)
         await self._store.put_many(tables.table, [*_puts(changes), guard, *order])
 
+    async def remove(self, scope: str, stream: str, ids: Sequence[uuid.UUID]) -> None:
+        """Remove active records, those of one commit round at most. Idempotent."""
+        tables = await self.tables(scope, stream)
+        await self._store.remove_many(tables.table, [identifier.hex for identifier in ids])
+
     # ---- completed transactions --------------------------------------------------------------------------------------
 
     async def complete(
@@ -274,28 +268,7 @@ class TransactionStore:
         """Record how transactions ended. Idempotent; the active records are removed with ``remove``."""
         tables = await self.tables(scope, stream)
         record = CompletedTransaction(state, self._clock.wall_ms(), lost)
-
-        async def attempt() -> None:
-            table = _completed_table(await self._current_batch())
-            recent_key = _completed_key(tables, RECENT_KEY)
-            try:
-                found = await self._store.get(table, recent_key)
-            except SegmentNotFound as error:
-                self._batch = -1
-                raise VersionConflict(f"{table} was dropped by an instance whose clock is ahead") from error
-            recent = RecentlyCompleted() if found is None else RecentlyCompleted.decode(found.value)
-            listed = recent.adding((identifier, record) for identifier in ids).encode()
-            puts = [Put(recent_key, listed, ABSENT if found is None else found.version)]
-            value = encode(record)
-            puts += [Put(_completed_key(tables, identifier.hex), value, ANY_VERSION) for identifier in ids]
-            await self._store.put_many(table, puts)
-
-        await self.retrying(attempt)
-
-    async def remove(self, scope: str, stream: str, ids: Sequence[uuid.UUID]) -> None:
-        """Remove active records, those of one commit round at most. Idempotent."""
-        tables = await self.tables(scope, stream)
-        await self._store.remove_many(tables.table, [identifier.hex for identifier in ids])
+        await self.retrying(lambda: self._completed.add(tables.stream_id, ids, record))
 
     async def completed_state(self, scope: str, stream: str, identifier: uuid.UUID) -> TransactionState:
         """The final state of a transaction; ``UNKNOWN`` without a record of it."""
@@ -303,51 +276,11 @@ class TransactionStore:
         return TransactionState.UNKNOWN if found is None else found.state
 
     async def completed(self, scope: str, stream: str, identifier: uuid.UUID) -> CompletedTransaction | None:
-        tables = await self.tables(scope, stream)
-        key = _completed_key(tables, identifier.hex)
-        for number in reversed((await self._batches())[0].numbers):
-            try:
-                found = await self._store.get(_completed_table(number), key)
-            except SegmentNotFound:
-                continue
-            if found is not None:
-                return decode(CompletedTransaction, found.value)
-        return None
+        return await self._completed.find((await self.tables(scope, stream)).stream_id, identifier)
 
     async def list_completed(self, scope: str, stream: str) -> list[tuple[uuid.UUID, TransactionState]]:
         """At most 500 completed transactions of the stream, the newest first."""
-        tables = await self.tables(scope, stream)
-        listed: dict[uuid.UUID, TransactionState] = {}
-        for number in reversed((await self._batches())[0].numbers):
-            try:
-                found = await self._store.get(_completed_table(number), _completed_key(tables, RECENT_KEY))
-            except SegmentNotFound:
-                continue
-            if found is not None:
-                for identifier, record in reversed(RecentlyCompleted.decode(found.value).entries):
-                    listed.setdefault(identifier, record.state)
-        return list(listed.items())[:completed_listed_max]
-
-    async def _batches(self) -> tuple[CompletedBatches, int]:
-        found = await self._store.get(COMPLETED_BATCHES_TABLE, COMPLETED_BATCHES_KEY)
-        return (CompletedBatches(), ABSENT) if found is None else (decode(CompletedBatches, found.value), found.version)
-
-    async def _current_batch(self) -> int:
-        """The number of the table that takes new entries; makes it, and drops what is too old, when its time came."""
-        today = self._clock.wall_ms() // completed_batch_ms
-        if today <= self._batch:
-            return self._batch
-        batches, version = await self._batches()
-        if batches.numbers and today <= batches.numbers[-1]:
-            self._batch = batches.numbers[-1]
-            return self._batch
-        await self._store.create_table(_completed_table(today))
-        numbers = (*batches.numbers, today)
-        kept = numbers[-completed_batches_kept:]
-        await self._store.put(COMPLETED_BATCHES_TABLE, COMPLETED_BATCHES_KEY, encode(CompletedBatches(kept)), version)
-        await asyncio.gather(*(self._store.delete_table(_completed_table(old)) for old in numbers[: -len(kept)]))
-        self._batch = today
-        return today
+        return await self._completed.newest((await self.tables(scope, stream)).stream_id)
 
     async def _scan(self, table: str) -> list[tuple[str, Versioned]]:
         entries: list[tuple[str, Versioned]] = []
@@ -366,11 +299,3 @@ def _found(value: Versioned) -> Found:
 
 def _puts(changes: Iterable[Change]) -> list[Put]:
     return [Put(identifier.hex, encode(record), version) for identifier, record, version in changes]
-
-
-def _completed_table(number: int) -> str:
-    return f"completedTransactionsBatch-{number}"
-
-
-def _completed_key(tables: StreamTables, name: str) -> str:
-    return f"{tables.stream_id}/{name}"

@@ -11,7 +11,7 @@ import pytest
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.sets import transaction_set_service
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
-from controller_service.transactions import commit_queue, transaction_store
+from controller_service.transactions import commit_queue, completed_store, transaction_store
 from controller_service.transactions.records import transaction_segments
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.model.commits import ObstacleKind
@@ -81,7 +81,7 @@ async def test_ends_are_forgotten_while_a_stream_of_the_set_stands_still(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await world.instance()
-    monkeypatch.setattr(transaction_store, "completed_batch_ms", 60_000)
+    monkeypatch.setattr(completed_store, "completed_batch_ms", 60_000)
     members = await one_throttled(world, one, monkeypatch)
     for day in range(3):
         await world.clock.pass_time(61)

@@ -1,0 +1,95 @@
+"""Ends of transactions: several tables a span, spans that are dropped, and spans that a former version began."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from controller_service.store.in_memory import InMemoryVersionedStore
+from controller_service.store.serializer import decode, encode
+from controller_service.store.versioned_store import ABSENT
+from controller_service.transactions.completed_store import (
+    COMPLETED_BATCHES_KEY,
+    COMPLETED_BATCHES_TABLE,
+    CompletedStore,
+    completed_batch_ms,
+    completed_shards,
+)
+from controller_service.transactions.records import CompletedBatches, CompletedTransaction, RecentlyCompleted
+from pravega_common.errors import DataCorruption
+from pravega_common.model.transactions import TransactionState
+from tests.support.transaction_world import VirtualClock
+
+COMMITTED = CompletedTransaction(TransactionState.COMMITTED, 5)
+span_s = completed_batch_ms / 1000
+
+
+@pytest.fixture
+def tables() -> InMemoryVersionedStore:
+    return InMemoryVersionedStore()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def ends(tables: InMemoryVersionedStore, clock: VirtualClock) -> CompletedStore:
+    made = CompletedStore(tables, clock)
+    await made.create_table()
+    return made
+
+
+def span_tables(tables: InMemoryVersionedStore) -> set[str]:
+    return {name for name in tables._tables if name.startswith("completedTransactionsBatch-")}
+
+
+async def test_streams_lie_in_several_tables(ends: CompletedStore, tables: InMemoryVersionedStore) -> None:
+    ids = {f"stream-{number}": uuid.UUID(int=number) for number in range(200)}
+    for stream_id, identifier in ids.items():
+        await ends.add(stream_id, [identifier], COMMITTED)
+    used = [name for name in span_tables(tables) if (await tables.scan(name)).entries]
+    assert len(used) == len(span_tables(tables)) == completed_shards
+    for stream_id, identifier in ids.items():
+        assert await ends.find(stream_id, identifier) == COMMITTED
+        assert await ends.newest(stream_id) == [(identifier, TransactionState.COMMITTED)]
+    assert await ends.find("stream-0", uuid.UUID(int=1)) is None
+
+
+async def test_spans_end_with_all_their_tables(
+    ends: CompletedStore, tables: InMemoryVersionedStore, clock: VirtualClock
+) -> None:
+    for number in range(4):
+        await ends.add("s", [uuid.UUID(int=number)], COMMITTED)
+        await clock.pass_time(span_s)
+    kept = [number for number in range(4) if await ends.find("s", uuid.UUID(int=number)) is not None]
+    assert kept == [2, 3] and len(span_tables(tables)) == 2 * completed_shards
+
+
+async def test_a_span_of_a_former_version_keeps_its_table(
+    ends: CompletedStore, tables: InMemoryVersionedStore, clock: VirtualClock
+) -> None:
+    today = clock.wall_ms() // completed_batch_ms
+    old_table, old = f"completedTransactionsBatch-{today}", uuid.UUID(int=1)
+    await tables.create_table(old_table)
+    stored = f'{{"_v":1,"numbers":[{today}]}}'.encode()
+    await tables.put(COMPLETED_BATCHES_TABLE, COMPLETED_BATCHES_KEY, stored, ABSENT)
+    await tables.put(old_table, f"s/{old.hex}", encode(COMMITTED), ABSENT)
+    await tables.put(old_table, "s/recent", RecentlyCompleted(((old, COMMITTED),)).encode(), ABSENT)
+    await ends.add("s", [uuid.UUID(int=2)], COMMITTED)
+    assert span_tables(tables) == {old_table}
+    await clock.pass_time(span_s)
+    await ends.add("s", [uuid.UUID(int=3)], COMMITTED)
+    assert len(span_tables(tables)) == 1 + completed_shards
+    assert [identifier.int for identifier, _ in await ends.newest("s")] == [3, 2, 1]
+    await clock.pass_time(span_s)
+    await ends.add("s", [uuid.UUID(int=4)], COMMITTED)
+    assert old_table not in span_tables(tables) and await ends.find("s", old) is None
+
+
+def test_the_record_stays_as_it_is() -> None:
+    assert encode(CompletedBatches((7, 8), 8)) == b'{"_v":2,"numbers":[7,8],"sharded_from":8}'
+    with pytest.raises(DataCorruption, match="newer controller"):
+        decode(CompletedBatches, b'{"_v":3,"numbers":[7]}')
