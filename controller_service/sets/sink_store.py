@@ -67,6 +67,17 @@ class FoundSink:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class FoundRegistration:
+    """A shard of the registrations of one batch, as it lies in the table."""
+
+    name: str
+    version: int
+    sink: str
+    batch_id: int
+    touched_ms: int
+
+
 def shard_of(member: MemberRecord) -> int:
     return member.partition % shards
 
@@ -126,6 +137,25 @@ class SinkStore:
         found = await self._store.get_many(REGISTRATIONS_TABLE, names)
         present = [name for name, value in zip(names, found, strict=True) if value is not None]
         await asyncio.gather(*(self._store.remove(REGISTRATIONS_TABLE, name) for name in present))
+
+    async def registrations_page(self, token: bytes) -> tuple[list[FoundRegistration], bytes]:
+        """Some registrations of any sinks, and the token of the next page; empty at the end. What cannot be read is
+        logged and left out."""
+        page = await self._store.scan(REGISTRATIONS_TABLE, token, page_size)
+        found = []
+        for name, value in page.entries:
+            try:
+                shard = decode(RegistrationShard, value.value)
+            except DataCorruption as error:
+                self._log.warning("registrations cannot be read", registrations=name, error=str(error))
+                continue
+            batch_id, _, key = name.split("/", 2)
+            found.append(FoundRegistration(name, value.version, key, int(batch_id), shard.touched_ms))
+        return found, page.continuation
+
+    async def remove_registration(self, found: FoundRegistration) -> None:
+        """``VersionConflict`` if a task called since."""
+        await self._store.remove(REGISTRATIONS_TABLE, found.name, found.version)
 
 
 def _packed(record: SinkRecord) -> bytes:

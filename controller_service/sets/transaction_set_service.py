@@ -14,6 +14,7 @@ from typing import Final
 
 from controller_service.sets import transaction_set
 from controller_service.sets.members import LostMember, MemberTransactions
+from controller_service.sets.registration_janitor import RegistrationJanitor
 from controller_service.sets.sink_index import SinkIndex
 from controller_service.sets.sink_store import FoundSink, Registered, SinkStore, shard_of
 from controller_service.sets.transaction_set import (
@@ -113,6 +114,7 @@ class TransactionSetService(Service):
         super().__init__("transaction-sets")
         self._sinks = SinkStore(store)
         self._index = SinkIndex(store, self._sinks, kept_ms)
+        self._janitor = RegistrationJanitor(self._sinks)
         self._members = MemberTransactions(transactions, self)
         self._clock = clock
         self._finishing: set[tuple[str, int]] = set()
@@ -420,6 +422,7 @@ class TransactionSetService(Service):
                 # Whatever is wrong with one sink, the others come next.
                 self.log.warning("sweep of a sink failed", sink=found.key, error=repr(error))
         await self._index.forget_expired(self._now())
+        await self._janitor.look(self._now())
 
     async def _sweep_sink(self, key: str, found: FoundSink) -> None:
         record, now_ms = found.record, self._now()
