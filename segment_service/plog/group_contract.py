@@ -27,6 +27,7 @@ from pravega_common.errors import DataCorruption, PravegaError
 from pravega_common.invariants import unreachable
 from segment_service.contracts.buffer import Buffer
 from segment_service.plog.append_quorum import AppendQuorum, OnAppended
+from segment_service.plog.append_turns import AppendTurns
 from segment_service.plog.plog import PlogHeader, PlogId, PlogStatus
 from segment_service.plog.plog_client import ServerPlog, StoredEntry
 
@@ -40,6 +41,8 @@ class OpenPlog:
     """The copy on each server that made one, by the server's place in the group."""
     quorum: AppendQuorum | None = None
     """What became of the appends, and which servers are in; ``None`` in a group of one."""
+    turns: AppendTurns = field(default_factory=AppendTurns)
+    """The order of the appends, by their offsets."""
     data_numbers: dict[int, int] = field(default_factory=dict)
     """The data connection of each server through which the plog's appends go."""
 
@@ -114,6 +117,9 @@ class PersistenceGroupClient(Protocol):
     def append(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
         """Append in call order, without waiting; ``done`` is called on the loop, also in call order.
 
+        One that begins behind the end of the plog is held until those before it were sent, within the bounds of
+        ``AppendTurns``; one that begins before the end is refused with that end. Neither counts as lost track of.
+
         It hears ``None`` as soon as a majority has the entry and everything before it. Once fewer than a majority are
         in, every unanswered append ends with an error: a refusal if every server that it was sent to refused it, else
         unknown. The buffers must never change while somebody holds a view on them: a server that is slower than the
@@ -178,8 +184,14 @@ class PersistenceGroupClient(Protocol):
         """Whether an entry of the plog ends at ``offset``, so that another one may begin there."""
         ...
 
+    async def entry_over(self, plog_id: PlogId, epoch: int, byte: int, end: int) -> StoredEntry:
+        """The entry that holds a byte of a plog, from any server that has it intact. Bytes before ``end`` are sealed,
+        or acknowledged. Errors as of ``read_sealed``."""
+        ...
+
     def read_sealed(self, plog_id: PlogId, epoch: int, start: int, end: int) -> AsyncIterator[StoredEntry]:
-        """The intact entries of a sealed plog from ``start`` to ``end``, without a gap, from any server that has them.
+        """The intact entries of a plog from ``start`` to ``end``, without a gap, from any server that has them. It is
+        sealed, or all before ``end`` is acknowledged.
 
         ``Fenced`` if a server shows an epoch above ``epoch``; ``PlogMissing`` if the plog is gone.
         """

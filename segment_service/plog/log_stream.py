@@ -99,9 +99,14 @@ class LogStream(Service):
         """The address of the last acknowledged frame, also of an earlier owner."""
         return self._acked_last
 
-    async def check_owner(self) -> None:
-        """See ``DurableDataLog.check_owner``."""
-        await self._manager.check_owner()
+    @property
+    def next_sequence(self) -> int:
+        return self._window.next_sequence
+
+    @property
+    def acked_end(self) -> tuple[int, LogAddress]:
+        """The number of the first frame that is not acknowledged, and where the last acknowledged one ends."""
+        return self._window.first_waiting, LogAddress(self._recorded.number, self._acked_offset)
 
     def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
         """See ``DurableDataLog.append``."""

@@ -321,7 +321,15 @@ class PlogClient:
                 return answer
         raise Unavailable(f"plog {plog_id} was renamed {move_attempts_max} times while being read")
 
-    async def read(self, plog_id: PlogId, token: FenceToken, start: int, end: int) -> AsyncIterator[StoredEntry]:
+    async def entry_over(self, plog_id: PlogId, token: FenceToken, byte: int, end: int) -> StoredEntry | None:
+        """The entry that holds a byte of the plog below ``end``; ``None`` without one."""
+        async for stored in self.read(plog_id, token, byte, end, page_bytes=1):
+            return stored
+        return None
+
+    async def read(
+        self, plog_id: PlogId, token: FenceToken, start: int, end: int, *, page_bytes: int = read_page_bytes
+    ) -> AsyncIterator[StoredEntry]:
         """The entries with ``start`` < entry end ≤ ``end`` in order, gaps included, in pages of bounded size.
 
         ``Fenced`` if the plog does not carry ``token`` to the very end of the read.
@@ -330,7 +338,7 @@ class PlogClient:
         position = start
         while position < end:
             after = "(0-1" if position == 0 else f"({position}-0"
-            page_end = min(end, position + read_page_bytes)
+            page_end = min(end, position + page_bytes)
             connection = await self.connections.control()
             page = await connection.call("XRANGE", stream, after, f"{page_end}-0")
             if not page:

@@ -27,7 +27,7 @@ from segment_service.plog.plog_client import (
     next_token,
 )
 from segment_service.plog.redis_connection import ConnectionLost
-from segment_service.plog.sealed_reader import read_sealed
+from segment_service.plog.sealed_reader import entry_over, read_sealed
 
 MAJORITY_FENCED = register("plog.group.majority_fenced")
 
@@ -69,10 +69,22 @@ class QuorumGroup:
     # --- appends
 
     def append(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
-        self._append(PlogClient.append, plog, start, frame, size, done)
+        self._in_turn(PlogClient.append, plog, start, frame, size, done)
 
     def append_urgent(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
-        self._append(PlogClient.append_urgent, plog, start, frame, size, done)
+        self._in_turn(PlogClient.append_urgent, plog, start, frame, size, done)
+
+    def _in_turn(
+        self, send: Send, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended
+    ) -> None:
+        turns = plog.turns
+        if start != turns.end:
+            turns.hold(start, size, partial(self._append, send, plog, start, frame, size, done), done)
+            return
+        turns.end += size
+        self._append(send, plog, start, frame, size, done)
+        if turns.held_bytes:
+            turns.release()
 
     def _append(
         self, send: Send, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended
@@ -259,6 +271,9 @@ class QuorumGroup:
         if not is_known(answers):
             raise self._nowhere(plog_id, answers)
         return any(answers.values.values())
+
+    async def entry_over(self, plog_id: PlogId, epoch: int, byte: int, end: int) -> StoredEntry:
+        return await entry_over(self._servers, plog_id, epoch, byte, end)
 
     def read_sealed(self, plog_id: PlogId, epoch: int, start: int, end: int) -> AsyncIterator[StoredEntry]:
         return read_sealed(self._servers, plog_id, epoch, start, end)

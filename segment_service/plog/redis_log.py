@@ -23,6 +23,7 @@ from segment_service.plog.metadata_records import FullRecord, InitRecord, PlogRe
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import PlogSettings
+from segment_service.plog.plog_offset_log import PlogOffsetLog
 from segment_service.plog.plog_supply import WritePlog
 from segment_service.plog.redis_connection import ConnectionLost
 from segment_service.plog.repair import LogRepair
@@ -121,7 +122,7 @@ class RedisDataLog:
         await self.repair.start()
 
     async def check_owner(self) -> None:
-        await self._required_stream().check_owner()
+        await self._required_manager().check_owner()
 
     async def read(self) -> AsyncIterator[LogEntry]:
         check(not self._read_done, "the log was read twice or after an append", log=self._container_id)
@@ -144,6 +145,10 @@ class RedisDataLog:
                 yield entry
         if expected is not None:
             raise DataCorruption(f"the frame at {expected}, where the log begins, is gone: the server lost data")
+
+    def at_offsets(self) -> PlogOffsetLog:
+        """The same log by offsets: ``OffsetLog``."""
+        return PlogOffsetLog(stream_name, self._required_stream(), self._required_manager(), self._required_client())
 
     def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
         self._read_done = True

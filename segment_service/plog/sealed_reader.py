@@ -8,7 +8,7 @@ import structlog
 
 from pravega_common.errors import DataCorruption, Fenced, PravegaError, Unavailable
 from segment_service.plog.group_servers import Answers, GroupServers, is_away
-from segment_service.plog.plog import PlogId
+from segment_service.plog.plog import PlogId, PlogStatus
 from segment_service.plog.plog_client import PlogClient, PlogMissing, StoredEntry
 
 
@@ -35,15 +35,44 @@ async def read_sealed(
     raise _verdict(answers, plog_id)
 
 
-async def read_copy(
-    server: PlogClient, plog_id: PlogId, epoch: int, start: int, end: int
-) -> AsyncIterator[StoredEntry]:
-    """The entries of one copy; ``DataCorruption`` unless they are intact, without a gap, and reach ``end``."""
+async def entry_over(servers: GroupServers, plog_id: PlogId, epoch: int, byte: int, end: int) -> StoredEntry:
+    """As ``PersistenceGroupClient.entry_over``."""
+    answers: Answers[None] = Answers(len(servers))
+    for index in sorted(range(len(servers)), key=lambda index: not servers.is_near(index)):
+        try:
+            return await copied_entry_over(servers.clients[index], plog_id, epoch, byte, end)
+        except PravegaError as error:
+            if isinstance(error, Fenced):
+                raise
+            answers.errors[index] = error
+    raise _verdict(answers, plog_id)
+
+
+async def copied_entry_over(server: PlogClient, plog_id: PlogId, epoch: int, byte: int, end: int) -> StoredEntry:
+    """The entry of one copy that holds a byte; ``DataCorruption`` unless it is there and intact."""
+    status = await _readable(server, plog_id, epoch)
+    stored = await server.entry_over(plog_id, status.token, byte, end)
+    where = f"plog {plog_id} on {server.address}, offset {byte}"
+    if stored is None or stored.start > byte:
+        raise DataCorruption(f"{where}: no entry holds it: the server lost data")
+    stored.decode(where)
+    return stored
+
+
+async def _readable(server: PlogClient, plog_id: PlogId, epoch: int) -> PlogStatus:
     status = await server.status(plog_id)
     if status is None:
         raise PlogMissing(f"plog {plog_id} is gone: data was lost")
     if status.token.epoch > epoch:
         raise Fenced(f"plog {plog_id}: epoch {status.token.epoch} took over")
+    return status
+
+
+async def read_copy(
+    server: PlogClient, plog_id: PlogId, epoch: int, start: int, end: int
+) -> AsyncIterator[StoredEntry]:
+    """The entries of one copy; ``DataCorruption`` unless they are intact, without a gap, and reach ``end``."""
+    status = await _readable(server, plog_id, epoch)
     position = start
     async for stored in server.read(plog_id, status.token, start, end):
         where = f"plog {plog_id} on {server.address}, offset {stored.start}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from pravega_common.errors import DataCorruption, Fenced
 from pravega_common.invariants import check
@@ -11,8 +12,10 @@ from segment_service.plog.append_quorum import OnAppended
 from segment_service.plog.chain import offset_max
 from segment_service.plog.group_contract import FencedPlog, OpenPlog
 from segment_service.plog.plog import PlogHeader, PlogId, PlogStatus
-from segment_service.plog.plog_client import PlogClient, PlogMissing, StoredEntry
-from segment_service.plog.sealed_reader import read_copy
+from segment_service.plog.plog_client import PlogClient, PlogMissing, ServerPlog, StoredEntry
+from segment_service.plog.sealed_reader import copied_entry_over, read_copy
+
+Send = Callable[[ServerPlog, int, Sequence[Buffer], int, OnAppended], None]
 
 
 class SingleServerGroup:
@@ -36,10 +39,22 @@ class SingleServerGroup:
         return OpenPlog(header.plog_id, {0: await self._server.create(header)})
 
     def append(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
-        self._server.append(plog.copies[0], start, frame, size, done)
+        self._in_turn(self._server.append, plog, start, frame, size, done)
 
     def append_urgent(self, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended) -> None:
-        self._server.append_urgent(plog.copies[0], start, frame, size, done)
+        self._in_turn(self._server.append_urgent, plog, start, frame, size, done)
+
+    def _in_turn(
+        self, send: Send, plog: OpenPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended
+    ) -> None:
+        turns = plog.turns
+        if start != turns.end:
+            turns.hold(start, size, partial(send, plog.copies[0], start, frame, size, done), done)
+            return
+        turns.end += size
+        send(plog.copies[0], start, frame, size, done)
+        if turns.held_bytes:
+            turns.release()
 
     async def append_small(self, plog: OpenPlog, start: int, frame: bytes) -> None:
         await self._server.append_small(plog.copies[0], start, frame)
@@ -83,6 +98,9 @@ class SingleServerGroup:
 
     async def has_entry_at(self, plog_id: PlogId, offset: int) -> bool:
         return await self._server.has_entry_at(plog_id, offset)
+
+    async def entry_over(self, plog_id: PlogId, epoch: int, byte: int, end: int) -> StoredEntry:
+        return await copied_entry_over(self._server, plog_id, epoch, byte, end)
 
     def read_sealed(self, plog_id: PlogId, epoch: int, start: int, end: int) -> AsyncIterator[StoredEntry]:
         return read_copy(self._server, plog_id, epoch, start, end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import pytest
 
 from pravega_common.errors import DataCorruption, Fenced, PravegaError
 from segment_service.contracts.data_log import LogAddress
+from segment_service.plog.append_turns import held_appends_max
 from segment_service.plog.chain import Chain, find_end, offset_max
 from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope
 from segment_service.plog.group_contract import OpenPlog, PersistenceGroupClient
@@ -40,6 +42,10 @@ class Writer:
         self.last: LogAddress | None = None
 
     def send(self, payload: bytes, *, is_urgent: bool = False) -> asyncio.Future[None]:
+        return self.prepare(payload, is_urgent=is_urgent)()
+
+    def prepare(self, payload: bytes, *, is_urgent: bool = False) -> Callable[[], asyncio.Future[None]]:
+        """The next append, to be called in any order."""
         head = PlogEntryHeader(PlogEntryKind.DATA, self.epoch, self.sequence, self.acked, self.last)
         envelope = encode_envelope(head, (payload,), len(payload))
         start, size = self.end, len(envelope) + len(payload)
@@ -55,8 +61,12 @@ class Writer:
 
         self.last, self.sequence, self.end = LogAddress(0, start), self.sequence + 1, start + size
         send = self.group.append_urgent if is_urgent else self.group.append
-        send(self.plog, start, (envelope, payload), size, done)
-        return future
+
+        def call() -> asyncio.Future[None]:
+            send(self.plog, start, (envelope, payload), size, done)
+            return future
+
+        return call
 
 
 async def opened(group: PersistenceGroupClient, epoch: int = 1) -> Writer:
@@ -93,6 +103,37 @@ class PlogGroupContract:
         assert order == list(range(8))
         assert await group.seal(writer.plog, 1, writer.end) == writer.end
         assert await read_all(make_group(), writer.plog.plog_id, writer.end) == payloads
+
+    async def test_appends_out_of_their_turn_are_held_and_leave_in_order(self, make_group: MakeGroup) -> None:
+        group = make_group()
+        writer = await opened(group)
+        payloads = [b"%d" % number * 1_000 for number in range(20)]
+        calls = [writer.prepare(payload) for payload in payloads]
+        order = list(range(1, 20))
+        random.Random(3).shuffle(order)
+        futures = [calls[number]() for number in order]
+        await asyncio.sleep(0)
+        assert (writer.acked, writer.plog.turns.end, writer.plog.turns.held_appends) == (0, 0, 19)
+        await asyncio.gather(calls[0](), *futures)
+        assert (writer.plog.turns.end, writer.plog.turns.held_bytes) == (writer.end, 0)
+        assert await group.seal(writer.plog, 1, writer.end) == writer.end
+        assert await read_all(make_group(), writer.plog.plog_id, writer.end) == payloads
+
+    async def test_appends_out_of_their_turn_are_bounded_and_refused_with_the_end(self, make_group: MakeGroup) -> None:
+        group = make_group()
+        writer = await opened(group)
+        await writer.send(b"first")
+        end = writer.end
+        gap = writer.prepare(b"the gap")
+        held = [writer.prepare(b"%d" % number)() for number in range(held_appends_max)]
+        with pytest.raises(AppendRefused, match=f"ends at {end}: {held_appends_max} appends wait"):
+            await writer.prepare(b"one too many")()
+        writer.end = 0
+        with pytest.raises(AppendRefused, match=f"ends at {end}: what lies there was sent before"):
+            await writer.send(b"again")
+        writer.errors.clear()
+        await asyncio.gather(gap(), *held)
+        assert not writer.errors and writer.acked == held_appends_max + 2
 
     async def test_an_empty_plog_is_recovered_and_sealed(self, make_group: MakeGroup) -> None:
         writer = await opened(make_group())

@@ -89,6 +89,8 @@ class _ContainerLog:
     next_address: LogAddress = field(default_factory=lambda: LogAddress(0, 0))
     truncated_at: LogAddress = field(default_factory=lambda: LogAddress(0, 0))
     damaged: set[LogAddress] = field(default_factory=set)
+    removed: int = 0
+    """Number of the first frame in ``entries``."""
 
 
 class InMemoryLogStore:
@@ -225,7 +227,9 @@ class InMemoryDataLog:
         if not any(entry.address == up_to for entry in self._store.entries(self._container_id)):
             raise InvalidArgument(f"container {self._container_id}: no frame begins at {up_to}; cannot truncate there")
         log.truncated_at = up_to
-        log.entries = [entry for entry in log.entries if entry.address.plog_number >= up_to.plog_number]
+        kept = [entry for entry in log.entries if entry.address.plog_number >= up_to.plog_number]
+        log.removed += len(log.entries) - len(kept)
+        log.entries = kept
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         self._failure_callbacks.append(callback)
@@ -234,6 +238,11 @@ class InMemoryDataLog:
         self._failure_callbacks.clear()
         self._end(UnknownOutcome(f"container {self._container_id}: log closed before the append was acknowledged"))
         self._error = Unavailable(f"container {self._container_id}: the log is closed")
+
+    @property
+    def pending_frames(self) -> int:
+        """Appends that are not answered."""
+        return len(self._pending)
 
     def schedule(self) -> None:
         """Answer what is pending on a later turn of the loop; called by ``append`` and by ``LogFaults.release``."""
