@@ -44,7 +44,10 @@ class EventSource(Protocol):
         ...
 
     async def write(self, routing_key: str, event: bytes) -> None:
-        """Append an event behind all others of its key. It is durable on return, twice perhaps after an error."""
+        """Append an event behind all others of its key. It is durable on return, twice perhaps after an error.
+
+        ``InvalidArgument`` for an event above 8 MiB. Several may be written at the same time.
+        """
         ...
 
     def other_readers(self) -> list[str]:

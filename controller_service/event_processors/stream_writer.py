@@ -1,20 +1,30 @@
-"""Appends single events to an internal stream and waits for each: for the few that are written behind the others."""
+"""Appends events to an internal stream, many at a time, each of which its caller waits for."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import struct
 import uuid
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from pravega_common.errors import SegmentNotFound, SegmentSealed, StreamSealed, UnknownOutcome
+from pravega_common.errors import (
+    InvalidArgument,
+    PravegaError,
+    SegmentNotFound,
+    SegmentSealed,
+    StreamSealed,
+    UnknownOutcome,
+)
 from pravega_common.hashing import position_of_key
 from pravega_common.segment_router import SegmentRouter
 from pravega_common.wire import commands as c
-from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand
+from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand, WireConnection
 from pravega_streams.connection.endpoints import EndpointResolver
 from pravega_streams.connection.replies import error_of
+from pravega_streams.event.event_writer import event_bytes_max
 from pravega_streams.readers.cluster import StreamMetadata
 
 append_time_max_s: Final = 30.0
@@ -23,11 +33,24 @@ _HEADER = struct.Struct(">ii")
 R = TypeVar("R", bound=c.Command)
 
 
-class InternalStreamWriter:
-    """One event at a time, in order. An event whose answer is lost may be written again by its caller.
+@dataclass(slots=True)
+class _Lane:
+    """The appends of one segment: on one connection after the other, under numbers that only grow."""
 
-    Errors: ``StreamSealed``, ``StreamNotFound``, ``Unavailable``, ``UnknownOutcome``, ``SegmentSealed`` and
-    ``SegmentNotFound`` in the middle of a scale, after which the segments are looked up again.
+    segment: str
+    writer_id: bytes
+    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    connection: WireConnection | None = None
+    """Set while the writer is set up on it."""
+
+
+class InternalStreamWriter:
+    """Writes events that begin one after the other in that order, if they are of one routing key and none fails.
+
+    An event whose answer is lost may be written again by its caller. Errors: ``StreamSealed``, ``StreamNotFound``,
+    ``InvalidArgument`` for an event above 8 MiB, ``Unavailable``, ``UnknownOutcome``, and in the middle of a scale
+    ``SegmentSealed`` and ``SegmentNotFound``, after which the segments are looked up again.
     """
 
     def __init__(self, metadata: StreamMetadata, resolver: EndpointResolver, scope: str, stream: str) -> None:
@@ -36,22 +59,24 @@ class InternalStreamWriter:
         self._stream = scope, stream
         self._pool = ConnectionPool()
         self._router: SegmentRouter | None = None
-        self._in_turn = asyncio.Lock()
-        # One writer for the life of the process: a store remembers every writer of a segment.
-        self._writer_id = uuid.UUID(int=random.getrandbits(128), version=4).bytes
+        self._lanes: dict[str, _Lane] = {}
 
     async def write(self, routing_key: str, event: bytes) -> None:
         """Append an event; it is durable on return."""
-        async with self._in_turn:
-            segment = (await self._segments()).segment_of(position_of_key(routing_key)).name
-            try:
-                await self._append(segment, event)
-            except (SegmentSealed, SegmentNotFound):
+        if len(event) > event_bytes_max:
+            raise InvalidArgument(f"an event of {len(event)} bytes is larger than {event_bytes_max} bytes")
+        segment = (await self._segments()).segment_of(position_of_key(routing_key)).name
+        # One writer of a segment for the life of the process: a store remembers every writer.
+        lane = self._lanes.setdefault(segment, _Lane(segment, uuid.UUID(int=random.getrandbits(128), version=4).bytes))
+        try:
+            await self._append(lane, _HEADER.pack(0, len(event)) + event)
+        except PravegaError as error:
+            lane.connection = None
+            self._resolver.forget(segment)
+            if isinstance(error, (SegmentSealed, SegmentNotFound)):
                 self._router = None
-                raise
-            except BaseException:
-                self._resolver.forget(segment)
-                raise
+                self._lanes.pop(segment, None)
+            raise
 
     def close(self) -> None:
         self._pool.close()
@@ -64,27 +89,41 @@ class InternalStreamWriter:
             self._router = SegmentRouter(segments)
         return self._router
 
-    async def _append(self, segment: str, event: bytes) -> None:
-        """Set up and append, so that nothing need be known about what an earlier connection did."""
-        setup = await self._call(segment, lambda rid: c.SetupAppend(rid, self._writer_id, segment), c.AppendSetup)
-        number = max(0, setup.last_event_number) + 1
-        data = _HEADER.pack(0, len(event)) + event
-        await self._call(
-            segment, lambda rid: c.AppendBlockEnd(self._writer_id, len(data), data, 1, number, rid), c.DataAppended
+    async def _append(self, lane: _Lane, data: bytes) -> None:
+        connection = await self._connection(lane)
+        await _call(
+            connection,
+            lane.segment,
+            lambda rid: c.AppendBlockEnd(lane.writer_id, len(data), data, 1, next(lane.numbers), rid),
+            c.DataAppended,
         )
 
-    async def _call(self, segment: str, make: MakeCommand, expect: type[R]) -> R:
-        connection = await self._pool.get(await self._resolver.resolve(segment))
-        try:
-            async with asyncio.timeout(append_time_max_s):
-                reply = await connection.call(make)
-        except TimeoutError as error:
-            connection.close(f"no answer to an append within {append_time_max_s:.0f} s")
-            raise UnknownOutcome(f"{segment}: no answer within {append_time_max_s:.0f} s") from error
-        failure = error_of(reply, segment)
-        if failure is not None:
-            raise failure
-        if not isinstance(reply, expect):
-            connection.close(f"{type(reply).__name__} in answer to an append")
-            raise UnknownOutcome(f"{segment}: the store answered an append with {type(reply).__name__}")
-        return reply
+    async def _connection(self, lane: _Lane) -> WireConnection:
+        """The connection on which the lane's writer is set up."""
+        async with lane.opening:
+            if lane.connection is None or not lane.connection.is_open:
+                connection = await self._pool.get(await self._resolver.resolve(lane.segment))
+                await _call(
+                    connection,
+                    lane.segment,
+                    lambda rid: c.SetupAppend(rid, lane.writer_id, lane.segment),
+                    c.AppendSetup,
+                )
+                lane.connection = connection
+            return lane.connection
+
+
+async def _call(connection: WireConnection, segment: str, make: MakeCommand, expect: type[R]) -> R:
+    try:
+        async with asyncio.timeout(append_time_max_s):
+            reply = await connection.call(make)
+    except TimeoutError as error:
+        connection.close(f"no answer to an append within {append_time_max_s:.0f} s")
+        raise UnknownOutcome(f"{segment}: no answer within {append_time_max_s:.0f} s") from error
+    failure = error_of(reply, segment)
+    if failure is not None:
+        raise failure
+    if not isinstance(reply, expect):
+        connection.close(f"{type(reply).__name__} in answer to an append")
+        raise UnknownOutcome(f"{segment}: the store answered an append with {type(reply).__name__}")
+    return reply

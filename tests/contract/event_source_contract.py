@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from controller_service.event_processors.event_source import EventSource
+from pravega_common.errors import InvalidArgument
 from pravega_streams.errors import ReaderOffline
+from pravega_streams.event.event_writer import event_bytes_max
 from pravega_streams.readers.slices import SegmentSlice
 from tests.support.eventually import eventually
 
@@ -154,6 +156,12 @@ class EventSourceContract:
             return await bytes_gone() == 100
 
         await eventually(is_gone, "the truncation")
+
+    async def test_an_event_that_is_too_large_is_refused(self, make: MakeSource) -> None:
+        source = make("a")
+        await source.join()
+        with pytest.raises(InvalidArgument, match="larger than"):
+            await source.write("s/t", bytes(event_bytes_max + 1))
 
     async def test_leaving_without_having_joined_does_nothing(self, make: MakeSource) -> None:
         await make("a").leave()
