@@ -21,7 +21,7 @@ disk_bytes_min: Final = 2 * 1024 * 1024 * 1024
 """Redis rewrites its append-only file above 1 GiB and four times what is live: the old and the new one must fit."""
 minio_bucket: Final = "pravega-spark"
 
-_REDIS_CONFIGURATION: Final = """\
+redis_configuration: Final = """\
 # Written by pravega-spark standalone. An acknowledged append must survive a crash of the machine.
 bind {host}
 port {port}
@@ -36,6 +36,7 @@ maxmemory-policy noeviction
 save ""
 rdbcompression no
 """
+"""The settings of ``conf/redis.conf``, which says why; a test compares them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class RedisChild:
         """Write the settings, and describe the process."""
         configuration = conf / f"{self.name}.conf"
         configuration.write_text(
-            _REDIS_CONFIGURATION.format(
+            redis_configuration.format(
                 host=self.host, port=self.port, folder=self.folder.resolve(), maxmemory=self.maxmemory
             )
         )
