@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from controller_service.policies.auto_scale import AutoScaleLimits
 from pravega_common.services.settings import (
     Address,
     ClusterSection,
@@ -48,6 +49,15 @@ class RetentionSection(Section):
     period_ms: Milliseconds = 1_800_000
 
 
+class AutoScaleSection(Section):
+    report_valid_ms: Milliseconds = 600_000
+    cooldown_ms: int = Field(default=600_000, ge=0)
+
+    @property
+    def limits(self) -> AutoScaleLimits:
+        return AutoScaleLimits(self.report_valid_ms, self.cooldown_ms)
+
+
 class ControllerConfig(ServiceSettings):
     """All sections of ``controller.toml``."""
 
@@ -57,3 +67,4 @@ class ControllerConfig(ServiceSettings):
     cluster: ControllerClusterSection = ControllerClusterSection()
     transactions: TransactionsSection = TransactionsSection()
     retention: RetentionSection = RetentionSection()
+    auto_scale: AutoScaleSection = AutoScaleSection()

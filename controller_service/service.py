@@ -43,6 +43,7 @@ from controller_service.store.versioned_store import VersionedStore
 from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.commit_marks import CommitMarks
 from controller_service.transactions.lifecycle import TransactionService
+from controller_service.workflows.auto_scale import AutoScale
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_scope import DeleteScope
 from controller_service.workflows.delete_stream import DeleteStream
@@ -137,6 +138,9 @@ class Controller(Service):
             transactions.records, transactions.index, backends.access, transactions.scheduler, self.sets
         )
         self.parts = self._make_parts()
+        self.auto_scale = AutoScale(
+            self.store, backends.access, self.parts.workflows.scale, clock, config.auto_scale.limits
+        )
         self.retention = self._make_retention()
         self.events = self._make_events()
         self.grpc = GrpcServer(config.controller.listen, self._grpc_services())

@@ -97,7 +97,7 @@ class CacheSection(Section):
     disk_bytes_max: Bytes = 8 * 1024 * 1024 * 1024
 
 
-class AutoScaleSection(Section):
+class TrafficSection(Section):
     enabled: bool = True
     tick_ms: Milliseconds = 5_000
     window_ms: Milliseconds = 120_000
@@ -127,7 +127,7 @@ class SegmentStoreConfig(ServiceSettings):
     tier1: Tier1Section = Tier1Section()
     tier2: Tier2Section = Tier2Section()
     cache: CacheSection = CacheSection()
-    auto_scale: AutoScaleSection = AutoScaleSection()
+    auto_scale: TrafficSection = TrafficSection()
 
     def contradictions(self) -> list[str]:
         found = []

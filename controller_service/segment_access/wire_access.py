@@ -95,7 +95,7 @@ class WireSegmentAccess:
         )
         if not reply.exists or reply.is_deleted:
             raise SegmentNotFound(segment)
-        return SegmentInfo(segment, reply.start_offset, reply.write_offset, reply.is_sealed)
+        return SegmentInfo(segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified)
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         if not sources:

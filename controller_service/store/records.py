@@ -230,6 +230,25 @@ class RetentionSetRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ColdMark:
+    """A store's report that a segment is cold."""
+
+    marked_ms: int
+    until_ms: int = 0
+    """When it ends; 0 for that of a segment without any traffic, which holds until there is some."""
+
+    def is_over(self, now_ms: int) -> bool:
+        return self.until_ms != 0 and self.until_ms <= now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class ColdSegmentsRecord:
+    """The marks of a stream's cold segments by their ids; at most one for each segment of the current epoch."""
+
+    marks: dict[int, ColdMark] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriberRecord:
     subscriber: str
     """``<scope>/<reader group>``."""
@@ -271,6 +290,7 @@ TRUNCATION: Final = Key("truncation", TruncationRecord)
 RETENTION_SET: Final = Key("retentionSet", RetentionSetRecord)
 SUBSCRIBERS: Final = Key("subscribers", SubscribersRecord)
 WRITER_MARKS: Final = Key("writerMarks", WriterMarksRecord)
+COLD_SEGMENTS: Final = Key("coldSegments", ColdSegmentsRecord)
 
 _EPOCH_PREFIX: Final = "epoch/"
 

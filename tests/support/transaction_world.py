@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from controller_service.buckets.stream_retention import StreamRetention
 from controller_service.errors import PreconditionFailed
+from controller_service.policies.auto_scale import AutoScaleLimits
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.sets.transaction_set import MemberRecord
 from controller_service.sets.transaction_set_service import TransactionSetService
@@ -38,6 +39,7 @@ from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.commit_marks import CommitMarks
 from controller_service.transactions.lifecycle import CreatedTransaction, TransactionService
 from controller_service.transactions.records import transaction_segments
+from controller_service.workflows.auto_scale import AutoScale
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_scope import DeleteScope
 from controller_service.workflows.delete_stream import DeleteStream
@@ -235,6 +237,7 @@ class Instance:
         self.create = CreateStream(streams, segments, queue)
         self.update = UpdateStream(streams, segments, queue)
         self.scale = ScaleStream(streams, segments, queue)
+        self.auto_scale = AutoScale(streams, segments, self.scale, world.clock, AutoScaleLimits(cooldown_ms=0))
         self.truncate = TruncateStream(streams, segments, queue)
         self.seal = SealStream(streams, segments, queue, self.transactions)
         self.delete = DeleteStream(streams, segments, queue)

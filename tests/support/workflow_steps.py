@@ -21,10 +21,11 @@ from controller_service.store.members import (
 from controller_service.store.records import SUBSCRIBERS, StreamState, SubscribersRecord
 from controller_service.transactions.lifecycle import CreatedTransaction
 from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, StreamNotFound
+from pravega_common.model.auto_scale_event import AutoScaleEvent, ScaleDirection
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.names import table_segment_name
+from pravega_common.names import segment_id, table_segment_name
 from pravega_common.runtime import failpoints
 from tests.support.transaction_world import CrashSwitch, Instance, World, event_bytes
 
@@ -147,6 +148,46 @@ async def is_scaled(scene: Scene) -> None:
     context = await scene.world.streams.open(S, T)
     epoch = await context.current_epoch()
     assert (epoch.epoch, len(epoch.segments), await context.state()) == (1, 3, StreamState.ACTIVE)
+
+
+async def a_stream_to_scale(scene: Scene) -> None:
+    """One segment, and a policy by rate; its store reports on it."""
+    await a_stream(scene, StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 7, 4, 1)))
+
+
+def report(scene: Scene, segment: int, direction: ScaleDirection, splits: int = 0) -> AutoScaleEvent:
+    return AutoScaleEvent(S, T, segment, direction, scene.world.clock.wall_ms(), splits, False, 1)
+
+
+async def split_hot(scene: Scene, one: Instance) -> object:
+    await one.auto_scale.handle(report(scene, 0, ScaleDirection.UP, 3))
+    return None
+
+
+async def is_split(scene: Scene) -> None:
+    context = await scene.world.streams.open(S, T)
+    epoch = await context.current_epoch()
+    assert (epoch.epoch, len(epoch.segments), await context.state()) == (1, 3, StreamState.ACTIVE)
+
+
+async def a_stream_to_shrink(scene: Scene) -> None:
+    """Three segments, two more than the policy's minimum."""
+    await a_stream_to_scale(scene)
+    await scene.run(split_hot(scene, scene.second))
+    await scene.world.clock.pass_time(5)
+    await scene.write(T)
+
+
+async def merge_cold(scene: Scene, one: Instance) -> object:
+    for segment in (segment_id(1, 1), segment_id(2, 1)):
+        await one.auto_scale.handle(report(scene, segment, ScaleDirection.DOWN))
+    return None
+
+
+async def is_merged(scene: Scene) -> None:
+    context = await scene.world.streams.open(S, T)
+    epoch = await context.current_epoch()
+    assert (epoch.epoch, len(epoch.segments), await context.state()) == (2, 2, StreamState.ACTIVE)
 
 
 async def truncate(scene: Scene, one: Instance) -> object:
@@ -433,6 +474,8 @@ WORKFLOWS: Final = (
     _flow("create stream", nothing, create, is_active),
     _flow("update stream", a_stream, update, is_updated),
     _flow("scale stream", a_stream, split, is_scaled),
+    _flow("split hot segment", a_stream_to_scale, split_hot, is_split),
+    _flow("merge cold segments", a_stream_to_shrink, merge_cold, is_merged),
     _flow("truncate stream", a_scaled_stream, truncate, is_truncated),
     _flow("seal stream", a_stream_with_transactions, seal, is_sealed),
     _flow("delete stream", a_sealed_stream, delete, is_gone),

@@ -163,6 +163,7 @@ STARTS_NO_SERVICE = {
     "segment_service/maintenance/tier2_restore.py: storage": "without anything that works in the background",
     "segment_service/status_page.py: web.TCPSite(self._runner, self.host, self.port)": "aiohttp's own server",
     "controller_service/api/grpc/streams_api.py: self.parts.workflows.scale": "a workflow",
+    "controller_service/workflows/auto_scale.py: self._scale": "a workflow",
     "controller_service/api/grpc/server.py: self._server": "gRPC's own server",
     "controller_service/api/rest/server.py: site": "aiohttp's own server",
     "controller_service/sets/transaction_set_service.py: self._sinks": "a table, created if it is missing",

@@ -17,6 +17,7 @@ class InMemorySegment:
     scale_type: int = 0
     target_rate: int = 0
     rollover_size_bytes: int = 0
+    last_modified_ms: int = 0
 
 
 class InMemorySegmentAccess:
@@ -63,7 +64,7 @@ class InMemorySegmentAccess:
 
     async def info(self, segment: str) -> SegmentInfo:
         found = self._segment(segment)
-        return SegmentInfo(segment, found.start_offset, found.length, found.is_sealed)
+        return SegmentInfo(segment, found.start_offset, found.length, found.is_sealed, found.last_modified_ms)
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         into = self._segment(target)
