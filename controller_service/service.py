@@ -30,7 +30,7 @@ from controller_service.config import ControllerConfig, StoreKind
 from controller_service.event_processors.event_processor_group import EventProcessorGroup
 from controller_service.event_processors.internal_streams import InternalStreams
 from controller_service.event_processors.request_events import RequestEvent
-from controller_service.event_processors.request_stream import Instance, WireClients, ignore_report, request_processors
+from controller_service.event_processors.request_stream import Instance, WireClients, request_processors
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -178,7 +178,9 @@ class Controller(Service):
             return None
         instance = Instance(self.member_id, self.membership.live_ids, clock)
         streams = InternalStreams(self.store, workflows.create, lambda: self.leader.is_leader, clock)
-        return request_processors(instance, clients, self.store, streams, self._truncate_internal, ignore_report)
+        return request_processors(
+            instance, clients, self.store, streams, self._truncate_internal, self.auto_scale.handle
+        )
 
     async def _truncate_internal(self, stream: str, cut: SegmentOffsets) -> None:
         await self.parts.workflows.truncate.truncate(f"handled-{self._new_id()}", SYSTEM_SCOPE, stream, cut)

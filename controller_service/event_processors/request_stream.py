@@ -84,7 +84,3 @@ def _noted(handle: HandleReport) -> HandleReport:
         await handle(event)
 
     return noted
-
-
-async def ignore_report(event: AutoScaleEvent) -> None:
-    """Leave the stream as it is."""

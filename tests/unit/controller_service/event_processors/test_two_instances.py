@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from controller_service import service
 from controller_service.event_processors import event_processor_group
 from controller_service.service import Controller
+from controller_service.workflows.auto_scale import AutoScale
 from pravega_common.model.auto_scale_event import AutoScaleEvent, ScaleDirection
 from pravega_common.names import MARK_PREFIX, REQUEST_STREAM, SYSTEM_SCOPE
 from tests.support.event_world import REQUEST_SEGMENTS, EventWorld, event_world
@@ -31,10 +31,10 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EventWorld]:
 def handled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
 
-    async def note(event: AutoScaleEvent) -> None:
+    async def note(_: AutoScale, event: AutoScaleEvent) -> None:
         found.append(event.request_id)
 
-    monkeypatch.setattr(service, "ignore_report", note)
+    monkeypatch.setattr(AutoScale, "handle", note)
     return found
 
 
