@@ -12,4 +12,5 @@ ControllerOption = Annotated[
     str, typer.Option("--controller", envvar="PRAVEGA_CONTROLLER", help="The controller, tcp://host:port[,host:port…].")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 StreamArgument = Annotated[str, typer.Argument(metavar="SCOPE/STREAM", help="The stream.", show_default=False)]

@@ -7,8 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+import typer
 from rich.console import Console
 from rich.table import Table
+
+from pravega_common.errors import InvalidArgument
 
 plain_width_chars: Final = 160
 """Width of tables that do not go to a terminal."""
@@ -23,6 +26,18 @@ def console() -> Console:
 def say(text: str) -> None:
     """Prints a line for people, beside what goes through the pipe."""
     print(text, file=sys.stderr)
+
+
+def confirm(question: str, *, unasked: str) -> None:
+    """Asks before something that cannot be undone; ends the command with status 1 where the answer is no.
+
+    ``InvalidArgument``, which begins with ``unasked``, where nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        raise InvalidArgument(f"{unasked} needs --yes where nobody can be asked")
+    if not typer.confirm(question, err=True):
+        say("nothing was changed")
+        raise typer.Exit(1)
 
 
 def print_json(value: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Annotated
 
@@ -23,9 +22,15 @@ from pravega_common.names import (
 )
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands import stream_retention, transaction
-from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, StreamArgument
+from pravega_spark.commands.arguments import (
+    CONTROLLER_DEFAULT,
+    ControllerOption,
+    JsonOption,
+    StreamArgument,
+    YesOption,
+)
 from pravega_spark.commands.connection import connected, existing_stream
-from pravega_spark.commands.output import print_facts, print_json, print_table, say
+from pravega_spark.commands.output import confirm, print_facts, print_json, print_table
 from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, text_of_bytes
 from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments, plan_split
 from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
@@ -245,11 +250,16 @@ def _row(item: SegmentRange) -> tuple[int, int, float, float]:
 
 
 def seal(
-    stream: StreamArgument, controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonOption = False
+    stream: StreamArgument,
+    yes: YesOption = False,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Close a stream for good: it can be read, but takes no more events."""
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
+        if not yes:
+            confirm(f"Seal {stream} for good?", unasked=f"sealing '{stream}' for good")
         client.controller.seal_stream(scope, name)
     _done(stream, "sealed", as_json)
 
@@ -257,7 +267,7 @@ def seal(
 def delete(
     stream: StreamArgument,
     seal_first: Annotated[bool, typer.Option("--seal", help="Seal it first if it is open.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
@@ -265,21 +275,13 @@ def delete(
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
         if not yes:
-            _confirm(stream)
+            confirm(f"Delete {stream} with all its data?", unasked=f"deleting '{stream}'")
         if seal_first:
             client.controller.seal_stream(scope, name)
         elif client.controller.current_segments(scope, name):
             raise InvalidArgument(f"stream '{stream}' is open; seal it first, or delete it with --seal")
         client.controller.delete_stream(scope, name)
     _done(stream, "deleted", as_json)
-
-
-def _confirm(stream: str) -> None:
-    if not sys.stdin.isatty():
-        raise InvalidArgument(f"deleting '{stream}' needs --yes where nobody can be asked")
-    if not typer.confirm(f"Delete {stream} with all its data?", err=True):
-        say("nothing was deleted")
-        raise typer.Exit(1)
 
 
 def _done(stream: str, what: str, as_json: bool) -> None:

@@ -16,11 +16,11 @@ from pravega_common.model.scaling import ScaleType
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_epoch, segment_number
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.checkpoint import committed_position
 from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut
-from pravega_spark.commands.output import print_json, print_table
+from pravega_spark.commands.output import confirm, print_json, print_table
 from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_bytes, text_of_time
 from pravega_spark.commands.stream_facts import retention_text, retention_type
 from pravega_spark.commands.trimming import Trimmer
@@ -85,6 +85,7 @@ def truncate(
         typer.Option(metavar="TIME", help="Forget what was written before a time (2026-01-31T12:00Z) or age (12h)."),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show where.")] = False,
+    yes: YesOption = False,
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
@@ -99,7 +100,7 @@ def truncate(
         else:
             time_ms = parse_time_ms(before, "--before", time.time_ns() // 1_000_000)
             wanted, why = opened.trimmer.since(time_ms), f"before {text_of_time(time_ms)}"
-        _truncate(opened, wanted, why, dry_run, as_json)
+        _truncate(opened, wanted, why, _Manner(dry_run, yes, as_json))
 
 
 def retain(
@@ -109,6 +110,7 @@ def retain(
     keep_all: Annotated[bool, typer.Option("--all", help="Keep everything from now on.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Truncate now, and leave the configuration as it is.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --once: only show where.")] = False,
+    yes: YesOption = False,
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
@@ -121,15 +123,25 @@ def retain(
         raise InvalidArgument("--dry-run goes with --once")
     size_bytes = parse_bytes(keep_bytes, "--bytes") if keep_bytes else 0
     age_ms = ms_of_hours(hours, "--hours") if hours else 0
+    manner = _Manner(dry_run, yes, as_json)
     with _opened(controller, stream) as opened:
         if not once:
             _set_policy(opened, policy_of(size_bytes, age_ms), as_json)
         elif size_bytes:
             wanted = opened.trimmer.keep_bytes(size_bytes)
-            _truncate(opened, wanted, f"keeping {text_of_bytes(size_bytes)}", dry_run, as_json)
+            _truncate(opened, wanted, f"keeping {text_of_bytes(size_bytes)}", manner)
         else:
             time_ms = time.time_ns() // 1_000_000 - age_ms
-            _truncate(opened, opened.trimmer.since(time_ms), f"before {text_of_time(time_ms)}", dry_run, as_json)
+            _truncate(opened, opened.trimmer.since(time_ms), f"before {text_of_time(time_ms)}", manner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """Options of a truncation: what is asked, done and shown."""
+
+    dry_run: bool
+    yes: bool
+    as_json: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,19 +180,21 @@ def _committed(opened: _Opened, checkpoint: str) -> tuple[SegmentOffsets, str]:
     return found, f"after batch {committed.batch_id} of the query"
 
 
-def _truncate(opened: _Opened, wanted: SegmentOffsets, why: str, dry_run: bool, as_json: bool) -> None:
+def _truncate(opened: _Opened, wanted: SegmentOffsets, why: str, manner: _Manner) -> None:
     client, scope, stream = opened.client, opened.scope, opened.stream
     size_bytes = _bytes_before(opened, wanted)
+    counted = f"{text_of_bytes(size_bytes)} ({size_bytes:,} bytes) {why}"
     is_new = size_bytes or wanted.keys() != client.head_cut(scope, stream).keys()
-    if is_new and not dry_run:
+    if is_new and not manner.dry_run:
+        if not manner.yes:
+            confirm(f"{scope}/{stream}: forget {counted}?", unasked=f"truncating '{scope}/{stream}'")
         client.controller.truncate_stream(scope, stream, wanted)
     text = StreamCut(scope, stream, wanted).as_text()
-    if as_json:
-        print_json({"stream": f"{scope}/{stream}", "cut": text, "bytes": size_bytes, "truncated": not dry_run})
+    if manner.as_json:
+        print_json({"stream": f"{scope}/{stream}", "cut": text, "bytes": size_bytes, "truncated": not manner.dry_run})
         return
-    verb = "would forget" if dry_run else "forgot"
-    print(f"{scope}/{stream}: {verb} {text_of_bytes(size_bytes)} ({size_bytes:,} bytes) {why}")
-    if dry_run:
+    print(f"{scope}/{stream}: {'would forget' if manner.dry_run else 'forgot'} {counted}")
+    if manner.dry_run:
         print(text)
 
 

@@ -98,7 +98,9 @@ def test_the_life_of_a_stream(shell: Shell) -> None:
     assert stream in shell.text("stream", "info", stream)
     assert "is open; seal it first" in shell.complaint("stream", "delete", stream, "--yes")
     assert "needs --yes where nobody can be asked" in shell.complaint("stream", "delete", stream)
-    shell.run("stream", "seal", stream)
+    assert "for good needs --yes where nobody can be asked" in shell.complaint("stream", "seal", stream)
+    assert not shell.json("stream", "info", stream)["sealed"]
+    shell.run("stream", "seal", stream, "--yes")
     assert shell.json("stream", "info", stream)["sealed"]
     assert "is sealed, and its policy stays" in shell.complaint("stream", "retain", stream, "--hours", "1")
     assert shell.json("stream", "retain", stream, "--hours", "1", "--once")["bytes"] == 0
@@ -163,13 +165,14 @@ def test_cuts_and_truncation(shell: Shell) -> None:
     assert shell.lines(shell.stream, "--to", middle) == ["one", "two"]
     planned = shell.json("stream", "truncate", shell.stream, "--at", middle, "--dry-run")
     assert (planned["bytes"], planned["truncated"]) == (22, False)
-    assert shell.json("stream", "truncate", shell.stream, "--at", middle)["bytes"] == 22
+    assert "needs --yes where nobody" in shell.complaint("stream", "truncate", shell.stream, "--at", middle)
+    assert shell.json("stream", "truncate", shell.stream, "--at", middle, "--yes")["bytes"] == 22
     assert shell.lines() == ["three", "four"]
     assert shell.text("stream", "cut", shell.stream, "head") == middle
-    assert shell.json("stream", "truncate", shell.stream, "--at", middle)["bytes"] == 0
-    assert shell.json("stream", "retain", shell.stream, "--bytes", "12", "--once")["bytes"] == 13
+    assert shell.json("stream", "truncate", shell.stream, "--at", middle, "--yes")["bytes"] == 0
+    assert shell.json("stream", "retain", shell.stream, "--bytes", "12", "--once", "--yes")["bytes"] == 13
     assert shell.lines() == ["four"]
-    assert shell.json("stream", "truncate", shell.stream, "--at", "tail")["bytes"] == 12
+    assert shell.json("stream", "truncate", shell.stream, "--at", "tail", "--yes")["bytes"] == 12
     assert shell.lines() == []
     other = StreamCut("other", "stream", {0: 1}).as_text()
     assert "is one of other/stream, not of" in shell.complaint("stream", "truncate", shell.stream, "--at", other)
@@ -184,7 +187,7 @@ def test_truncation_before_a_time(shell: Shell) -> None:
     shell.run("stream", "scale", shell.stream, "--segments", "1")
     between = datetime.now(UTC).isoformat(timespec="milliseconds")
     shell.run("event", "write", shell.stream, given=b"new\n")
-    assert shell.json("stream", "truncate", shell.stream, "--before", between)["bytes"] == 110
+    assert shell.json("stream", "truncate", shell.stream, "--before", between, "--yes")["bytes"] == 110
     assert shell.lines() == ["new"]
     assert shell.json("stream", "retain", shell.stream, "--hours", "1", "--once")["bytes"] == 0
     assert "is no time" in shell.complaint("stream", "truncate", shell.stream, "--before", "long ago")
@@ -214,7 +217,7 @@ def test_truncation_at_what_a_query_has_finished(shell: Shell, tmp_path: Path) -
     assert "has not finished any batch" in shell.complaint("stream", "truncate", shell.stream, "--query", str(tmp_path))
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").write_text("v1\n{}")
-    assert shell.json("stream", "truncate", shell.stream, "--query", str(tmp_path))["bytes"] == 12
+    assert shell.json("stream", "truncate", shell.stream, "--query", str(tmp_path), "--yes")["bytes"] == 12
     assert shell.lines() == ["planned"]
     shell.run("stream", "create", f"{shell.scope}/other")
     complaint = shell.complaint("stream", "truncate", f"{shell.scope}/other", "--query", str(tmp_path))
