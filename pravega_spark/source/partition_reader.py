@@ -15,8 +15,8 @@ from pravega_spark.gateway.contract import RangeSource, StreamGateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.rows.columns import RowBuilder
 from pravega_spark.rows.framing import EventWindow, event_header_bytes, window_bytes_default
+from pravega_spark.source.data_loss import data_loss
 from pravega_spark.source.range_planner import Span
-from pravega_spark.source.stream_positions import data_loss
 
 _log = logging.getLogger(__name__)
 

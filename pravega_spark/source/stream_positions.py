@@ -18,8 +18,10 @@ from pravega_common.errors import (
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import segment_epoch, segment_name
 from pravega_spark.gateway.contract import Boundaries, StreamGateway
+from pravega_spark.source.data_loss import data_loss, replaced
 from pravega_spark.source.event_walk import Walked, walk
 from pravega_spark.source.range_planner import Span
+from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_streams.segment.event_index import EventCount, ReadTarget
 
 located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024, 128 * 1024 * 1024)
@@ -27,43 +29,10 @@ located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024, 128 
 located_excess_bytes_max: Final = 256 * 1024
 """How far behind a limit of bytes a known boundary may lie; a farther one is not taken, and events are stepped over."""
 events_max: Final = 2**62
-offset_max: Final = 2**63 - 1
 walk_bytes_max: Final = 64 * 1024 * 1024
 """Stepped over event by event at once. Boundaries of an index are 64 KiB apart, but of a transaction it has the end."""
 
 _log = logging.getLogger(__name__)
-
-
-def data_loss(scope: str, stream: str, segment_id: int, wanted: int, available: int | None) -> DataCorruption:
-    """The error of ``fail_on_data_loss``; ``available`` is the first offset left, None for a deleted segment."""
-    left = "the segment is deleted" if available is None else f"the first offset available is {available}"
-    return DataCorruption(
-        f"data of stream {scope}/{stream} was lost before it was read: segment {segment_id} from offset {wanted}, "
-        f"{left}; set fail_on_data_loss=false to go on with what is left"
-    )
-
-
-class ReadBound:
-    """An end that a read must not pass: a cut of the stream, and which segments lie before it."""
-
-    def __init__(self, cut: SegmentOffsets, before: list[int]) -> None:
-        self._cut = cut
-        self._before = set(before)
-
-    def end_of(self, segment_id: int, offset: int, length: int) -> int:
-        """The offset up to which a segment of ``length`` may be read by a reader that stands at ``offset``."""
-        if segment_id in self._cut:
-            return max(offset, min(length, self._cut[segment_id]))
-        return length if segment_id in self._before else offset
-
-    def is_reached(self, position: SegmentOffsets) -> bool:
-        """Whether nothing that a read at a position may still take could lie before this end."""
-        return all(self.end_of(item, offset, offset_max) == offset for item, offset in position.items())
-
-
-def ended_at(position: SegmentOffsets) -> dict[int, SegmentInfo]:
-    """Segments as if each ended where the position stands, for a stream from which nothing is to be read."""
-    return {item: SegmentInfo("", offset, offset, False) for item, offset in position.items()}
 
 
 class StreamPositions:
@@ -121,12 +90,11 @@ class StreamPositions:
             try:
                 info = (known or {}).get(item) or self._gateway.segment_info(self.scope, self.stream, item)
             except SegmentNotFound:
-                self._lost(item, offset, None)
+                self._report(self._gone(item, offset))
                 gone.add(item)
                 continue
-            if info.start_offset > offset or info.length < offset:
-                # Shorter than it was: another segment, of a stream that was created again.
-                self._lost(item, offset, info.start_offset)
+            if not info.start_offset <= offset <= info.length:
+                self._report(self._missed(item, offset, info))
                 moved[item] = info.start_offset
             infos[item] = info
         if not gone:
@@ -192,8 +160,20 @@ class StreamPositions:
             return None
         return next((item for item in segments if item.segment_id == segment_id), None)
 
-    def _lost(self, segment_id: int, wanted: int, available: int | None) -> None:
-        error = data_loss(self.scope, self.stream, segment_id, wanted, available)
+    def _missed(self, segment_id: int, wanted: int, info: SegmentInfo) -> DataCorruption:
+        """The error of an offset that a segment does not have."""
+        if wanted > info.length:
+            found = f"it has {info.length} bytes now"
+            return replaced(self.scope, self.stream, segment_id, wanted, found)
+        return data_loss(self.scope, self.stream, segment_id, wanted, info.start_offset)
+
+    def _gone(self, segment_id: int, wanted: int) -> DataCorruption:
+        """The error of a segment that is not there: truncated, or never one of the stream of this name."""
+        if self._range(segment_id) is None and self._gateway.stream_exists(self.scope, self.stream):
+            return replaced(self.scope, self.stream, segment_id, wanted, "it is not one of its segments")
+        return data_loss(self.scope, self.stream, segment_id, wanted, None)
+
+    def _report(self, error: DataCorruption) -> None:
         if self._fails:
             raise error
         _log.warning("%s", error)
@@ -206,16 +186,19 @@ class StreamPositions:
         spans = []
         for item in sorted(self._gateway.segments_between(self.scope, self.stream, start, end)):
             first, last = start.get(item, 0), end.get(item)
-            if last is not None and first >= last:
+            if first == last:
                 continue
             try:
                 info = self._gateway.segment_info(self.scope, self.stream, item)
             except SegmentNotFound:
-                self._lost(item, first, None)
+                self._report(self._gone(item, first))
                 continue
             last = info.length if last is None else last
+            if max(first, last) > info.length:
+                self._report(self._missed(item, max(first, last), info))
+                last = info.length
             if first < info.start_offset and first < last:
-                self._lost(item, first, info.start_offset)
+                self._report(self._missed(item, first, info))
                 first = info.start_offset
             if first < last:
                 spans.append(Span(self.scope, self.stream, item, first, last))

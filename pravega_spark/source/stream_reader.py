@@ -27,7 +27,8 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_span
 from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
-from pravega_spark.source.stream_positions import ReadBound, StreamPositions, ended_at
+from pravega_spark.source.read_bound import ReadBound, ended_at
+from pravega_spark.source.stream_positions import StreamPositions
 from pravega_streams.segment.event_index import EventCount
 
 _Infos = dict[str, dict[int, SegmentInfo]]

@@ -620,7 +620,7 @@ class TestLoss:
         assert going_on.step() is None
         streams.create("t", 3)
         streams.append("t", 3, numbered(4, 8))
-        with pytest.raises(DataCorruption, match="the segment is deleted"):
+        with pytest.raises(DataCorruption, match=r"s/t was deleted and made again.* it is not one of its segments"):
             query.step()
         assert going_on.all() == numbered(4, 8)
 
@@ -629,7 +629,7 @@ class TestLoss:
         streams.create("t")
         streams.append("t", 0, numbered(0, 2))
         start = {"version": 1, "streams": {"s/t": {"0": 5000}}}
-        with pytest.raises(DataCorruption, match="segment 0 from offset 5000, the first offset available is 0"):
+        with pytest.raises(DataCorruption, match=r"deleted and made again.* offset 5000, but it has 36 bytes"):
             reader(streams).latestOffset(start, ReadAllAvailable())
         query = Query(reader(streams, fail_on_data_loss="false"))
         query.log = [json.dumps(start)]
