@@ -18,9 +18,10 @@ from pravega_common.errors import (
 )
 from pravega_common.wire import commands as c
 from pravega_streams.connection.blocking import WireSocket
-from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 from pravega_streams.connection.replies import error_of
-from pravega_streams.event.block_writer import BlockingResolver, retry_delay_max_s, retry_delay_min_s
+from pravega_streams.connection.silence import has_moved
+from pravega_streams.event.block_writer import retry_delay_max_s, retry_delay_min_s
 
 request_bytes_max: Final = 2 * 1024 * 1024
 """What one request asks for: no store sends more at once (4)."""
@@ -199,7 +200,7 @@ class RangeReader:
     def _reply_to(self, request: _Request, socket: WireSocket) -> c.Command:
         """Replies to later requests may come first and are kept."""
         while request.request_id not in self._replies:
-            reply = socket.receive()
+            reply = socket.receive(lambda: has_moved(self._resolver, self.segment, socket.endpoint))
             self._replies[getattr(reply, "request_id", -1)] = reply
         return self._replies.pop(request.request_id)
 

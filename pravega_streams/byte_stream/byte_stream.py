@@ -21,6 +21,7 @@ from pravega_common.wire import commands as c
 from pravega_streams.client import StreamClient
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.silence import has_moved
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters
 
 piece_bytes_max: Final = 1024 * 1024
@@ -168,10 +169,15 @@ class ByteStream(io.RawIOBase):
             time.sleep(retry_delay_s)
 
     def _read_once(self, length: int, time_s: float) -> memoryview:
+        endpoints = self._client.segments.endpoints
         if self._socket is None or not self._socket.is_open:
-            self._socket = WireSocket(self._client.segments.endpoints.resolve(self.segment))
-        self._socket.set_reply_time(time_s)
-        reply = self._socket.call(lambda rid: c.ReadSegment(self.segment, self._offset, length, "", rid))
+            self._socket = WireSocket(endpoints.resolve(self.segment))
+        socket = self._socket
+        socket.set_reply_time(time_s)
+        reply = socket.call(
+            lambda rid: c.ReadSegment(self.segment, self._offset, length, "", rid),
+            lambda: has_moved(endpoints, self.segment, socket.endpoint),
+        )
         error = error_of(reply, self.segment)
         if isinstance(error, SegmentTruncated):
             raise SegmentTruncated(self.segment, error.start_offset, self._offset)

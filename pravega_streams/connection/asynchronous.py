@@ -32,6 +32,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._request_ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[c.Command]] = {}
         self._transport: asyncio.Transport | None = None
+        self._heard_s = 0.0
 
     @classmethod
     async def open(cls, endpoint: Endpoint) -> WireConnection:
@@ -61,6 +62,11 @@ class WireConnection(asyncio.BufferedProtocol):
         finally:
             self._waiting.pop(request_id, None)
 
+    @property
+    def silent_s(self) -> float:
+        """Seconds since something came."""
+        return asyncio.get_running_loop().time() - self._heard_s
+
     def close(self, reason: str = "closed by this side") -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -75,11 +81,13 @@ class WireConnection(asyncio.BufferedProtocol):
         # A stream transport by how it was made; uvloop's does not derive from asyncio's class.
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
+        self._heard_s = asyncio.get_running_loop().time()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._parser.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._heard_s = asyncio.get_running_loop().time()
         try:
             for type_code, payload in self._parser.buffer_updated(nbytes):
                 self._received(decode(type_code, payload))

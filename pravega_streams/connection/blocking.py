@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from pravega_common.errors import Unavailable, UnknownOutcome
@@ -15,9 +17,15 @@ from pravega_common.wire.framing import Frame, FrameParser
 from pravega_common.wire.versions import OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
 from pravega_streams.connection.asynchronous import MakeCommand, connect_time_max_s
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.silence import silence_min_s, silences_s
+
+HasMoved = Callable[[], bool]
+"""Asked after a silence: whether to give the connection up, as another store has what is waited for."""
 
 reply_time_max_s: Final = 30.0
 """How long ``receive`` waits by default; a tail read must bring its own limit."""
+rounding_s: Final = 1e-3
+"""A sum of pauses may lack this."""
 iovec_buffers_max: Final = 512
 """Buffers of one ``sendmsg`` (the system's IOV_MAX is 1024)."""
 
@@ -25,8 +33,8 @@ iovec_buffers_max: Final = 512
 class WireSocket:
     """One blocking socket. Not for several threads, except that one may send while another one receives.
 
-    Errors: ``Unavailable`` if it cannot connect; ``UnknownOutcome`` once a connection in use is lost or a reply does
-    not come in time (the socket is closed then: what was sent may have been done).
+    Errors: ``Unavailable`` if it cannot connect; ``UnknownOutcome`` once a connection in use is lost, a reply does
+    not come in time, or none comes and ``has_moved`` (the socket is closed then: what was sent may have been done).
     """
 
     def __init__(self, endpoint: Endpoint, *, reply_time_s: float = reply_time_max_s) -> None:
@@ -39,7 +47,7 @@ class WireSocket:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s)
         except OSError as error:
             raise Unavailable(f"no connection to the segment store at {endpoint}: {error}") from error
-        self._socket.settimeout(reply_time_s)
+        self.set_reply_time(reply_time_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.send(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION))
 
@@ -53,43 +61,43 @@ class WireSocket:
     def send(self, *commands: c.Command) -> None:
         self.send_parts([part for command in commands for part in encode_parts(command)])
 
-    def send_parts(self, parts: list[bytes | memoryview]) -> None:
+    def send_parts(self, parts: list[bytes | memoryview], has_moved: HasMoved = bool) -> None:
         """Send encoded frames; the buffers are not copied or joined."""
         try:
             for start in range(0, len(parts), iovec_buffers_max):
-                self._send_all(parts[start : start + iovec_buffers_max])
+                self._send_all(parts[start : start + iovec_buffers_max], has_moved)
         except OSError as error:
             raise self._lost(error) from error
 
-    def _send_all(self, parts: list[bytes | memoryview]) -> None:
+    def _send_all(self, parts: list[bytes | memoryview], has_moved: HasMoved) -> None:
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         while views:
-            sent = self._socket.sendmsg(views)
+            sent = self._patiently(lambda: self._socket.sendmsg(views), has_moved)
             while views and sent >= len(views[0]):
                 sent -= len(views.pop(0))
             if views and sent:
                 views[0] = views[0][sent:]
 
-    def receive(self) -> c.Command:
+    def receive(self, has_moved: HasMoved = bool) -> c.Command:
         """The next command of the store; its bulk fields are views that stay valid. Hello is handled here."""
         while True:
-            reply = self._next()
+            reply = self._next(has_moved)
             if not isinstance(reply, c.Hello):
                 return reply
             self._greeted(reply)
 
-    def peer_version(self) -> int:
+    def peer_version(self, has_moved: HasMoved = bool) -> int:
         """The newest version of the protocol that the store speaks; waits for its Hello, the first that it sends."""
         if self._peer_version is None:
-            reply = self._next()
+            reply = self._next(has_moved)
             if not isinstance(reply, c.Hello):
                 raise self._lost(ValueError(f"{type(reply).__name__} before Hello"))
             return self._greeted(reply)
         return self._peer_version
 
-    def _next(self) -> c.Command:
+    def _next(self, has_moved: HasMoved) -> c.Command:
         while not self._frames:
-            self._fill()
+            self._fill(has_moved)
         type_code, payload = self._frames.popleft()
         try:
             reply = decode(type_code, payload)
@@ -105,24 +113,44 @@ class WireSocket:
         self._peer_version = hello.high_version
         return hello.high_version
 
-    def call(self, make: MakeCommand) -> c.Command:
+    def call(self, make: MakeCommand, has_moved: HasMoved = bool) -> c.Command:
         """Send one command and wait for the reply with its request id; others meanwhile are dropped."""
         request_id = self.next_request_id()
         self.send(make(request_id))
         while True:
-            reply = self.receive()
+            reply = self.receive(has_moved)
             if getattr(reply, "request_id", None) == request_id:
                 return reply
 
     def set_reply_time(self, reply_time_s: float) -> None:
-        self._socket.settimeout(reply_time_s)
+        self._reply_time_s = reply_time_s
+        self._socket.settimeout(reply_time_s / math.ceil(reply_time_s / silence_min_s))
 
     def close(self) -> None:
         self._socket.close()
 
-    def _fill(self) -> None:
+    def _patiently(self, step: Callable[[], int], has_moved: HasMoved) -> int:
+        """Do it, in the time of a reply; ``has_moved`` is asked as ``silences_s`` says."""
+        waited_s = next_s = 0.0
+        pauses_s = silences_s()
+        while True:
+            try:
+                return step()
+            except TimeoutError:
+                waited_s += self._socket.gettimeout() or 0.0
+                if waited_s >= self._reply_time_s - rounding_s:
+                    raise
+                next_s = next_s or next(pauses_s)
+                if waited_s < next_s - rounding_s:
+                    continue
+                if has_moved():
+                    raise TimeoutError(f"no answer for {waited_s:.0f} s, and another store has the segment") from None
+                next_s = waited_s + next(pauses_s)
+
+    def _fill(self, has_moved: HasMoved) -> None:
         try:
-            count = self._socket.recv_into(self._parser.get_buffer())
+            buffer = self._parser.get_buffer()
+            count = self._patiently(lambda: self._socket.recv_into(buffer), has_moved)
         except (OSError, WireDecodeError) as error:
             raise self._lost(error) from error
         if count == 0:

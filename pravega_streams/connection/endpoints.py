@@ -1,4 +1,4 @@
-"""Defines the address of a segment store, and the contract of looking it up."""
+"""Defines the address of a segment store, and the contracts of looking it up."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ class Endpoint:
         """Parse ``host:port``."""
         host, _, port = text.rpartition(":")
         return cls(host, int(port))
+
+
+class BlockingResolver(Protocol):
+    """A lookup of the store that serves a segment, for code without an event loop; asks again after ``forget``."""
+
+    def resolve(self, segment: str) -> Endpoint: ...
+
+    def forget(self, segment: str) -> None: ...
 
 
 class EndpointResolver(Protocol):

@@ -11,14 +11,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pravega_common.errors import BadEventNumber, ContainerNotHosted, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.wire import commands as c
-from pravega_streams.connection.blocking import WireSocket
-from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.blocking import HasMoved, WireSocket
+from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.silence import has_moved
 
 block_bytes_max: Final = 1024 * 1024
 """Pieces gather up to this size before they leave; a single larger piece leaves as it is."""
@@ -29,21 +30,14 @@ attach_time_max_s: Final = 120.0
 retry_delay_min_s: Final = 0.02
 retry_delay_max_s: Final = 2.0
 reply_time_max_s: Final = 180.0
-"""A store that holds appends back (its Tier 2 is behind) is waited for this long before its connection is given up."""
+"""A store that holds appends back (its Tier 2 is behind) is waited for this long before its connection is given up,
+as long as it is the owner (``connection/silence.py``)."""
 number_conflicts_max: Final = 5
 """Refused event numbers in a row without progress. One is normal: blocks of a lost connection arrived after all."""
 
 _BLOCK_END_HEAD = struct.Struct(">ii16sii")
 _BLOCK_END_TAIL = struct.Struct(">iqq")
 _block_end_fixed_bytes: Final = 16 + 4 + 4 + 4 + 8 + 8
-
-
-class BlockingResolver(Protocol):
-    """A lookup of the store that serves a segment; asks again after ``forget``."""
-
-    def resolve(self, segment: str) -> Endpoint: ...
-
-    def forget(self, segment: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -151,7 +145,8 @@ class BlockWriter:
         request_id = channel.socket.next_request_id()
         channel.requests[request_id] = self
         try:
-            channel.socket.send_parts(_block_frame(self.writer_id, block, request_id))
+            frame = _block_frame(self.writer_id, block, request_id)
+            channel.socket.send_parts(frame, self._has_moved)
         except UnknownOutcome:
             self._writers.lost(channel)
 
@@ -165,7 +160,7 @@ class BlockWriter:
             if self._channel is None or not self._is_set_up:
                 self._attach()
             else:
-                self._writers.receive(self._channel)
+                self._writers.receive(self._channel, self._has_moved)
 
     def _attach(self) -> None:
         deadline_s = self._writers.monotonic_s() + self._writers.attach_time_s
@@ -204,11 +199,15 @@ class BlockWriter:
                 raise self._failure
             if self._channel is None:
                 raise UnknownOutcome(f"{self.segment}: the store closed the connection")
-            self._writers.receive(self._channel)
+            self._writers.receive(self._channel, self._has_moved)
         for block in list(self._in_flight):
             if not self._is_set_up:
                 raise UnknownOutcome(f"{self.segment}: the store closed the connection")
             self._send(block)
+
+    def _has_moved(self) -> bool:
+        channel = self._channel
+        return channel is not None and has_moved(self._writers.resolver, self.segment, channel.socket.endpoint)
 
     def _detach(self) -> None:
         self._is_set_up = False
@@ -273,10 +272,10 @@ class BlockWriters:
             self._channels[endpoint] = channel
         return channel
 
-    def receive(self, channel: _Channel) -> None:
+    def receive(self, channel: _Channel, has_moved: HasMoved) -> None:
         """Take one answer off the socket and give it to its writer."""
         try:
-            reply = channel.socket.receive()
+            reply = channel.socket.receive(has_moved)
         except UnknownOutcome:
             self.lost(channel)
             return

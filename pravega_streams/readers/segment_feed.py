@@ -20,6 +20,7 @@ from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
 from pravega_streams.connection.endpoints import EndpointResolver
 from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.silence import answer_of_owner
 from pravega_streams.readers.slices import SegmentSlice, end_of_event, header_bytes
 
 read_bytes: Final = 1024 * 1024
@@ -28,9 +29,11 @@ read_time_max_s: Final = 120.0
 """How long a segment goes unread, over as many stores and connections as it takes, before the reader gets the error."""
 retry_delay_min_s: Final = 0.02
 retry_delay_max_s: Final = 2.0
-probe_after_s: Final = 60.0
-"""A read waits at the tail without a limit. After this time without an answer its connection is tried."""
+probe_after_s: Final = 10.0
+"""A read waits at the tail without a limit. After this time without anything on its connection that is tried, once for
+all reads that wait on it."""
 probe_time_max_s: Final = 10.0
+"""Until the connection is given up also if the store is still the owner."""
 
 
 class SegmentReads:
@@ -59,11 +62,16 @@ class SegmentReads:
         return reply
 
     async def _probe(self, connection: WireConnection, segment: str) -> None:
+        if connection.silent_s < self._probe_s:
+            return
         try:
             async with asyncio.timeout(probe_time_max_s):
-                await connection.call(lambda rid: c.GetStreamSegmentInfo(rid, segment))
+                answer = asyncio.ensure_future(connection.call(lambda rid: c.GetStreamSegmentInfo(rid, segment)))
+                await answer_of_owner(answer, self.resolver, segment, connection.endpoint)
         except TimeoutError:
             connection.close(f"no answer within {probe_time_max_s:.0f} s")
+        except UnknownOutcome as error:
+            connection.close(str(error))
 
     def close(self) -> None:
         self._pool.close()

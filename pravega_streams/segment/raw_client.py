@@ -12,6 +12,7 @@ from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand
 from pravega_streams.connection.endpoints import EndpointResolver
 from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.silence import answer_of_owner
 
 call_time_max_s: Final = 60.0
 retry_delay_min_s: Final = 0.01
@@ -56,7 +57,8 @@ class RawClient:
         connection = await self._pool.get(await self._resolver.resolve(segment))
         try:
             async with asyncio.timeout(deadline.remaining_s):
-                reply = await connection.call(make)
+                answer = asyncio.ensure_future(connection.call(make))
+                reply = await answer_of_owner(answer, self._resolver, segment, connection.endpoint)
         except TimeoutError as error:
             raise UnknownOutcome(f"{segment}: no answer within {self._call_time_s} s") from error
         failure = error_of(reply, segment)

@@ -19,6 +19,7 @@ from pravega_streams.connection.asynchronous import MakeCommand
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.silence import has_moved
 from pravega_streams.controller.client import ControllerClient
 
 call_time_max_s: Final = 60.0
@@ -128,12 +129,16 @@ class SegmentClient:
 
     def _once(self, segment: str, make: MakeCommand, expect: type[R], since_version: int) -> R:
         connection = self._connection(segment)
-        if since_version and connection.peer_version() < since_version:
+
+        def is_elsewhere() -> bool:
+            return has_moved(self.endpoints, segment, connection.endpoint)
+
+        if since_version and connection.peer_version(is_elsewhere) < since_version:
             raise UnsupportedOperation(
                 f"{segment}: the store at {connection.endpoint} speaks version {connection.peer_version()} of the "
                 f"protocol, and {expect.__name__} came with version {since_version}"
             )
-        reply = connection.call(make)
+        reply = connection.call(make, is_elsewhere)
         failure = error_of(reply, segment)
         if failure is not None:
             raise failure
