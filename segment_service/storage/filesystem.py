@@ -63,10 +63,10 @@ class FilesystemChunkStorage:
         return await self._calls.run(lambda: self._info(name))
 
     async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
-        names = await self._calls.run(lambda: sorted(self._names(prefix)))
-        for first in range(0, len(names), page_names_max):
-            page = names[first : first + page_names_max]
-            for info in await self._calls.run(lambda page=page: self._infos(page)):  # type: ignore[misc]
+        """In memory are the names of one folder at each level at a time."""
+        names = self._names(prefix, prefix[: prefix.rfind("/") + 1])
+        while infos := await self._calls.run(lambda: self._page(prefix, names)):
+            for info in infos:
                 yield info
 
     async def delete(self, name: str) -> None:
@@ -157,27 +157,32 @@ class FilesystemChunkStorage:
         with missing_is(name), _failing_is_unavailable(name):
             return ChunkInfo(name, self._path(name).stat().st_size)
 
-    def _infos(self, names: Sequence[str]) -> Sequence[ChunkInfo]:
-        found = []
-        for name in names:
-            with contextlib.suppress(SegmentNotFound):
-                found.append(self._info(name))
+    def _page(self, prefix: str, names: Iterator[str]) -> Sequence[ChunkInfo]:
+        """The next chunks that are there; empty at the end."""
+        found: list[ChunkInfo] = []
+        with _failing_is_unavailable(f"list {prefix!r}"):
+            while not found and (page := list(itertools.islice(names, page_names_max))):
+                for name in page:
+                    with contextlib.suppress(SegmentNotFound):  # deleted meanwhile
+                        found.append(self._info(name))
         return found
 
-    def _names(self, prefix: str) -> Iterator[str]:
-        """Names with the prefix, unsorted; only the folders that can hold one are visited."""
-        folder = prefix.rpartition("/")[0]
-        for current, folders, files in os.walk(self._root / folder):
-            below = os.path.relpath(current, self._root)
-            lead = "" if below == "." else below + "/"
-            folders[:] = [
-                one
-                for one in folders
-                if one != TEMPORARY and (f"{lead}{one}/".startswith(prefix) or prefix.startswith(f"{lead}{one}/"))
-            ]
-            for file in files:
-                if (lead + file).startswith(prefix):
-                    yield lead + file
+    def _names(self, prefix: str, folder: str) -> Iterator[str]:
+        """Names below a folder, which is given with the ``/`` at its end, that have the prefix, in order."""
+        for name in self._entries(prefix, folder):
+            if name.endswith("/"):
+                yield from self._names(prefix, name)
+            else:
+                yield name
+
+    def _entries(self, prefix: str, folder: str) -> Sequence[str]:
+        """Entries of one folder that have the prefix, sorted; folders with a ``/`` at their end."""
+        try:
+            with os.scandir(self._root / folder) as entries:
+                found = [f"{folder}{entry.name}/" if entry.is_dir() else f"{folder}{entry.name}" for entry in entries]
+        except FileNotFoundError:  # none of that name, or it was removed as empty meanwhile
+            return []
+        return sorted(name for name in found if name.startswith(prefix) and name != f"{TEMPORARY}/")
 
     def _delete(self, name: str) -> None:
         path = self._path(name)

@@ -74,9 +74,6 @@ class RemoteChunks:
         for info in await self._call(collect, Unavailable):
             yield info
 
-    async def compose(self, name: str, sources: Sequence[str]) -> None:
-        await self._call(lambda: self._chunks.compose(name, sources), UnknownOutcome)
-
     async def delete(self, name: str) -> None:
         await self._call(lambda: self._chunks.delete(name), UnknownOutcome)
 
