@@ -1,9 +1,10 @@
 """Repairs the copies of a container's sealed plogs on servers that are behind, came back empty or were replaced.
 
-The owner of the log does it in the background. A sealed plog is looked at once on each server of its group; a copy that
-is missing, shorter or damaged is completed from the others. A server whose identity is not the one on record is lost:
-its answers count for no majority. It gets an identity if it has none, then all sealed plogs of the container, and only
-then its identity takes the place of the recorded one; after that the log goes on in plogs that include it.
+The owner of the log does it in the background. A sealed plog is looked at once on each server of its group, and again
+after that was restarted; a copy that is missing, shorter or damaged is completed from the others. A server whose
+identity is not the one on record is lost: its answers count for no majority. It gets an identity if it has none, then
+all sealed plogs of the container, and only then its identity takes the place of the recorded one; after that the log
+goes on in plogs that include it.
 
 A server that an operator replaced for good, by another address in the CPO, is left in the same way: the log goes to the
 new address once a majority of every plog is on the others, and fills what it finds there.
@@ -55,7 +56,9 @@ class _Server:
     index: int
     client: PlogClient
     whole: set[PlogId] = field(default_factory=set)
-    """The sealed plogs that it is known to have."""
+    """The sealed plogs that it is known to have since its process started."""
+    run_id: str = ""
+    """That process."""
     out: str = ""
     """Why it does not take part; empty if it does."""
 
@@ -196,6 +199,9 @@ class LogRepair(Service):
             server.whole.clear()
             self._set_out(server, str(error))
             await self._replace(server)
+        if server.run_id != server.client.connections.run_id:  # it may have come back older, under its identity
+            server.whole.clear()
+            server.run_id = server.client.connections.run_id
         await self._complete(server, server.client)
         self._set_out(server, "")
         if self._plogs.lacks(server.group.name, server.index, server.client.connections.run_id):

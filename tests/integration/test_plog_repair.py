@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -171,6 +172,32 @@ async def test_a_paused_server_is_out_and_the_majority_goes_on(own_redis_group: 
     assert (history.error, len(history.acked)) == (None, 150)
     await repaired(log)
     await log.close()
+    await check_recovered(cpo, [history])
+
+
+async def test_a_server_that_came_back_older_gets_what_it_lost(own_redis_group: Servers, tmp_path: Path) -> None:
+    """It shows the identity on record, and the owner remembers that it had those plogs."""
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    older = own_redis_group[2]
+    older.kill()
+    shutil.copytree(older.folder, tmp_path / "older")
+    await asyncio.to_thread(older.start)
+    await write_frames(log, history, 50, sizes=(FRAME,))
+    await repaired(log)
+    older.kill()
+    shutil.rmtree(older.folder)
+    shutil.copytree(tmp_path / "older", older.folder)
+    await asyncio.to_thread(older.start)
+    had = plogs_on(older)
+    await eventually(lambda: plogs_on(own_redis_group[0]) - had <= plogs_on(older), "the copies", repaired_max_s)
+    await repaired(log)
+    for server in own_redis_group[:2]:
+        await repaired(log)
+        await wipe(server)
+        await eventually(lambda: bool(repair_of(log).servers_out), "the loss is seen", repaired_max_s)
+    await repaired(log)
+    await close_all(log)
     await check_recovered(cpo, [history])
 
 
