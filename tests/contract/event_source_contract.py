@@ -120,6 +120,17 @@ class EventSourceContract:
         await heir.write("s/t", b"later")
         assert await read(heir, 1) == [b"later"]
 
+    async def test_joining_takes_the_place_of_a_run_that_never_left(self, make: MakeSource) -> None:
+        former, source = make("a"), make("a")
+        await former.join()
+        await former.write("s/t", b"event")
+        list(await next_slice(former))
+        await source.join()
+        assert source.other_readers() == []
+        assert await read(source, 1) == [b"event"]
+        with pytest.raises(ReaderOffline):
+            await eventually(lambda: _is_nothing(former), "the end of the former run")
+
     async def test_readers_share_the_segments(self, make: MakeSource) -> None:
         one, two = make("a"), make("b")
         await one.join()

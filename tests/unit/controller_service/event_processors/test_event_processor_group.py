@@ -279,15 +279,22 @@ async def test_the_events_of_an_instance_without_a_lease_are_handled_elsewhere(w
     assert dead.handled == []
 
 
+async def test_instances_with_a_lease_leave_each_other_alone(world: GroupWorld) -> None:
+    groups = [await world.start(name, FakeProcessor()) for name in ("a", "b")]
+    await eventually(lambda: set(world.stream.online) == {"a", "b"})
+    began_s = world.clock.monotonic_s()
+    await eventually(lambda: world.clock.monotonic_s() > began_s + 3 * event_processor_group.take_over_period_s)
+    assert [group.counts.rejoined for group in groups] == [0, 0]
+
+
 async def test_an_instance_without_a_lease_takes_nobody_for_dead(world: GroupWorld) -> None:
     """Its own view may be the wrong one: an oracle that lost its members makes nobody take over."""
-    await world.start("a", FakeProcessor())
-    await world.start("b", FakeProcessor())
+    groups = [await world.start(name, FakeProcessor()) for name in ("a", "b")]
     await eventually(lambda: set(world.stream.online) == {"a", "b"})
     world.live.clear()
     began_s = world.clock.monotonic_s()
     await eventually(lambda: world.clock.monotonic_s() > began_s + 3 * event_processor_group.take_over_period_s)
-    assert set(world.stream.online) == {"a", "b"}
+    assert [group.counts.rejoined for group in groups] == [0, 0]
 
 
 async def test_a_live_instance_that_was_taken_out_joins_again(world: GroupWorld) -> None:
@@ -355,9 +362,10 @@ async def test_an_event_ends_whatever_the_step_at_which_its_instance_fails(world
     assert processor.handled.index("b:1") < processor.handled.index("b:2")
 
 
-async def test_what_was_handled_is_truncated(world: GroupWorld) -> None:
+async def test_what_was_handled_is_truncated_again_and_again(world: GroupWorld) -> None:
     processor = FakeProcessor()
-    world.write("a:1", "b:1")
     await world.start("a", processor)
-    await handled(processor, "a:1", "b:1")
-    await eventually(lambda: all(segment.start == len(segment.data) for segment in world.stream.segments))
+    for turn in range(3):
+        world.write(f"a:{turn}", f"b:{turn}")
+        await handled(processor, f"a:{turn}", f"b:{turn}")
+        await eventually(lambda: all(segment.start == len(segment.data) for segment in world.stream.segments))
