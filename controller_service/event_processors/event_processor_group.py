@@ -95,6 +95,8 @@ class EventProcessorGroup(Service, Generic[E]):
         self.counts = EventCounts()
         self.is_online = False
         """Whether this instance is a reader of the group now."""
+        self.problem = ""
+        """The error that keeps the stream from being read now."""
         self._source = source
         self._processor = processor
         self._live_readers = live_readers
@@ -108,7 +110,7 @@ class EventProcessorGroup(Service, Generic[E]):
 
     def details(self) -> dict[str, Any]:
         """Facts for the health of the controller, in JSON."""
-        return {"online": self.is_online, **asdict(self.counts)}
+        return {"online": self.is_online, "problem": self.problem, **asdict(self.counts)}
 
     async def on_start(self) -> None:
         """Returns at once: the API does not wait for the group, nor does the group take the controller down."""
@@ -135,11 +137,13 @@ class EventProcessorGroup(Service, Generic[E]):
                 self.is_online = True
                 self.log.info("reads events", reader=self._source.reader_id)
                 self._fruitless.clear()
+                self.problem = ""
                 pause_s = rejoin_pause_min_s
                 async with asyncio.TaskGroup() as slices:
                     await self._read(slices)
             except Exception as error:  # also of a bug: the controller goes on
-                self.log.warning("reading begins again", error=_innermost(error), pause_s=pause_s)
+                self.problem = _innermost(error)
+                self.log.warning("reading begins again", error=self.problem, pause_s=pause_s)
             finally:
                 self.is_online = False
             self.counts.rejoined += 1
@@ -156,14 +160,15 @@ class EventProcessorGroup(Service, Generic[E]):
                     slices.create_task(self._work_off(piece), name=f"{self.name}/{piece.segment}")
                 await self._take_over_if_due()
                 self._truncate_if_due(slices)
-                pause_s = rejoin_pause_min_s
+                pause_s, self.problem = rejoin_pause_min_s, ""
             except EventsTruncated as error:
                 self.log.error("events are gone that were not handled here", error=str(error))
             except (ReaderOffline, NotFound):
                 raise
             except PravegaError as error:
                 # Handlers go on meanwhile: a store that moves does not break their work off.
-                self.log.warning("the stream cannot be read", error=repr(error), pause_s=pause_s)
+                self.problem = repr(error)
+                self.log.warning("the stream cannot be read", error=self.problem, pause_s=pause_s)
                 await self._clock.sleep(pause_s)
                 pause_s = min(rejoin_pause_max_s, pause_s * 2)
 

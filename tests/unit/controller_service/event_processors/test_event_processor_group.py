@@ -317,12 +317,14 @@ async def test_handlers_go_on_while_the_stream_cannot_be_read(world: GroupWorld)
     world.stream.fault = lambda operation: Unavailable(operation)
     began_s = world.clock.monotonic_s()
     await eventually(lambda: world.clock.monotonic_s() > began_s + 5)
+    assert "Unavailable" in group.details()["problem"]
     gate.set()
-    await handled(processor, "a:1", "a:2")
+    await eventually(lambda: "a:1" in processor.handled and not processor.running)
     assert group.counts.rejoined == 0
     world.stream.fault = lambda operation: None
     world.write("a:3")
-    await handled(processor, "a:3")
+    await handled(processor, "a:2", "a:3")
+    assert group.details()["problem"] == ""
 
 
 async def test_a_postponed_event_is_written_however_often_that_fails(world: GroupWorld) -> None:
