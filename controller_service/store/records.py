@@ -65,6 +65,8 @@ class ScopeRecord:
     deleting: bool = False
     holder: str = ""
     """The request that opens the scope again if it has members; empty for a scope that is deleted with them."""
+    tags_indexed: bool = False
+    """Whether the index of tags has all streams; that of a scope of a former version is made when it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

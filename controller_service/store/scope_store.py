@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from controller_service.store.records import ScopeRecord
 from controller_service.store.serializer import decode, encode
+from controller_service.store.tag_index import TAGS_TABLE
 from controller_service.store.versioned_store import ABSENT, VersionedStore
 from pravega_common.errors import ScopeNotFound, UnknownOutcome, VersionConflict
 from pravega_common.names import SYSTEM_SCOPE
@@ -29,6 +30,7 @@ STREAMS_LIST: Final = "streamsInScope"
 KEY_VALUE_TABLES_LIST: Final = "kvTablesInScope"
 READER_GROUPS_LIST: Final = "readerGroupsInScope"
 SCOPE_LISTS: Final = (STREAMS_LIST, KEY_VALUE_TABLES_LIST, READER_GROUPS_LIST)
+_SCOPE_TABLES: Final = (*SCOPE_LISTS, TAGS_TABLE)
 
 
 RECORD_REMOVED = register("controller.scope_record_removed")
@@ -60,9 +62,9 @@ class ScopeStore:
         """False if it exists already (also while it is being deleted)."""
         if await self.tables.get(SCOPES_TABLE, scope) is not None:
             return False
-        record = ScopeRecord(self._new_id(), self.clock.wall_ms())
+        record = ScopeRecord(self._new_id(), self.clock.wall_ms(), tags_indexed=True)
         await asyncio.gather(
-            *(self.tables.create_table(list_table_name(scope, record.scope_id, kind)) for kind in SCOPE_LISTS)
+            *(self.tables.create_table(list_table_name(scope, record.scope_id, kind)) for kind in _SCOPE_TABLES)
         )
         try:
             await self.tables.put(SCOPES_TABLE, scope, encode(record), ABSENT)
@@ -141,7 +143,7 @@ class ScopeStore:
 
     async def _delete_lists(self, scope: str, scope_id: str) -> None:
         await asyncio.gather(
-            *(self.tables.delete_table(list_table_name(scope, scope_id, kind)) for kind in SCOPE_LISTS)
+            *(self.tables.delete_table(list_table_name(scope, scope_id, kind)) for kind in _SCOPE_TABLES)
         )
 
     async def remove_if(self, table: str, key: str, is_it: Callable[[bytes], bool]) -> None:

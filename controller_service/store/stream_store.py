@@ -3,7 +3,8 @@
 Tables (names as the store sees them; the table-segment adapter puts them under ``_system/_tables/``):
 
 * ``scopes``: scope name to ``ScopeRecord``; ``deletedStreams``: ``scope/stream`` to ``DeletedStream``;
-* per scope ``<scope>/streamsInScope.#.<scope id>``: stream name to ``StreamEntry`` (further lists beside it);
+* per scope ``<scope>/streamsInScope.#.<scope id>``: stream name to ``StreamEntry`` (further lists beside it, and the
+  index of tags, ``tag_index.py``);
 * per stream ``<scope>/<stream>/metadata.#.<stream id>`` (keys in ``records.py``) and
   ``<scope>/<stream>/transactions.#.<stream id>`` (written by the transaction store), and from the first report of a
   writer ``<scope>/<stream>/writerMarks.#.<stream id>``.
@@ -12,9 +13,10 @@ Tables (names as the store sees them; the table-segment adapter puts them under 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
 
 from controller_service.store.byte_bounded_cache import ByteBoundedCache
@@ -24,10 +26,12 @@ from controller_service.store.records import (
     STATE,
     DeletedStream,
     Key,
+    ScopeRecord,
     StreamEntry,
 )
 from controller_service.store.scope_store import (
     DELETED_STREAMS_TABLE,
+    SCOPES_TABLE,
     STREAMS_LIST,
     ScopeStore,
     list_table_name,
@@ -35,8 +39,16 @@ from controller_service.store.scope_store import (
 )
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.versioned_store import ABSENT, ANY_VERSION, VersionedStore
-from pravega_common.errors import ScopeNotFound, SegmentNotFound, StreamNotFound, UnknownOutcome, VersionConflict
+from controller_service.store.tag_index import TAGS_TABLE, TagIndex, tag_chunks
+from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Versioned, VersionedStore
+from pravega_common.errors import (
+    InvalidArgument,
+    ScopeNotFound,
+    SegmentNotFound,
+    StreamNotFound,
+    UnknownOutcome,
+    VersionConflict,
+)
 from pravega_common.names import scoped_name
 from pravega_common.runtime.clock import Clock
 
@@ -58,11 +70,67 @@ class StreamStore(ScopeStore):
         self.instance = instance or new_id()
         self._rounds = itertools.count(1)
         self._stream_ids: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._tags = TagIndex(tables, self.compare_and_set)
         self._epochs: ByteBoundedCache[tuple[str, str], tuple[Any, int]] = ByteBoundedCache(epochs_cached_bytes_max)
 
     async def list_streams(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, StreamEntry]], bytes]:
         page = await self.tables.scan(await self.list_table(scope, STREAMS_LIST), token, page_size)
         return [(name, decode(StreamEntry, found.value)) for name, found in page.entries], page.continuation
+
+    # ---- tags --------------------------------------------------------------------------------------------------------
+
+    async def list_streams_with_tag(self, scope: str, tag: str, token: bytes = b"") -> tuple[list[str], bytes]:
+        """A page of names and the token of the next, empty at the end. Costs what the streams with the tag cost, except
+        for the first call about a scope of a former version, which makes the index. ``ScopeNotFound``."""
+        record = await self.scope(scope)
+        if record is None:
+            raise ScopeNotFound.of(scope)
+        if not record.tags_indexed:
+            await self._index_tags(scope, record)
+        entries, index = (list_table_name(scope, record.scope_id, kind) for kind in (STREAMS_LIST, TAGS_TABLE))
+        number, after = _tag_token(token)
+        while number < tag_chunks:
+            chunk = await self._tags.chunk(index, tag, number)
+            named = [name for name in chunk.names if name > after][:page_size] if chunk is not None else []
+            if chunk is None or not named:
+                number, after = number + 1, ""
+                continue
+            found = await self.tables.get_many(entries, named)
+            lacking = {name for name, value in zip(named, found, strict=True) if not _has_tag(value, tag)}
+            if lacking:
+                await self._tags.remove(index, chunk, lacking)
+            after = named[-1]
+            if len(lacking) < len(named):
+                return [name for name in named if name not in lacking], f"{number}/{after}".encode()
+        return [], b""
+
+    async def _index_tags(self, scope: str, record: ScopeRecord) -> None:
+        """Put all streams of a scope into the index. Idempotent; new tags are put there by those who give them."""
+        index = list_table_name(scope, record.scope_id, TAGS_TABLE)
+        token = b""
+        while True:
+            streams, token = await self.list_streams(scope, token)
+            for name, entry in streams:
+                await self._tags.note(index, name, entry.tags)
+            if not token:
+                break
+
+        async def mark() -> None:
+            found = await self.tables.get(SCOPES_TABLE, scope)
+            now = None if found is None else decode(ScopeRecord, found.value)
+            if found is not None and now is not None and now.scope_id == record.scope_id and not now.tags_indexed:
+                marked = dataclasses.replace(now, tags_indexed=True)
+                await self.tables.put(SCOPES_TABLE, scope, encode(marked), found.version)
+
+        await self.compare_and_set(f"scope {scope}", mark)
+
+    async def _forget_tags(self, scope: str, scope_id: str, stream: str, tags: Collection[str]) -> None:
+        """Take a stream out of the index under tags that it lost. What a crash leaves, a listing takes out."""
+        entries, index = (list_table_name(scope, scope_id, kind) for kind in (STREAMS_LIST, TAGS_TABLE))
+        for tag in tags:
+            chunk = await self._tags.chunk_of(index, tag, stream)
+            if chunk is not None and not _has_tag(await self.tables.get(entries, stream), tag):
+                await self._tags.remove(index, chunk, {stream})
 
     # ---- streams -----------------------------------------------------------------------------------------------------
 
@@ -138,6 +206,8 @@ class StreamStore(ScopeStore):
         record = await self.usable_scope(scope)
         table = list_table_name(scope, record.scope_id, STREAMS_LIST)
         entry = StreamEntry(self._new_id(), self.clock.wall_ms(), tags)
+        index = list_table_name(scope, record.scope_id, TAGS_TABLE)
+        await self._tags.note(index, stream, tags)
         added = True
         try:
             await self.tables.put(table, stream, encode(entry), ABSENT)
@@ -156,6 +226,7 @@ class StreamStore(ScopeStore):
             except SegmentNotFound as error:
                 raise ScopeNotFound.of(scope) from error
             raise ScopeNotFound.of(scope)
+        await self._tags.note(index, stream, entry.tags)
         await self.create_stream_tables(scope, stream, entry.stream_id)
         self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
         return entry, added
@@ -169,12 +240,29 @@ class StreamStore(ScopeStore):
         # Last: its creator looks at the metadata afterwards.
         await self.tables.delete_table(self.marks_table(scope, stream, stream_id))
         self.forget(scope, stream)
-        table = await self.list_table(scope, STREAMS_LIST)
-        await self.remove_if(table, stream, lambda value: decode(StreamEntry, value).stream_id == stream_id)
+        record = await self.scope(scope)
+        if record is None:
+            raise ScopeNotFound.of(scope)
+        table = list_table_name(scope, record.scope_id, STREAMS_LIST)
+        removed: set[str] = set()
+
+        def is_it(value: bytes) -> bool:
+            entry = decode(StreamEntry, value)
+            if entry.stream_id != stream_id:
+                return False
+            removed.update(entry.tags)
+            return True
+
+        await self.remove_if(table, stream, is_it)
+        await self._forget_tags(scope, record.scope_id, stream, removed)
 
     async def set_tags(self, scope: str, stream: str, stream_id: str, tags: tuple[str, ...]) -> None:
         """Make the tags of the list entry those of the configuration. Idempotent."""
-        table = await self.list_table(scope, STREAMS_LIST)
+        record = await self.scope(scope)
+        if record is None:
+            raise ScopeNotFound.of(scope)
+        table, index = (list_table_name(scope, record.scope_id, kind) for kind in (STREAMS_LIST, TAGS_TABLE))
+        lost: set[str] = set()
 
         async def put_tags() -> None:
             found = await self.tables.get(table, stream)
@@ -182,10 +270,14 @@ class StreamStore(ScopeStore):
                 return
             entry = decode(StreamEntry, found.value)
             if entry.stream_id == stream_id and entry.tags != tags:
+                lost.update(entry.tags)
                 changed = StreamEntry(stream_id, entry.created_ms, tags)
                 await self.tables.put(table, stream, encode(changed), found.version)
 
+        await self._tags.note(index, stream, tags)
         await self.compare_and_set(f"entry of stream {scope}/{stream}", put_tags)
+        await self._tags.note(index, stream, tags)
+        await self._forget_tags(scope, record.scope_id, stream, lost.difference(tags))
 
     def _tables_of(self, scope: str, stream: str, stream_id: str) -> tuple[str, ...]:
         return (
@@ -224,3 +316,15 @@ class StreamStore(ScopeStore):
         cache[key] = value
         if len(cache) > count_max:
             cache.popitem(last=False)
+
+
+def _has_tag(entry: Versioned | None, tag: str) -> bool:
+    return entry is not None and tag in decode(StreamEntry, entry.value).tags
+
+
+def _tag_token(token: bytes) -> tuple[int, str]:
+    """The chunk of a tag where a page starts, and the name that it starts behind; ``InvalidArgument``."""
+    number, _, after = token.decode(errors="replace").partition("/")
+    if token and not (number.isascii() and number.isdecimal()):
+        raise InvalidArgument(f"{token[:40]!r} is no place in a list of tagged streams")
+    return int(number or "0"), after

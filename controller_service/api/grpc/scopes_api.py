@@ -72,16 +72,15 @@ class ScopesApi:
         start = page_start(token)
         if start is None:
             return pb.StreamsInScopeResponse(continuationToken=token)
-        names: list[str] = []
-        while True:
-            try:
-                streams, start = await self.parts.store.list_streams(scope, start)
-            except (ScopeNotFound, SegmentNotFound):
-                return pb.StreamsInScopeResponse(status=pb.StreamsInScopeResponse.SCOPE_NOT_FOUND)
-            names += [name for name, entry in streams if tag is None or tag in entry.tags]
-            # An empty page ends the listing for clients, so pages without a match are passed over.
-            if names or not start:
-                break
+        store = self.parts.store
+        try:
+            if tag is None:
+                streams, start = await store.list_streams(scope, start)
+                names = [name for name, _ in streams]
+            else:
+                names, start = await store.list_streams_with_tag(scope, tag, start)
+        except (ScopeNotFound, SegmentNotFound):
+            return pb.StreamsInScopeResponse(status=pb.StreamsInScopeResponse.SCOPE_NOT_FOUND)
         return pb.StreamsInScopeResponse(
             streams=[pb.StreamInfo(scope=scope, stream=name) for name in names], continuationToken=page_token(start)
         )

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.rest.policies import configuration_of, stream_property
-from controller_service.store.records import EpochRecord, StreamEntry, StreamState
+from controller_service.store.records import EpochRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from pravega_common.errors import (
     InvalidArgument,
@@ -111,14 +111,17 @@ class AdminRoutes:
 
     async def _list_streams(self, request: web.Request) -> web.Response:
         scope = request.match_info["scope"]
-        wanted = _stream_filter(request)
+        kind, value = request.query.get("filter_type"), request.query.get("filter_value", "")
         found: list[dict[str, Any]] = []
         token = b""
         while True:
-            page, token = await self._store.list_streams(scope, token)
-            for name, entry in page:
-                if wanted(name, entry):
-                    found += await self._properties(scope, name)
+            if kind == "tag":
+                names, token = await self._store.list_streams_with_tag(scope, value, token)
+            else:
+                page, token = await self._store.list_streams(scope, token)
+                names = [name for name, _ in page if name.startswith("_") == (kind == "showInternalStreams")]
+            for name in names:
+                found += await self._properties(scope, name)
             if not token:
                 return web.json_response({"streams": found})
 
@@ -225,15 +228,6 @@ class AdminRoutes:
 
 def _stream_of(request: web.Request) -> tuple[str, str]:
     return request.match_info["scope"], request.match_info["stream"]
-
-
-def _stream_filter(request: web.Request) -> Callable[[str, StreamEntry], bool]:
-    kind, value = request.query.get("filter_type"), request.query.get("filter_value", "")
-    if kind == "showInternalStreams":
-        return lambda name, entry: name.startswith("_")
-    if kind == "tag":
-        return lambda name, entry: value in entry.tags
-    return lambda name, entry: not name.startswith("_")
 
 
 async def _first_epoch_since(context: StreamContext, time_ms: int) -> int:
