@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_service.store.records import RetentionReference, SegmentRecord
-from controller_service.store.stream_cuts import PlacedCut, RangeIndex
+from controller_service.store.stream_cuts import CoveredKeys, PlacedCut, RangeIndex
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 
 unlimited: Final = (1 << 63) - 1
@@ -124,13 +124,14 @@ def lower_bound(cuts: Iterable[PlacedCut]) -> dict[int, int]:
         for identifier, offset in placed.cut.items():
             offsets[identifier] = min(offset, offsets.get(identifier, offset))
     bound: dict[int, int] = {}
+    older = CoveredKeys()
     for identifier in sorted(offsets):
         segment = segments[identifier]
-        older = [segments[other] for other in bound if segments[other].overlaps(segment)]
-        if not older:
+        if not older.overlap(segment.key_start, segment.key_end):
             bound[identifier] = offsets[identifier]
-        elif _uncovered(sorted((other.key_start, other.key_end) for other in older), segment):
+        elif not older.cover(segment.key_start, segment.key_end):
             bound[identifier] = -1
+        older.add(segment.key_start, segment.key_end)
     return bound
 
 

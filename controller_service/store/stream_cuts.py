@@ -89,6 +89,31 @@ class RangeIndex(Generic[T]):
             yield from self._covers[position]
 
 
+class CoveredKeys:
+    """Joins key ranges into the part of the key space that they cover, kept as disjoint ranges in order."""
+
+    def __init__(self) -> None:
+        self._lows: list[float] = []
+        self._highs: list[float] = []
+
+    def overlap(self, low: float, high: float) -> bool:
+        """Whether a range shares keys with what is covered."""
+        position = bisect_right(self._highs, low)
+        return position < len(self._lows) and self._lows[position] < high
+
+    def cover(self, low: float, high: float) -> bool:
+        """Whether all keys of a range are covered."""
+        position = bisect_right(self._lows, low) - 1
+        return position >= 0 and self._highs[position] >= high
+
+    def add(self, low: float, high: float) -> None:
+        first, last = bisect_left(self._highs, low), bisect_right(self._lows, high)
+        if first < last:
+            low, high = min(low, self._lows[first]), max(high, self._highs[last - 1])
+        self._lows[first:last] = [low]
+        self._highs[first:last] = [high]
+
+
 class CutIndex:
     """Compares segments with a cut, in a time that hardly grows with the cut."""
 

@@ -3,10 +3,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller_service.store.epochs import initial_epoch, next_epoch, plan_scale
 from controller_service.store.records import EpochRecord
 from controller_service.store.stream_cuts import (
+    CoveredKeys,
     CutPlacement,
     PlacedCut,
     SegmentsBefore,
@@ -109,3 +112,15 @@ def test_what_lies_between_two_cuts(first: dict[int, int], last: dict[int, int],
     walk = SegmentsBetween(placed(first), placed(last))
     between = [segment.segment_id for epoch in history() for segment in walk.new_in(epoch)]
     assert sorted(between) == sorted(expected)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 6)), max_size=25))
+def test_covered_keys_are_those_of_all_ranges(ranges: list[tuple[int, int]]) -> None:
+    """Against the set of single keys."""
+    covered, keys = CoveredKeys(), set[int]()
+    for low, length in ranges:
+        asked = set(range(low, low + length))
+        assert covered.overlap(low, low + length) == bool(asked & keys)
+        assert covered.cover(low, low + length) == (asked <= keys)
+        covered.add(low, low + length)
+        keys |= asked
