@@ -16,7 +16,7 @@ from segment_service.maintenance.plog_census import CopyFacts, ServerCensus, cop
 from segment_service.plog.chain import Chain, check_kind
 from segment_service.plog.entry import PlogEntryKind, decode_entry
 from segment_service.plog.metadata_records import PlogRecord, StreamRecord
-from segment_service.plog.plog import FenceToken, PlogKeys
+from segment_service.plog.plog import FenceToken, PlogId, PlogKeys
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_connection import ConnectionLost, RedisConnection
 from segment_service.plog.redis_log import stream_name
@@ -50,7 +50,7 @@ class RedisLogSource:
         census = await self.census()
         self._need_majorities(census)
         copies = list(copies_of(census, container_id))
-        newest = newest_metadata(container_id, copies, census)
+        newest = self._newest_metadata(container_id, copies, census)
         if newest is None:
             if any(copy.has_entries and copy.header.stream == stream_name for copy in copies):
                 raise DataCorruption(f"container {container_id} has data plogs, but no metadata plog: its log was lost")
@@ -60,6 +60,21 @@ class RedisLogSource:
         async with contextlib.AsyncExitStack() as stack:
             async for entry in _Reading(census, container_id, self._settings, stack).read(record):
                 yield entry
+
+    @staticmethod
+    def _newest_metadata(
+        container_id: int, copies: Sequence[CopyFacts], census: Sequence[ServerCensus]
+    ) -> PlogId | None:
+        try:
+            return newest_metadata(container_id, copies, census)
+        except Unavailable as error:
+            if any(server.error for server in census):
+                raise
+            empty = ", ".join(server.address for server in census if not server.counts)
+            raise DataCorruption(
+                f"container {container_id}: no majority has its log, and all servers answer; these lost their data: "
+                f"{empty}"
+            ) from error
 
     def _need_majorities(self, census: Sequence[ServerCensus]) -> None:
         for group in self._groups:

@@ -243,6 +243,36 @@ async def test_the_command_restores(world: World, tmp_path: Path) -> None:
     assert status == 0 and "nothing to restore" in output, output
 
 
+async def test_a_group_of_three_that_lost_two_servers(tmp_path: Path) -> None:
+    """A majority is gone, so nothing of the log can come back: the new servers are put on record."""
+    with (
+        running_redis(tmp_path / "a") as first,
+        running_redis(tmp_path / "b") as second,
+        running_redis(tmp_path / "c") as third,
+        running_redis(tmp_path / "oracle") as oracle,
+    ):
+        world = World(first, oracle, tmp_path / "tier2")
+        world.groups = (PersistenceGroup("group", (first.address, second.address, third.address)),)
+        await world.start()
+        try:
+            await world.write_everything()
+            for server in (second, third):
+                server.kill()
+                shutil.rmtree(server.folder)
+                server.folder.mkdir()
+                server.start()
+            with pytest.raises(DataCorruption, match="run pravega-spark store restore"):
+                await world.open(0)
+            outcomes = await world.restore_all()
+            assert all(one.plan is not None for one in outcomes)
+            await world.check_everything()
+            first.stop()
+            await world.check_everything()
+            first.start()
+        finally:
+            await world.close()
+
+
 class FileKit(ContainerKit):
     """Containers whose logs are in local files."""
 
