@@ -110,4 +110,7 @@ class StoreRestore:
     async def _refuse_running_stores(self) -> None:
         stores = await self._cpo.members(SEGMENT_STORE_KIND)
         if stores:
-            raise ConfigurationError(f"segment stores are running: {', '.join(sorted(stores))}; stop all stores first")
+            raise ConfigurationError(
+                f"segment stores are running: {', '.join(sorted(stores))}; stop all stores first (the lease of one "
+                "that was killed ends within cluster.lease_ms)"
+            )
