@@ -1,8 +1,9 @@
-"""Compares the Redis log on one server and on three with raw XADD on one of them; JSON on standard output.
+"""Compares the Redis log on one server, on three, and on three of which one is dead, with raw XADD; JSON on stdout.
 
 ``python -m tests.bench.bench_plog [--seconds 3] [--folder DIR]``. The sides alternate, round by round, so that noise of
 the machine hits all; what counts is their ratio. The three servers share this machine's cores and its disk, so the log
-on three costs more here than on machines of their own. Not part of the test suite.
+on three costs more here than on machines of their own. The log with a dead server has servers of its own, and lost one
+under load before it is measured. Lines for people go to standard error. Not part of the test suite.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +23,7 @@ from typing import Any
 
 import uvloop
 
+from pravega_common.errors import PravegaError
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from segment_service.contracts.data_log import frame_bytes_max, frames_in_flight_max
 from segment_service.plog.plog_client import PlogSettings
@@ -72,11 +75,16 @@ class RawSide:
 
 class LogSide:
     def __init__(self, log: RedisDataLog) -> None:
+        self.failed_appends = 0
         self._log = log
         self._written = 0
 
     async def write(self, payload: bytes) -> None:
-        await self._log.append([payload])
+        try:
+            await self._log.append([payload])
+        except PravegaError:
+            self.failed_appends += 1
+            raise
         self._written += len(payload)
 
     async def free(self) -> None:
@@ -103,17 +111,29 @@ async def open_log(addresses: Sequence[str], prefix: str) -> RedisDataLog:
     return log
 
 
-async def compare(servers: Sequence[RedisServer], size: int, seconds: float) -> dict[str, Any]:
+async def lose_one(side: LogSide, servers: Sequence[RedisServer], payload: bytes) -> float:
+    """Kill a server under load; the longest append in milliseconds, that of the kill among them."""
+    asyncio.get_running_loop().call_later(0.1, servers[-1].kill)
+    _, latencies = await measure(side.write, payload, 0.5)
+    return max(latencies) * 1e3
+
+
+async def compare(
+    servers: Sequence[RedisServer], maimed: Sequence[RedisServer], size: int, seconds: float
+) -> dict[str, Any]:
     addresses = [server.address for server in servers]
     log = await open_log(addresses[:1], f"bench{size}:")
     log_of_three = await open_log(addresses, f"bench{size}-three:")
+    log_of_two = await open_log([server.address for server in maimed], f"bench{size}-one-dead:")
     connection = await RedisConnection.open(addresses[0], connect_timeout_s=5.0, reply_timeout_s=30.0)
     payload = os.urandom(size)
-    sides: dict[str, RawSide | LogSide] = {
-        "raw_xadd": RawSide(connection),
+    logs = {
         "redis_log": LogSide(log),
         "redis_log_on_three": LogSide(log_of_three),
+        "redis_log_one_dead": LogSide(log_of_two),
     }
+    sides: dict[str, RawSide | LogSide] = {"raw_xadd": RawSide(connection), **logs}
+    slowest_ms = await lose_one(logs["redis_log_one_dead"], maimed, payload)
     rates: dict[str, list[float]] = {name: [] for name in sides}
     latencies: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
@@ -126,22 +146,43 @@ async def compare(servers: Sequence[RedisServer], size: int, seconds: float) -> 
     for name in sides:
         result[name] = summary(rates[name], latencies[name])
         result[name]["frames_per_s"] = round(result[name]["mb_per_s"] * 1e6 / size, 1)
+    for name, side in logs.items():
+        result[name]["failed_appends"] = side.failed_appends
     ratios = [ours / raw for ours, raw in zip(rates["redis_log"], rates["raw_xadd"], strict=True)]
     result["ratio"] = round(statistics.median(ratios), 3)
     of_three = [three / one for three, one in zip(rates["redis_log_on_three"], rates["redis_log"], strict=True)]
     result["ratio_three_to_one"] = round(statistics.median(of_three), 3)
+    one_dead, healthy = result["redis_log_one_dead"], result["redis_log_on_three"]
+    result["p99_one_dead_to_healthy"] = round(one_dead["p99_ms"] / healthy["p99_ms"], 2)
+    result["slowest_append_at_the_kill_ms"] = round(slowest_ms, 1)
     connection.abort()
-    await log.close()
-    await log_of_three.close()
+    for one in (log, log_of_three, log_of_two):
+        await one.close()
+    maimed[-1].start()
     return result
+
+
+def describe(result: dict[str, Any]) -> str:
+    lines = [f"{result['frame_bytes']} B, {result['in_flight']} in flight"]
+    for name in ("raw_xadd", "redis_log", "redis_log_on_three", "redis_log_one_dead"):
+        side = result[name]
+        lines.append(f"  {name:20} {side['mb_per_s']:7} MB/s   p50 {side['p50_ms']:8} ms   p99 {side['p99_ms']:8} ms")
+    failed = sum(result[name]["failed_appends"] for name in result if name.startswith("redis_log"))
+    lines.append(
+        f"  log to raw {result['ratio']}, three to one {result['ratio_three_to_one']}, p99 with one dead to "
+        f"healthy {result['p99_one_dead_to_healthy']}, slowest append at the kill "
+        f"{result['slowest_append_at_the_kill_ms']} ms, failed {failed}"
+    )
+    return "\n".join(lines)
 
 
 async def main(folder: Path, seconds: float) -> None:
     results = []
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(running_redis(folder / f"redis-{number}")) for number in range(3)]
+        servers = [stack.enter_context(running_redis(folder / f"redis-{number}")) for number in range(6)]
         for size in (frame_bytes_max, 64 * 1024, 1024):
-            results.append(await compare(servers, size, seconds))
+            results.append(await compare(servers[:3], servers[3:], size, seconds))
+            print(describe(results[-1]), file=sys.stderr, flush=True)
     print(json.dumps({"benchmark": "plog", "results": results}, indent=2))
 
 
