@@ -25,6 +25,8 @@ _SQL_NAMES: Final = {pa.binary(): "binary", pa.string(): "string", pa.int64(): "
 EVENT_NAMES: Final = ("event", "value")
 KEY_NAMES: Final = ("routing_key", "key")
 STREAM_NAMES: Final = ("stream",)
+names_listed_max: Final = 5
+"""Columns that an error names."""
 
 
 def check_source_schema(schema: pa.Schema) -> None:
@@ -122,10 +124,11 @@ class SinkColumns:
 
 
 def sink_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False) -> SinkColumns:
-    """Find the sink's columns among (name, SQL type) pairs, in any case of letters; others are ignored.
+    """Find the sink's columns among (name, SQL type) pairs, in any case of letters.
 
-    ``with_stream``: whether a column ``stream`` says where its row goes; else it is one of the others.
-    ``InvalidArgument`` when there is no event, when one column is there under two names, or for another type.
+    Those that a read adds (where a row was) are left out; ``with_stream``: a column ``stream`` says where its row goes.
+    ``InvalidArgument`` when there is no event, when one column is there under two names, for another type, and for
+    columns that would be lost.
     """
     event = _column(fields, EVENT_NAMES, ("string", "binary"))
     if event is None:
@@ -134,7 +137,21 @@ def sink_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False
             f"required attribute 'event' not found among the columns to write ({names}); name one 'event' or 'value'"
         )
     stream = _column(fields, STREAM_NAMES, ("string",)) if with_stream else None
-    return SinkColumns(event, _column(fields, KEY_NAMES, ("string",)), stream)
+    made = SinkColumns(event, _column(fields, KEY_NAMES, ("string",)), stream)
+    _check_none_is_lost(fields)
+    return made
+
+
+def _check_none_is_lost(fields: Sequence[tuple[str, str]]) -> None:
+    known = {*EVENT_NAMES, *KEY_NAMES, *SOURCE_COLUMNS}
+    others = [name for name, _ in fields if name.lower() not in known]
+    if others:
+        listed = ", ".join(f"'{name}'" for name in others[:names_listed_max])
+        more = f" and {len(others) - names_listed_max} more" if len(others) > names_listed_max else ""
+        raise InvalidArgument(
+            f"columns {listed}{more} would be lost: a sink writes 'event' (or 'value') and 'routing_key' (or 'key') "
+            "alone; drop them, or put them into the event: to_json(struct(*)) AS event"
+        )
 
 
 def _column(fields: Sequence[tuple[str, str]], names: Sequence[str], types: Sequence[str]) -> int | None:

@@ -85,8 +85,8 @@ def test_refused_schemas(fields: list[tuple[str, pa.DataType]], message: str) ->
     ("fields", "columns"),
     [
         ([("event", "binary")], SinkColumns(0, None)),
-        ([("x", "int"), ("EVENT", "string"), ("routing_key", "string")], SinkColumns(1, 2)),
-        ([("key", "string"), ("value", "binary"), ("topic", "string")], SinkColumns(1, 0)),
+        ([("Offset", "bigint"), ("EVENT", "string"), ("routing_key", "string")], SinkColumns(1, 2)),
+        ([("key", "string"), ("value", "binary"), ("stream", "string")], SinkColumns(1, 0)),
     ],
 )
 def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> None:
@@ -96,6 +96,11 @@ def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> No
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ([("value", "string"), ("topic", "string")], r"columns 'topic' would be lost: .* drop them"),
+        (
+            [("event", "string"), *((f"c{number}", "int") for number in range(7))],
+            r"columns 'c0', 'c1', 'c2', 'c3', 'c4' and 2 more would be lost",
+        ),
         ([("a", "int"), ("b", "string")], r"required attribute 'event' not found among the columns to write \(a, b\)"),
         ([("event", "int")], "event attribute type must be a string or binary, but column 'event' is int"),
         ([("event", "string"), ("key", "binary")], "routing_key attribute type must be a string, but column 'key'"),
