@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable
 
@@ -45,7 +46,8 @@ def _provision(gateway: StreamGateway, options: StreamOptions, scope: str, strea
     _provision_scope(gateway, options, scope)
     if not options.allow_create_stream:
         raise ConfigurationError(
-            f"stream does not exist: '{scope}/{stream}'; create it, or set allow_create_stream=true"
+            f"stream does not exist: '{scope}/{stream}'{_nearest(gateway, scope, stream)}; create it, or set "
+            "allow_create_stream=true"
         )
     gateway.create_stream(scope, stream, options.stream_configuration)
 
@@ -53,8 +55,17 @@ def _provision(gateway: StreamGateway, options: StreamOptions, scope: str, strea
 def _provision_scope(gateway: StreamGateway, options: StreamOptions, scope: str) -> None:
     if not gateway.scope_exists(scope):
         if not options.allow_create_scope:
-            raise ConfigurationError(f"scope does not exist: '{scope}'; create it, or set allow_create_scope=true")
+            raise ConfigurationError(
+                f"scope does not exist: '{scope}'; create it, or set allow_create_scope=true and "
+                "allow_create_stream=true"
+            )
         gateway.create_scope(scope)
+
+
+def _nearest(gateway: StreamGateway, scope: str, stream: str) -> str:
+    """The stream of the scope that may have been meant, as the end of a sentence."""
+    found = difflib.get_close_matches(stream, gateway.list_streams(scope), n=1, cutoff=0.6)
+    return f", did you mean '{scope}/{found[0]}'?" if found else ""
 
 
 def forget_provisioned() -> None:

@@ -52,14 +52,17 @@ transaction_timeout_ms_max: Final = 600_000
 streams_per_task_default: Final = 64
 """Streams that the rows of one task may go to: each costs a transaction, and memory for blocks of every segment."""
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"
+CONTROLLER_VARIABLE: Final = "PRAVEGA_CONTROLLER"
+"""The environment variable that names the controller where no option does; the command line has the same."""
 
 OPTIONS: Final = (
     Option(
         "controller",
         Use.ALL,
         values.text,
-        CONTROLLER_DEFAULT,
+        None,
         "address of the controller, tcp://host:port[,host:port…]",
+        f"environment variable `{CONTROLLER_VARIABLE}` of the driver, else `{CONTROLLER_DEFAULT}`",
     ),
     Option("scope", Use.ALL, values.text, None, "scope of the stream", "required"),
     Option(
@@ -160,8 +163,22 @@ OPTIONS: Final = (
         "read head and tail cut of the stream (StreamInfo), or the streams of the scope (Streams), instead of events",
         "events",
     ),
-    Option("allow_create_scope", Use.ALL, values.boolean, True, "create the scope if it is missing"),
-    Option("allow_create_stream", Use.ALL, values.boolean, True, "create the stream if it is missing"),
+    Option(
+        "allow_create_scope",
+        Use.ALL,
+        values.boolean,
+        None,
+        "create the scope if it is missing (true), or fail (false)",
+        "`true` for writes, `false` for reads",
+    ),
+    Option(
+        "allow_create_stream",
+        Use.ALL,
+        values.boolean,
+        None,
+        "create the stream if it is missing (true), or fail (false)",
+        "`true` for writes, `false` for reads",
+    ),
     Option(
         "default_num_segments",
         Use.ALL,

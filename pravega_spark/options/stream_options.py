@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final, Self
@@ -10,7 +11,7 @@ from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.options.combinations import check_combination
-from pravega_spark.options.definitions import Use
+from pravega_spark.options.definitions import CONTROLLER_DEFAULT, CONTROLLER_VARIABLE, Use
 from pravega_spark.options.given import GivenOptions, StreamName
 
 _DERIVED: Final = ("scope", "streams", "stream_configuration")
@@ -42,6 +43,10 @@ class StreamOptions:
         given = GivenOptions(texts, use)
         check_combination(given, use)
         own = {field.name: given.value(field.name) for field in fields(cls) if field.name not in _DERIVED}
+        own["controller"] = given.value("controller") or os.environ.get(CONTROLLER_VARIABLE) or CONTROLLER_DEFAULT
+        for name in ("allow_create_scope", "allow_create_stream"):
+            # A name that is mistyped in a read would give an empty stream, and no rows without a word.
+            own[name] = given.value(name) if given.is_given(name) else bool(use & Use.WRITE)
         return cls(scope=given.scope, streams=given.streams, stream_configuration=_stream_configuration(given), **own)
 
 

@@ -79,9 +79,13 @@ def test_over_a_scale(streams: Streams) -> None:
 
 
 def test_empty_stream_and_empty_write(streams: Streams) -> None:
-    assert streams.numbers("t") == []
+    with pytest.raises(PySparkException, match="scope does not exist"):
+        streams.numbers("t")
     streams.fill("t", 0, 0)
     assert streams.numbers("t") == []
+    with pytest.raises(PySparkException, match=f"stream does not exist: '{streams.scope}/tt', did you mean '.*/t'"):
+        streams.numbers("tt")
+    assert streams.gateway.list_streams(streams.scope) == ["t"]
 
 
 def test_metadata(streams: Streams) -> None:

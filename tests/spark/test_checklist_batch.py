@@ -112,7 +112,8 @@ def test_streams_that_a_read_creates(
     scaling = (
         {"default_num_segments": "2", "default_scale_factor": "3"} if any("rate" in name for name in given) else {}
     )
-    assert streams.read("t", **scaling, **given).count() == 0
+    creates = {"allow_create_scope": "true", "allow_create_stream": "true"}
+    assert streams.read("t", **creates, **scaling, **given).count() == 0
     with StreamClient(streams.controller) as client:
         made = client.controller.stream_configuration(streams.scope, "t")
     assert made.scaling == configuration.scaling

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 SCOPE, STREAM = "demo", "lines"
+SEGMENTS = 4
 INPUT_SCHEMA = "file string, line long, text string"
 poll_s = 0.1
 
@@ -46,7 +47,7 @@ def start_writing(spark: SparkSession, args: argparse.Namespace) -> StreamingQue
         .option("controller", args.controller)
         .option("scope", SCOPE)
         .option("stream", STREAM)
-        .option("default_num_segments", 4)
+        .option("default_num_segments", SEGMENTS)
         .option("checkpointLocation", str(args.folder / "checkpoint-write"))
         .trigger(availableNow=True)
         .start()
@@ -61,6 +62,10 @@ def start_counting(spark: SparkSession, args: argparse.Namespace) -> StreamingQu
         .option("scope", SCOPE)
         .option("stream", STREAM)
         .option("start_stream_cut", "earliest")
+        # Both queries start at the same time: the first of them makes the stream.
+        .option("allow_create_scope", "true")
+        .option("allow_create_stream", "true")
+        .option("default_num_segments", SEGMENTS)
         .load()
     )
     counts = (

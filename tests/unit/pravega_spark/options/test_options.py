@@ -219,3 +219,25 @@ def test_retention_of_a_created_stream() -> None:
 def test_readme_list_names_every_option() -> None:
     table = markdown_table()
     assert all(f"`{option.name}`" in table for option in OPTIONS)
+
+
+def test_the_controller_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on the command line: an option, else the variable, else this machine."""
+    monkeypatch.delenv("PRAVEGA_CONTROLLER", raising=False)
+    given = {"scope": "s", "stream": "t"}
+    assert ReadOptions.parse(given, Use.BATCH_READ).controller == "tcp://localhost:9090"
+    monkeypatch.setenv("PRAVEGA_CONTROLLER", "tcp://c:1")
+    assert ReadOptions.parse(given, Use.BATCH_READ).controller == "tcp://c:1"
+    assert WriteOptions.parse(given, Use.STREAM_WRITE).controller == "tcp://c:1"
+    assert ReadOptions.parse({**given, "controller": "tcp://d:2"}, Use.READ).controller == "tcp://d:2"
+
+
+def test_reads_create_nothing_unless_they_are_told_to() -> None:
+    given = {"scope": "s", "stream": "t"}
+    for use in (Use.BATCH_READ, Use.STREAM_READ):
+        made = ReadOptions.parse(given, use)
+        assert (made.allow_create_scope, made.allow_create_stream) == (False, False)
+    assert ReadOptions.parse({**given, "allow_create_stream": "true"}, Use.STREAM_READ).allow_create_stream
+    for use in (Use.BATCH_WRITE, Use.STREAM_WRITE):
+        assert WriteOptions.parse(given, use).allow_create_stream
+        assert not WriteOptions.parse({**given, "allow_create_scope": "false"}, use).allow_create_scope

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -117,3 +118,31 @@ def test_a_streaming_read_has_no_metadata(streams: FakeStreams) -> None:
     given = {"controller": streams.controller, "scope": "s", "stream": "t", "metadata": "StreamInfo"}
     with pytest.raises(ConfigurationError, match="option 'metadata' is of batch reads"):
         stream_reader(given, StructType([StructField("event", BinaryType())]))
+
+
+def test_a_read_makes_no_stream(streams: FakeStreams) -> None:
+    """A mistyped name would give an empty stream and no rows."""
+    streams.create("orders")
+    for scope, stream, said in (
+        ("s", "order", "stream does not exist: 's/order', did you mean 's/orders'"),
+        ("s", "x", "stream does not exist: 's/x'; create it, or set allow_create_stream=true"),
+        ("nowhere", "x", "scope does not exist: 'nowhere'; create it"),
+    ):
+        with pytest.raises(ConfigurationError, match=re.escape(said)):
+            batch(streams, scope=scope, stream=stream).partitions()
+    assert streams.gateway.list_streams("s") == ["orders"]
+    assert not streams.gateway.scope_exists("nowhere")
+    assert batch(streams, stream="new", allow_create_stream="true").partitions() == []
+    assert streams.gateway.list_streams("s") == ["new", "orders"]
+
+
+def test_a_cut_of_a_stream_that_was_replaced(streams: FakeStreams) -> None:
+    """The new stream has fewer bytes than the cut says: reading to it would wait for what never comes."""
+    streams.create("t")
+    streams.append("t", 0, [b"12345678"] * 3)
+    cut = StreamCut("s", "t", {0: 4_800}).as_text()
+    for option in ("start_stream_cut", "end_stream_cut"):
+        with pytest.raises(DataCorruption, match=r"deleted and made again.* offset 4800, but it has 48 bytes"):
+            batch(streams, **{option: cut}).partitions()
+    spans = batch(streams, end_stream_cut=cut, fail_on_data_loss="false").partitions()
+    assert [item.span.end for item in spans if isinstance(item, SpanPartition)] == [48]
