@@ -20,6 +20,7 @@ from pravega_streams.connection.blocking import HasMoved, WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 from pravega_streams.connection.replies import error_of
 from pravega_streams.connection.silence import has_moved
+from pravega_streams.event.write_budget import WriteBudget, held_bytes_max
 
 block_bytes_max: Final = 1024 * 1024
 """Pieces gather up to this size before they leave; a single larger piece leaves as it is."""
@@ -55,6 +56,10 @@ class _Block:
     event_count: int
     last_event_number: int
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(piece.data) for piece in self.pieces)
+
 
 @dataclass(slots=True)
 class _Channel:
@@ -86,17 +91,28 @@ class BlockWriter:
         self._gathered_bytes = 0
         self._in_flight: deque[_Block] = deque()
 
+    @property
+    def gathered_bytes(self) -> int:
+        return self._gathered_bytes
+
+    @property
+    def has_failed(self) -> bool:
+        return self._failure is not None
+
     def write(self, data: memoryview, event_count: int, tag: Any = None) -> None:
         """Add whole framed events. ``data`` must stay unchanged until it is acknowledged.
 
-        Also when this raises, ``data`` is among what ``unacknowledged`` gives.
+        Also when this raises, ``data`` is among what ``unacknowledged`` gives. Blocks of this and of other segments
+        are sent early, and waited for, where all writers together hold too much (``write_budget.py``).
         """
+        self._writers.budget.hold(self, len(data))
         full = self._take_gathered() if self._gathered_bytes + len(data) > block_bytes_max else None
         self._gathered.append(Piece(data, event_count, tag))
         self._gathered_bytes += len(data)
         if full is not None:
             self._dispatch(full)
         self._send_if_full()
+        self._writers.budget.keep()
 
     def _send_if_full(self) -> None:
         if self._gathered_bytes >= block_bytes_max and (block := self._take_gathered()) is not None:
@@ -221,7 +237,7 @@ class BlockWriter:
 
     def on_acknowledged(self, event_number: int) -> None:
         while self._in_flight and self._in_flight[0].last_event_number <= event_number:
-            self._in_flight.popleft()
+            self._writers.budget.release(self, self._in_flight.popleft().size_bytes)
             self._number_conflicts = 0
 
     def on_failed(self, error: PravegaError) -> None:
@@ -247,6 +263,7 @@ class BlockWriters:
         resolver: BlockingResolver,
         *,
         attach_time_s: float = attach_time_max_s,
+        held_bytes: int = held_bytes_max,
         monotonic_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -254,6 +271,7 @@ class BlockWriters:
         self.attach_time_s = attach_time_s
         self.monotonic_s = monotonic_s
         self.sleep = sleep
+        self.budget = WriteBudget(held_bytes)
         self._channels: dict[Endpoint, _Channel] = {}
 
     def open(self, segment: str, writer_id: bytes) -> BlockWriter:
@@ -299,6 +317,7 @@ class BlockWriters:
         channel.requests.clear()
 
     def forget(self, writer: BlockWriter) -> None:
+        self.budget.forget(writer)
         for channel in self._channels.values():
             if channel.writers.get(writer.writer_id) is writer:
                 del channel.writers[writer.writer_id]
@@ -321,7 +340,7 @@ class BlockWriters:
 
 def _block_frame(writer_id: bytes, block: _Block, request_id: int) -> list[bytes | memoryview]:
     """The block as one ``AppendBlockEnd`` whose data stay in the pieces that they came in."""
-    size = sum(len(piece.data) for piece in block.pieces)
+    size = block.size_bytes
     head = _BLOCK_END_HEAD.pack(c.AppendBlockEnd.type_code, _block_end_fixed_bytes + size, writer_id, size, size)
     tail = _BLOCK_END_TAIL.pack(block.event_count, block.last_event_number, request_id)
     return [head, *(piece.data for piece in block.pieces), tail]

@@ -205,3 +205,49 @@ def test_no_store_in_time(store: FakeStore) -> None:
     with pytest.raises(Unavailable, match=r"s/t/0.*no store took the appends for 10 s"):
         writer.flush()
     assert len(writer.unacknowledged()) == 1
+
+
+def test_what_many_segments_hold_is_bounded(store: FakeStore) -> None:
+    """Without a budget each segment gathers its own block, 300 here, and has up to eight more on their way."""
+    limit_bytes, segments, rounds, size = 1_000_000, 300, 12, 2_000
+    writers = BlockWriters(store, attach_time_s=2.0, held_bytes=limit_bytes)
+    made = []
+    for index in range(segments):
+        name = f"s/t/{index}.#epoch.0"
+        store.segments[name] = FakeSegment()
+        made.append(open_writer(writers, name))
+    for number in range(rounds):
+        for index, writer in enumerate(made):
+            # A few are written to far more than the others.
+            writer.write(piece(index + number, size if index >= 3 else 20 * size), 1)
+            held = sum(len(item.data) for one in made for item in one.unacknowledged()) if index % 50 == 0 else 0
+            assert held <= limit_bytes
+            assert writers.budget.held_bytes <= limit_bytes
+    for writer in made:
+        writer.flush()
+    assert writers.budget.held_bytes == 0
+    for index in range(segments):
+        expected = b"".join(piece(index + number, size if index >= 3 else 20 * size) for number in range(rounds))
+        assert store.segments[f"s/t/{index}.#epoch.0"].data == expected
+    # The largest go first: those that have little wait, and leave as fewer and larger blocks.
+    assert len(store.segments["s/t/9.#epoch.0"].block_sizes) < rounds
+    writers.close()
+
+
+def test_a_budget_is_kept_where_a_segment_is_sealed(store: FakeStore) -> None:
+    """Its bytes stay, to be routed again; its writer says so, and the others go on."""
+    writers = BlockWriters(store, attach_time_s=2.0, held_bytes=10_000)
+    store.segments["s/t/1.#epoch.0"] = FakeSegment()
+    store.segments[SEGMENT].sealed = True
+    sealed, other = open_writer(writers), open_writer(writers, "s/t/1.#epoch.0")
+    sealed.write(piece(1, 6_000), 1)
+    for number in range(20):
+        other.write(piece(number, 6_000), 1)
+    other.flush()
+    assert len(store.segments["s/t/1.#epoch.0"].data) == 120_000
+    with pytest.raises(SegmentSealed):
+        sealed.flush()
+    assert [len(item.data) for item in sealed.unacknowledged()] == [6_000]
+    sealed.close()
+    assert writers.budget.held_bytes == 0
+    writers.close()
