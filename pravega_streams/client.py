@@ -43,7 +43,9 @@ class StreamClient:
         """The present end of every open segment; of a sealed stream, the ends of its last segments."""
         current = [item.segment_id for item in self.controller.current_segments(scope, stream)]
         ids = current or self._last_segments(scope, stream)
-        return {item: self.segments.info(segment_name(scope, stream, item)).length for item in ids}
+        names = {item: segment_name(scope, stream, item) for item in ids}
+        infos = self.segments.infos(names.values())
+        return {item: (infos.get(name) or self.segments.info(name)).length for item, name in names.items()}
 
     def _last_segments(self, scope: str, stream: str) -> list[int]:
         """A sealed stream lists no current segments: walk from the head to those without successors."""

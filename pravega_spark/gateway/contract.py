@@ -7,7 +7,7 @@ Two implementations: ``gateway/service.py`` (a Pravega cluster, ours or another)
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
@@ -117,6 +117,10 @@ class StreamGateway(Protocol):
         ...
 
     def segment_info(self, scope: str, stream: str, segment_id: int) -> SegmentInfo: ...
+
+    def segment_infos(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, SegmentInfo]:
+        """The same of many segments at a cost of a few calls a store; those that are not there are left out."""
+        ...
 
     def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
         """The smallest known event boundary at or after ``offset``; ``UnsupportedOperation`` where none is known."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -79,6 +79,11 @@ class ServiceGateway:
 
     def segment_info(self, scope: str, stream: str, segment_id: int) -> SegmentInfo:
         return self._segments.info(segment_name(scope, stream, segment_id))
+
+    def segment_infos(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, SegmentInfo]:
+        names = {item: segment_name(scope, stream, item) for item in segment_ids}
+        infos = self._segments.infos(names.values())
+        return {item: infos[name] for item, name in names.items() if name in infos}
 
     def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
         return self._segments.locate_offset(segment_name(scope, stream, segment_id), offset)

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamPositions:
-    """One stream as the source sees it. Every call asks the gateway again."""
+    """One stream as the source sees it. Every call asks the gateway again, but for boundaries: see ``forget_index``."""
 
     def __init__(self, gateway: StreamGateway, scope: str, stream: str, *, fail_on_data_loss: bool) -> None:
         self._gateway = gateway
@@ -47,6 +47,8 @@ class StreamPositions:
         self._sealed: dict[int, SegmentInfo] = {}
         self._successors: dict[int, list[int]] = {}
         self._counts: dict[int, tuple[int, int, int | None]] = {}
+        # Of segments that were asked for boundaries since a plan began: each costs several calls.
+        self._index: dict[int, Boundaries | None] = {}
 
     def bound(self, cut: SegmentOffsets) -> ReadBound:
         """``InvalidArgument`` for a cut with segments that the stream never had."""
@@ -86,10 +88,10 @@ class StreamPositions:
         moved = dict(cut)
         infos: dict[int, SegmentInfo] = {}
         gone: set[int] = set()
+        found = self._infos([item for item in cut if item not in (known or {})])
         for item, offset in cut.items():
-            try:
-                info = (known or {}).get(item) or self._gateway.segment_info(self.scope, self.stream, item)
-            except SegmentNotFound:
+            info = (known or {}).get(item) or found.get(item)
+            if info is None:
                 self._report(self._gone(item, offset))
                 gone.add(item)
                 continue
@@ -133,16 +135,20 @@ class StreamPositions:
         sealed = {item: info for item, info in known.items() if info.is_sealed}
         try:
             while sealed:
-                for item in self._following(sealed.popitem()[0]):
-                    if item in found or item in known:
-                        continue
-                    info = self._sealed.get(item) or self._gateway.segment_info(self.scope, self.stream, item)
-                    found[item] = info
-                    if info.is_sealed:
-                        sealed[item] = self._sealed[item] = info
-        except (SegmentNotFound, NotFound):
+                following = {item for ended in sealed for item in self._following(ended)}
+                new = [item for item in following if item not in found and item not in known]
+                asked = self._infos([item for item in new if item not in self._sealed])
+                infos = {item: info for item in new if (info := self._sealed.get(item) or asked.get(item)) is not None}
+                found.update(infos)
+                sealed = {item: info for item, info in infos.items() if info.is_sealed}
+                self._sealed.update(sealed)
+        except NotFound:
             _log.info("stream %s/%s: what is left to read is not all known", self.scope, self.stream)
         return found
+
+    def _infos(self, segment_ids: list[int]) -> dict[int, SegmentInfo]:
+        """Ask for the state of segments; those that are deleted are left out."""
+        return self._gateway.segment_infos(self.scope, self.stream, segment_ids) if segment_ids else {}
 
     def _following(self, segment_id: int) -> list[int]:
         found = self._successors.get(segment_id)
@@ -184,13 +190,12 @@ class StreamPositions:
         What is gone at the time of planning is an error or left out, as ``fail_on_data_loss`` says.
         """
         spans = []
-        for item in sorted(self._gateway.segments_between(self.scope, self.stream, start, end)):
-            first, last = start.get(item, 0), end.get(item)
-            if first == last:
-                continue
-            try:
-                info = self._gateway.segment_info(self.scope, self.stream, item)
-            except SegmentNotFound:
+        between = sorted(self._gateway.segments_between(self.scope, self.stream, start, end))
+        wanted = [item for item in between if start.get(item, 0) != end.get(item)]
+        infos = self._infos(wanted)
+        for item in wanted:
+            first, last, info = start.get(item, 0), end.get(item), infos.get(item)
+            if info is None:
                 self._report(self._gone(item, first))
                 continue
             last = info.length if last is None else last
@@ -344,11 +349,17 @@ class StreamPositions:
             )
         return boundaries.offset_at_time(time_ms) if as_end else boundaries.offset_before_time(time_ms)
 
+    def forget_index(self) -> None:
+        """Forget the boundaries that were asked for: a plan must know those that were written before it began."""
+        self._index.clear()
+
     def _boundaries(self, segment_id: int) -> Boundaries | None:
-        try:
-            return self._gateway.boundaries(self.scope, self.stream, segment_id)
-        except UnsupportedOperation:
-            return None
+        if segment_id not in self._index:
+            try:
+                self._index[segment_id] = self._gateway.boundaries(self.scope, self.stream, segment_id)
+            except UnsupportedOperation:
+                self._index[segment_id] = None
+        return self._index[segment_id]
 
     def _walk(self, segment_id: int, start: int, end: int, events_max: int, bytes_max: int = walk_bytes_max) -> Walked:
         if start >= end or events_max <= 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.idle_pause import IdlePause
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_span
 from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
@@ -56,8 +57,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     goes on with the successors. So the rows of a routing key come in their order, batch by batch.
     """
 
-    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        schema: pa.Schema,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._options = options
+        self._monotonic_s = monotonic_s
+        self._sleep = sleep
+        self._idle = IdlePause()
         self._schema = schema
         self._streams: dict[str, StreamPositions] = {}
         self._initial: dict[str, Any] | None = None
@@ -129,6 +139,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; ``start`` itself when there is nothing to read."""
+        if not self._target and (wait_s := self._idle.wait_s(start, self._monotonic_s())):
+            self._sleep(wait_s)
+        began_s = self._monotonic_s()
+        end = self._looked_for(start, limit)
+        if end == start and not self._target:
+            self._idle.found_nothing(start, began_s, self._monotonic_s())
+        return end
+
+    def _looked_for(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._look_at_the_clock()
         for _ in range(plans_max - 1):
             try:
@@ -138,6 +157,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned(start, limit)
 
     def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        for positions in self._opened().values():
+            positions.forget_index()
         begin = self._begin(SourceOffset.from_json(start).position)
         moved, infos = self._advanced(begin, {})
         ends = self._ends(moved, infos, limited=not isinstance(limit, ReadAllAvailable))

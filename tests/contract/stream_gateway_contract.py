@@ -146,6 +146,9 @@ class StreamGatewayContract:
         self.make(gateway, scope)
         with pytest.raises(SegmentNotFound):
             gateway.segment_info(scope, "t", 77)
+        assert gateway.segment_infos(scope, "t", [77]) == {}
+        assert gateway.segment_infos(scope, "t", [0, 77]) == {0: gateway.segment_info(scope, "t", 0)}
+        assert gateway.segment_infos(scope, "t", []) == {}
         with pytest.raises((SegmentNotFound, UnsupportedOperation)):
             gateway.locate_offset(scope, "t", 77, 0)
         writer = gateway.open_writer(segment_name(scope, "t", 77))

@@ -6,13 +6,14 @@ no process fails; a scale takes effect at once.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -239,6 +240,13 @@ class FakeGateway:
     def segment_info(self, scope: str, stream: str, segment_id: int) -> SegmentInfo:
         with self._change() as store:
             return _present(store, segment_name(scope, stream, segment_id))
+
+    def segment_infos(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, SegmentInfo]:
+        found = {}
+        for item in segment_ids:
+            with contextlib.suppress(SegmentNotFound):
+                found[item] = self.segment_info(scope, stream, item)
+        return found
 
     def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
         """Every block is a known boundary."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.batch_reader import BatchReader
+from pravega_spark.source.idle_pause import looking_share
 from pravega_spark.source.partition_reader import SpanPartition
 from pravega_spark.source.stream_positions import located_excess_bytes_max
 from pravega_spark.source.stream_reader import StreamReader
@@ -37,7 +39,12 @@ def streams(tmp_path: Path) -> FakeStreams:
 def reader(streams: FakeStreams, stream: str = "t", **given: str) -> StreamReader:
     options = {"controller": streams.controller, "scope": "s", "stream": stream, **given}
     options.setdefault("start_stream_cut", "earliest")
-    return StreamReader(ReadOptions.parse(options, Use.STREAM_READ), SCHEMA)
+    return StreamReader(ReadOptions.parse(options, Use.STREAM_READ), SCHEMA, standing_clock)
+
+
+def standing_clock() -> float:
+    """Looks cost no time, so a source is never too idle to look again."""
+    return 0.0
 
 
 class Query:
@@ -713,7 +720,7 @@ class TestTime:
 
 def timed(streams: FakeStreams, **given: str) -> StreamReader:
     options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
-    return StreamReader(ReadOptions.parse(options, Use.STREAM_READ), SCHEMA)
+    return StreamReader(ReadOptions.parse(options, Use.STREAM_READ), SCHEMA, standing_clock)
 
 
 class TestDamage:
@@ -748,3 +755,96 @@ class TestDamage:
         assert isinstance(partition, SpanPartition)
         shipped = pickle.loads(pickle.dumps(reader(streams)))
         assert [row for batch in shipped.read(partition) for row in batch.column(0).to_pylist()] == numbered(0, 2)
+
+
+class TestCosts:
+    """What a trigger asks of the store, in calls."""
+
+    @pytest.fixture
+    def calls(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+        counted: Counter[str] = Counter()
+
+        def noted(name: str) -> Callable[..., Any]:
+            call = getattr(streams.gateway, name)
+
+            def noting(*arguments: Any) -> Any:
+                counted[name] += 1
+                return call(*arguments)
+
+            return noting
+
+        for name in ("segment_infos", "boundaries", "successors", "head_cut", "tail_cut"):
+            monkeypatch.setattr(streams.gateway, name, noted(name))
+        return counted
+
+    def test_an_idle_trigger_asks_once_for_all_segments(self, streams: FakeStreams, calls: Counter[str]) -> None:
+        streams.create("t", 40)
+        query = Query(reader(streams))
+        assert query.step() is None
+        calls.clear()
+        assert query.step() is None
+        assert calls == {"segment_infos": 1}
+
+    def test_a_limited_plan_asks_each_segment_once_for_its_index(
+        self, streams: FakeStreams, calls: Counter[str]
+    ) -> None:
+        streams.create("t", 40)
+        for segment in range(40):
+            streams.append("t", segment, numbered(segment * 10, segment * 10 + 10))
+        query = Query(reader(streams, max_events_per_trigger="80"))
+        calls.clear()
+        assert sum(len(rows) for rows in query.step() or []) == 80
+        assert calls["boundaries"] == 40
+        assert calls["segment_infos"] <= 2
+        # The next plan knows what was written meanwhile.
+        streams.append("t", 0, numbered(400, 500))
+        second = [len(rows) for rows in query.step() or []]
+        assert sum(second) <= 80 and max(second) > 10
+        assert calls["boundaries"] == 80
+
+    def test_a_source_that_is_idle_looks_less_often(self, streams: FakeStreams) -> None:
+        """A look is put off and not left out: what was written before it is found."""
+        clock = {"now": 0.0}
+        slept: list[float] = []
+
+        def now_s() -> float:
+            clock["now"] += 0.01  # A look takes 10 ms.
+            return clock["now"]
+
+        streams.create("t", 3)
+        query = Query(self.reader(streams, now_s, slept.append))
+        assert query.step() is None
+        assert slept == []
+        assert query.step() is None
+        streams.append("t", 0, numbered(0, 3))
+        assert query.step() == [numbered(0, 3)]
+        assert slept == [pytest.approx(0.01 * looking_share - 0.01)] * 2
+        # What was found is followed at once.
+        streams.append("t", 0, numbered(3, 5))
+        assert query.step() == [numbered(3, 5)]
+        assert len(slept) == 2
+
+    def test_a_look_is_never_put_off_for_long(self, streams: FakeStreams) -> None:
+        clock = iter(range(0, 1_000, 10))
+        slept: list[float] = []
+        streams.create("t")
+        query = Query(self.reader(streams, lambda: float(next(clock)), slept.append))
+        assert query.step() is None
+        # Ten seconds went by since the last look, which took as long.
+        assert query.step() is None
+        assert slept == []
+
+    def test_available_now_never_waits_for_a_look(self, streams: FakeStreams) -> None:
+        clock = iter(range(1_000))
+        slept: list[float] = []
+        streams.create("t")
+        source = self.reader(streams, lambda: float(next(clock)), slept.append)
+        source.prepareForTriggerAvailableNow()
+        query = Query(source)
+        assert query.step() is None
+        assert query.step() is None
+        assert slept == []
+
+    def reader(self, streams: FakeStreams, now_s: Callable[[], float], sleep: Callable[[float], None]) -> StreamReader:
+        options = {"controller": streams.controller, "scope": "s", "stream": "t", "start_stream_cut": "earliest"}
+        return StreamReader(ReadOptions.parse(options, Use.STREAM_READ), SCHEMA, now_s, sleep)
