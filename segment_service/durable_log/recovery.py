@@ -162,6 +162,9 @@ def _learn_identity(snapshot: ContainerMetadata, metadata: ContainerMetadata) ->
 def _learn_storage_state(snapshot: ContainerMetadata, state: MemoryState) -> None:
     """A live segment that a checkpoint beside a metadata table lacks had left memory: Tier 2 had all of it."""
     leaves_out_inactive = snapshot.table_high_water > 0
+    if leaves_out_inactive:
+        # The others' entries were removed, and later segments of their names may be in the table and nowhere else.
+        state.metadata.changes.keep_gone({*dict(snapshot.changes.gone()), *snapshot.segments})
     unknown = snapshot.segments.keys() - state.metadata.segments.keys()
     if any(not snapshot.segments[one].is_deleted and not snapshot.segments[one].is_merged for one in unknown):
         raise DataCorruption(

@@ -6,7 +6,7 @@ noted nowhere, all of whose bytes are in Tier 2, is in the table as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -67,6 +67,11 @@ class TableChanges:
         self._gone_names[name] = self._gone_names.get(name, 0) + 1
         self.on_change()
 
+    def keep_gone(self, kept: Container[int]) -> None:
+        """A later checkpoint says of which segments the table may still have an entry: of these alone."""
+        for segment_id in [one for one in self._gone if one not in kept]:
+            self._removed(self._gone.pop(segment_id))
+
     def is_gone(self, name: str) -> bool:
         """Whether the table may have an entry of a segment of this name that is gone."""
         return name in self._gone_names
@@ -100,12 +105,15 @@ class TableChanges:
     def stored(self) -> None:
         """The table has what was taken."""
         for name in self._taken.gone.values():
-            count = self._gone_names[name] - 1
-            if count:
-                self._gone_names[name] = count
-            else:
-                del self._gone_names[name]
+            self._removed(name)
         self._taken = Taken()
+
+    def _removed(self, name: str) -> None:
+        count = self._gone_names[name] - 1
+        if count:
+            self._gone_names[name] = count
+        else:
+            del self._gone_names[name]
 
     def failed(self) -> None:
         """The table may not have what was taken: it waits again, in front."""

@@ -128,6 +128,10 @@ class MetadataTable(Service):
         except BaseException:
             self._changes.failed()
             raise
+        for segment_id in taken.gone:
+            segment = self._metadata.segments.get(segment_id)
+            if segment is not None:  # Tier 2 is not through with it: a checkpoint has it, without an entry to remove
+                segment.in_table = False
         self._changes.stored()
         self._metadata.table_high_water = stamp.high_water
         self.flushes_total += 1

@@ -320,3 +320,44 @@ async def test_a_sweep_keeps_the_chunks_of_a_segment_that_lost_its_manifests_whi
         pass
     assert chunks <= made.stored.objects.keys()
     await container.stop()
+
+
+async def test_a_later_segment_of_the_name_of_one_that_is_gone_outlives_two_crashes() -> None:
+    """A replay may begin at a checkpoint before the flush that removed the earlier one's entry, and go past one that
+    leaves the later segment out: it must not remember the earlier one, as the entry of that name is the later one's."""
+    made = kit()
+    container = await made.open()
+    await container.create_segment("s")
+    await container.table.flush()
+    await container.delete("s")
+    await container.create_segment("s")
+    await container.append("s", [b"later"])
+    await in_tier2(container)
+    await container.durable_log.checkpoint()
+    await in_tier2(container)
+    await leave_memory(container, "s")
+    made.chunks.stop()  # so that the log goes on to begin at the first checkpoint
+    await container.durable_log.checkpoint()
+    await crash(container)
+    made.chunks.resume()
+    for _ in range(2):
+        container = await made.open()
+        await in_tier2(container)
+        await crash(container)
+    container = await made.open()
+    assert await read_all(container, "s") == b"later"
+    await container.table.flush()
+    await container.stop()
+    container = await made.open()
+    assert await read_all(container, "s") == b"later"
+    await container.stop()
+
+
+async def in_tier2(container: SegmentContainer) -> None:
+    await eventually(lambda: container.durable_log.memory_length == 0, "everything is in Tier 2")
+
+
+async def crash(container: SegmentContainer) -> None:
+    container.fail(RuntimeError("crash"))
+    with pytest.raises(RuntimeError, match="crash"):
+        await container.wait_stopped()

@@ -12,6 +12,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate, AttributeUpdateType
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.segment_record import read_record
+from segment_service.metadata.snapshot import read_snapshot, write_snapshot
 from segment_service.metadata.table_changes import Taken
 from segment_service.metadata_table.metadata_table import MetadataTableConfig, id_key, name_key, stored_length
 from tests.support.containers import ContainerKit
@@ -106,6 +107,24 @@ async def test_a_name_that_comes_back_during_a_flush_and_goes_again_is_free(monk
     await flushed(container)
     assert await entry(container, "s") is None
     await container.create_segment("s")
+    await container.stop()
+
+
+async def test_a_deletion_that_the_table_has_is_not_remembered_while_tier2_lacks_it() -> None:
+    """A later segment of the name may be in the table by then, and nowhere else."""
+    container = await kit().open()
+    await container.create_segment("s")
+    await flushed(container)
+    metadata = container.metadata
+    deleted = metadata.by_name("s")
+    assert deleted is not None
+    await container.delete("s")
+    await eventually(lambda: container.durable_log.memory_length == 0, "all is in Tier 2")
+    metadata.segments[deleted.segment_id] = deleted  # as before that
+    assert dict(read_snapshot(write_snapshot(metadata, [deleted])).changes.gone()) == {deleted.segment_id: "s"}
+    await container.table.flush()
+    assert not dict(read_snapshot(write_snapshot(metadata, [deleted])).changes.gone())
+    del metadata.segments[deleted.segment_id]
     await container.stop()
 
 
