@@ -30,7 +30,7 @@ class MergedTraffic:
 
 
 class TrafficNotes:
-    """The segments with a rate policy that came, got their policy or grew since the last ``take``.
+    """The segments with a rate policy that came, got their policy or grew since each was taken.
 
     Nothing is noted while ``is_on`` is false: not in a recovery, whose operations are no traffic of now.
     """
@@ -55,10 +55,16 @@ class TrafficNotes:
         found.byte_ms += source.length * max(time_ms - attributes.get(CREATION_TIME, time_ms), 0)
         self._grown[target.segment_id] = found
 
-    def take(self) -> dict[int, MergedTraffic | None]:
-        """The notes since the last call, by segment id; ``None`` for a segment without merges."""
-        taken, self._grown = self._grown, {}
-        return taken
+    def noted(self) -> list[int]:
+        """The ids of the segments that are noted."""
+        return list(self._grown)
+
+    def take(self, segment_id: int) -> MergedTraffic | None:
+        """Forget the note of a segment; the sums of its merges, or None without any."""
+        return self._grown.pop(segment_id, None)
+
+    def clear(self) -> None:
+        self._grown.clear()
 
 
 def has_rate_policy(segment: SegmentMetadata) -> bool:

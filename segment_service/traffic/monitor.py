@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from pravega_common.errors import PravegaError
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.time_slices import TimeSlices
 from pravega_common.services.base import Service
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.traffic.request_stream import RequestStream
@@ -78,11 +79,23 @@ class TrafficMonitor(Service):
         """Compute all rates, and write the reports that are due."""
         now_s, wall_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         self._follow_containers(now_s)
-        reports = [report for watch in self._watches.values() for report in watch.tick(now_s, wall_ms)]
+        reports = await self._due(now_s, wall_ms)
         self.dropped_total += max(len(reports) - reports_waiting_max, 0)
         for segment, due in _by_segment(reports[:reports_waiting_max]).items():
             for first in range(0, len(due), reports_per_append_max):
                 await self._write(segment, due[first : first + reports_per_append_max])
+
+    async def _due(self, now_s: float, wall_ms: int) -> list[TrafficReport]:
+        """The reports of all containers; the loop serves others in between."""
+        slices = TimeSlices(self._clock)
+        reports = []
+        for watch in list(self._watches.values()):
+            for segment_id in watch.begin_tick(now_s):
+                report = watch.look(segment_id, wall_ms)
+                if report is not None:
+                    reports.append(report)
+                await slices.step()
+        return reports
 
     def _follow_containers(self, now_s: float) -> None:
         """Watch the containers that run here. One that came back is another object, which watches from the start."""

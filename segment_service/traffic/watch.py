@@ -49,7 +49,7 @@ class _Watched:
 
 
 class ContainerTraffic:
-    """Reports the hot and cold segments of one container at every ``tick``.
+    """Reports the hot and cold segments of one container at every tick.
 
     The cost of a tick is that of the segments with a rate policy that had traffic of late, or came of late. What a
     segment took in is the difference of what it counts anyway, its length and its events. A merge brings the events
@@ -64,6 +64,8 @@ class ContainerTraffic:
         self._random_id = random_id
         self._watched: dict[int, _Watched] = {}
         self._ticked_s = now_s
+        self._tick_s = 0.0
+        """The length of the present tick."""
         metadata.traffic.is_on = True
         for segment in metadata.segments.values():
             # Those of the owner before, too: an idle segment is to be reported once, by one owner or the next.
@@ -75,23 +77,35 @@ class ContainerTraffic:
     def stop(self) -> None:
         """Note nothing any more."""
         self.metadata.traffic.is_on = False
-        self.metadata.traffic.take()
+        self.metadata.traffic.clear()
 
-    def tick(self, now_s: float, wall_ms: int) -> list[TrafficReport]:
-        """The reports that are due. Those that are never written come again at the next tick."""
-        duration_s = now_s - self._ticked_s
-        if duration_s <= 0:
-            return []
-        self._ticked_s = now_s
-        reports = []
-        noted = self.metadata.traffic.take()
-        for segment_id in list(self._watched):
-            report = self._look(segment_id, noted.pop(segment_id, None), duration_s, now_s, wall_ms)
-            if report is not None:
-                reports.append(report)
-        for segment_id, merged in noted.items():
-            self._begin(segment_id, merged, now_s)
-        return reports
+    def begin_tick(self, now_s: float) -> list[int]:
+        """Begin a tick: the segments at which ``look`` is to be called, once each, with pauses if need be."""
+        self._tick_s, self._ticked_s = now_s - self._ticked_s, now_s
+        watched = list(self._watched)
+        for segment_id in self.metadata.traffic.noted():
+            if segment_id not in self._watched:
+                self._begin(segment_id, self.metadata.traffic.take(segment_id), now_s)
+        return watched if self._tick_s > 0 else []
+
+    def look(self, segment_id: int, wall_ms: int) -> TrafficReport | None:
+        """The segment's report, if one is due. One that is never written comes again at the next tick."""
+        watched = self._watched.get(segment_id)
+        if watched is None:
+            return None
+        segment = self.metadata.segments.get(segment_id)
+        merged = self.metadata.traffic.take(segment_id)
+        # A segment that nobody uses leaves memory; it is watched until it was idle for long enough to be reported.
+        if segment is not None and not self._is_still_watched(watched, segment):
+            del self._watched[segment_id]
+            return None
+        came = 0.0 if segment is None else self._appended(watched, segment, merged)
+        if merged is not None:
+            self._merged(watched, merged)
+        if came or merged is not None:
+            watched.grown_s = self._ticked_s
+        watched.rates.add(came + self._merged_share(watched, self._tick_s), self._tick_s)
+        return self._due(segment_id, watched, self._ticked_s, wall_ms)
 
     def _begin(self, segment_id: int, merged: MergedTraffic | None, now_s: float) -> None:
         segment = self.metadata.segments.get(segment_id)
@@ -113,23 +127,6 @@ class ContainerTraffic:
         self._watched[segment_id] = watched
         if merged is not None:
             self._merged(watched, merged)
-
-    def _look(
-        self, segment_id: int, merged: MergedTraffic | None, duration_s: float, now_s: float, wall_ms: int
-    ) -> TrafficReport | None:
-        watched = self._watched[segment_id]
-        segment = self.metadata.segments.get(segment_id)
-        # A segment that nobody uses leaves memory; it is watched until it was idle for long enough to be reported.
-        if segment is not None and not self._is_still_watched(watched, segment):
-            del self._watched[segment_id]
-            return None
-        came = 0.0 if segment is None else self._appended(watched, segment, merged)
-        if merged is not None:
-            self._merged(watched, merged)
-        if came or merged is not None:
-            watched.grown_s = now_s
-        watched.rates.add(came + self._merged_share(watched, duration_s), duration_s)
-        return self._due(segment_id, watched, now_s, wall_ms)
 
     def _is_still_watched(self, watched: _Watched, segment: SegmentMetadata) -> bool:
         if not _is_open(segment) or not has_rate_policy(segment):

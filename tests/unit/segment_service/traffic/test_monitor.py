@@ -102,7 +102,7 @@ async def test_a_container_that_comes_back_is_watched_from_the_start() -> None:
     await store.run(1)
     assert store.monitor.watched_segments == 0
     gone.append(segment, 1_000)
-    assert gone.metadata.traffic.take() == {}
+    assert gone.metadata.traffic.noted() == []
     await store.monitor.stop()
 
 
@@ -112,5 +112,5 @@ async def test_nothing_is_watched_when_it_is_switched_off() -> None:
     segment = store.containers[0].create()
     await store.run(30, (store.containers[0], segment))
     assert store.monitor.watched_segments == 0
-    assert store.containers[0].metadata.traffic.take() == {}
+    assert store.containers[0].metadata.traffic.noted() == []
     await store.monitor.stop()

@@ -88,7 +88,7 @@ def test_segments_without_a_rate_policy_are_never_noted() -> None:
         world.append(world.create(name, attributes), 1_000_000)
     world.tick()
     assert len(watch) == 0
-    assert world.metadata.traffic.take() == {}
+    assert world.metadata.traffic.noted() == []
 
 
 def test_a_name_that_no_stream_has_is_not_watched() -> None:
@@ -151,16 +151,16 @@ def test_a_segment_that_grows_all_the_time_is_found_by_a_later_watch() -> None:
     watch.stop()
     world.metadata.traffic.is_on = True
     world.append(segment, 1)
-    assert world.metadata.traffic.take() == {}
+    assert world.metadata.traffic.noted() == []
     world.metadata.boundaries.written(world.metadata.segments[segment], 500)
-    assert list(world.metadata.traffic.take()) == [segment]
+    assert world.metadata.traffic.noted() == [segment]
 
 
 def test_an_append_is_noted_once_for_each_round_of_the_index() -> None:
     world = TrafficWorld()
     world.watch()
     segment = world.create()
-    world.metadata.traffic.take()
+    world.metadata.traffic.clear()
     calls = []
     world.metadata.boundaries.on_traffic = lambda found: calls.append(found.segment_id)
     for _ in range(1_000):
@@ -214,6 +214,19 @@ def test_merges_make_a_segment_hot_as_appends_do() -> None:
         events += world.tick()
     assert [event.direction for event in events] == [ScaleDirection.UP]
     assert events[0].splits in (3, 4)
+
+
+def test_a_merge_in_the_middle_of_a_tick_is_counted_once() -> None:
+    """Looks of one tick may lie apart: whatever came is counted by the look that sees its bytes."""
+    world = TrafficWorld()
+    watch = world.watch()
+    segment = world.create(attributes=policy(100, ScaleType.KILOBYTES_PER_SECOND))
+    world.tick()
+    for _ in range(400):
+        world.now_s += 5
+        looks = watch.begin_tick(world.now_s)
+        world.merge(segment, 1, 90 * 5 * 1024, life_ms=0)
+        assert [watch.look(item, 0) for item in looks] == [None]
 
 
 def test_bytes_of_merges_and_appends_are_counted_once() -> None:

@@ -110,7 +110,9 @@ class TrafficWorld:
         """One tick later: the reports, which are written if nothing else is said."""
         assert self.traffic is not None
         self.now_s += TICK_S
-        reports = self.traffic.tick(self.now_s, WALL_MS + int(self.now_s * 1000))
+        wall_ms = WALL_MS + int(self.now_s * 1000)
+        looked = (self.traffic.look(segment_id, wall_ms) for segment_id in self.traffic.begin_tick(self.now_s))
+        reports = [report for report in looked if report is not None]
         return self.told(reports) if written else [report.event for report in reports]
 
     @staticmethod
