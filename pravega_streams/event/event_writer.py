@@ -7,7 +7,7 @@ import struct
 import uuid
 from typing import Final
 
-from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentSealed, StreamSealed
+from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentSealed, StreamSealed, Unavailable
 from pravega_common.hashing import position_of_key
 from pravega_common.segment_router import SegmentRouter
 from pravega_streams.client import StreamClient
@@ -15,6 +15,10 @@ from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
 
 event_bytes_max: Final = 8 * 1024 * 1024
 """The limit of one event without its header, as in all Pravega clients."""
+epoch_wait_s: Final = 0.02
+"""Pause while a sealed segment has no successors yet: its stream's next epoch is on its way."""
+epoch_time_max_s: Final = 120.0
+"""How long the next epoch is waited for."""
 _HEADER = struct.Struct(">ii")
 
 
@@ -59,11 +63,14 @@ class EventWriter:
         while self._writers:
             pending = list(self._writers.items())
             for segment_id, writer in pending:
+                if self._writers.get(segment_id) is not writer:
+                    continue  # It was followed meanwhile, by events of another segment.
                 try:
                     writer.flush()
                 except (SegmentSealed, SegmentNotFound):
                     self._follow(segment_id)
-            if set(self._writers) == {segment_id for segment_id, _ in pending}:
+            # Writers that are not those of before have something to flush, also if they are of the same segments.
+            if list(self._writers.items()) == pending:
                 return
 
     def close(self) -> None:
@@ -92,13 +99,27 @@ class EventWriter:
 
     def _follow(self, sealed_id: int) -> list[Piece]:
         """Take the stream's present segments, and write again what the sealed one did not take; returns that."""
+        self._router = self._router_after(sealed_id)
         writer = self._writers.pop(sealed_id)
         pieces = writer.unacknowledged()
         writer.close()
-        self._router = self._current_router()
         for piece in pieces:
             self._write(piece)
         return pieces
+
+    def _router_after(self, sealed_id: int) -> SegmentRouter:
+        """The present segments, once the sealed one is not among them: its stream may not have the next epoch yet."""
+        deadline_s = self._blocks.monotonic_s() + epoch_time_max_s
+        while True:
+            router = self._current_router()
+            if all(item.segment_id != sealed_id for item in router.segments):
+                return router
+            if self._blocks.monotonic_s() > deadline_s:
+                raise Unavailable(
+                    f"segment {sealed_id} of {self._scope}/{self._stream} is sealed, but its stream names it as open "
+                    f"for {epoch_time_max_s:.0f} s"
+                )
+            self._blocks.sleep(epoch_wait_s)
 
     def _current_router(self) -> SegmentRouter:
         segments = self._client.controller.current_segments(self._scope, self._stream)

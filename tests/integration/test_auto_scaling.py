@@ -95,7 +95,6 @@ async def test_a_stream_goes_up_under_load_and_down_when_it_is_idle(client: Stre
     await eventually(lambda: load.segments() == 1, "one segment without load", down_time_max_s)
     load.write()
     load.check_events()
-    load.writer.close()
     await grows(load, 2)
     load.check_events()
 
