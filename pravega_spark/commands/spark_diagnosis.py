@@ -63,9 +63,7 @@ def _cause(error: Exception) -> str:
 def _start(master: str, started: list[Any]) -> str:
     from pyspark.sql import SparkSession
 
-    if master.startswith("local"):
-        # By default Spark takes python3 of the path, not the interpreter that runs this.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # PYSPARK_PYTHON stays as it is: jobs will have the same, and often Spark takes python3 of the path.
     builder = SparkSession.builder.appName("pravega-spark doctor").master(master)
     spark = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -75,7 +73,11 @@ def _start(master: str, started: list[Any]) -> str:
 
 def _run_tasks(spark: SparkSession, controller: str) -> list[Finding]:
     scope = f"doctor-{uuid.uuid4().hex[:12]}"
-    remedy = "install pravega-spark in the Python of the executors (spark.pyspark.python), or ship it with --archives"
+    remedy = (
+        "install pravega-spark in the Python of the executors, or ship it with --archives; which Python that is say "
+        "PYSPARK_PYTHON and spark.pyspark.python, else it is python3 of the path. The Python of this command: "
+        f"export PYSPARK_PYTHON={sys.executable}"
+    )
     with StreamClient(controller) as client:
         try:
             wanted = make_scratch(client, scope)

@@ -17,12 +17,14 @@ from tests.spark.driver_process import REPOSITORY
 command_time_max_s = 240
 
 
-def diagnosis(controller: str, master: str, folder: Path = REPOSITORY, **environment: str) -> dict[str, Any]:
+def diagnosis(controller: str, master: str, folder: Path = REPOSITORY, **environment: str | None) -> dict[str, Any]:
+    """``environment``: changes of this process's; None unsets a variable."""
+    variables = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY), **environment}
     command = [sys.executable, "-m", "pravega_spark", "doctor", "--json", "--spark", "--master", master]
     done = subprocess.run(
         [*command, "--controller", controller],
         cwd=folder,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY), **environment},
+        env={name: value for name, value in variables.items() if value is not None},
         capture_output=True,
         text=True,
         timeout=command_time_max_s,
@@ -48,16 +50,33 @@ def test_every_executor_is_asked(services: StandaloneProcess) -> None:
     assert all(item["detail"].startswith("20 events read by Python") for item in each)
 
 
-@pytest.mark.slow
-def test_executors_without_the_package_are_named(services: StandaloneProcess, tmp_path: Path) -> None:
-    stub = tmp_path / "stub" / "pravega_spark"
+def python_without(folder: Path, name: str) -> Path:
+    """A Python of this name that lacks the package."""
+    stub = folder / "stub" / "pravega_spark"
     stub.mkdir(parents=True)
     (stub / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'pravega_spark'\")\n")
-    python = tmp_path / "python-without"
+    python = folder / name
     python.write_text(f'#!/bin/sh\nPYTHONPATH={stub.parent}:$PYTHONPATH exec {sys.executable} "$@"\n')
     python.chmod(0o755)
+    return python
+
+
+@pytest.mark.slow
+def test_executors_without_the_package_are_named(services: StandaloneProcess, tmp_path: Path) -> None:
+    python = python_without(tmp_path, "python-without")
     found = diagnosis(services.controller_uri, "local[2]", tmp_path, PYSPARK_PYTHON=str(python))
     (together,) = checks(found, "executors")
     assert together["ok"] is False
     assert "No module named" in together["detail"]
     assert "install pravega-spark in the Python of the executors" in together["remedy"]
+
+
+@pytest.mark.slow
+def test_the_python_of_jobs_is_tested_and_not_that_of_the_command(services: StandaloneProcess, tmp_path: Path) -> None:
+    """Without PYSPARK_PYTHON Spark takes python3 of the path, which need not have the package."""
+    python = python_without(tmp_path, "python3")
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    found = diagnosis(services.controller_uri, "local[2]", tmp_path, PYSPARK_PYTHON=None, PATH=path)
+    (together,) = checks(found, "executors")
+    assert together["ok"] is False
+    assert f"export PYSPARK_PYTHON={sys.executable}" in together["remedy"]
