@@ -5,16 +5,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.invariants import check
 
 FORMAT_VERSION: Final = 2
 """2 has no Redis at all, or several, which 0.1.0 must not take for an empty folder; every other folder has format 1."""
 LAYOUT_BEFORE: Final = {"tier1": "redis", "redis_servers": 1}
 """The layout of folders that were made before they recorded it."""
+
+KEPT: Final = ("lock", "logs", "format.new")
+"""What may be in a new folder: the lock, the logs of a start that failed, and a marker that was not finished."""
+names_listed_max: Final = 3
 
 
 @dataclass
@@ -22,6 +28,8 @@ class DataFolder:
     """The data folder. ``root`` holds ``format.json``, ``lock`` and a folder for each part (each Redis, conf, …)."""
 
     root: Path
+    is_new: bool = False
+    """Whether this start made it, and nothing was in it."""
     _lock: IO[str] | None = None
 
     def open(self, layout: dict[str, Any]) -> None:
@@ -49,6 +57,20 @@ class DataFolder:
             self._lock.close()
             self._lock = None
 
+    def undo(self) -> None:
+        """Removes what a first start made, but for the logs, so that another start may choose another layout.
+
+        Only where nobody can have been acknowledged anything: before the controller was started.
+        """
+        check(self.is_new, "undo of a data folder that was there before", folder=self.root)
+        for entry in self.root.iterdir():
+            if entry.name in KEPT:
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
     def folder(self, name: str) -> Path:
         path = self.root / name
         path.mkdir(exist_ok=True)
@@ -63,6 +85,13 @@ class DataFolder:
     def _check_format(self, layout: dict[str, Any]) -> None:
         marker = self.root / "format.json"
         if not marker.exists():
+            others = sorted(entry.name for entry in self.root.iterdir() if entry.name not in KEPT)
+            if others:
+                raise ConfigurationError(
+                    f"data folder {self.root} is not empty and was not made by pravega-spark (it has "
+                    f"{', '.join(others[:names_listed_max])}); choose another with --data-dir"
+                )
+            self.is_new = True
             temporary = marker.with_suffix(".new")
             is_old = all(layout.get(name, value) == value for name, value in LAYOUT_BEFORE.items())
             temporary.write_text(json.dumps({"format": 1 if is_old else FORMAT_VERSION, **layout}, indent=2))

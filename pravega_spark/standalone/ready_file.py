@@ -1,4 +1,4 @@
-"""Writes the file in which scripts find the addresses of a running standalone."""
+"""Writes and removes the file in which scripts find the addresses of a running standalone."""
 
 from __future__ import annotations
 
@@ -13,3 +13,9 @@ def write_ready_file(path: Path, content: dict[str, Any]) -> None:
     temporary = path.with_name(path.name + ".new")
     temporary.write_text(json.dumps(content, indent=2) + "\n")
     os.replace(temporary, path)
+
+
+def remove_ready_file(path: Path) -> None:
+    """Removes the file, and what a write that was cut off left beside it: nothing serves."""
+    path.unlink(missing_ok=True)
+    path.with_name(path.name + ".new").unlink(missing_ok=True)

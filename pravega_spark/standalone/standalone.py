@@ -13,9 +13,9 @@ from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
 from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2, redis_names
-from pravega_spark.standalone.ready_file import write_ready_file
+from pravega_spark.standalone.ready_file import remove_ready_file, write_ready_file
 from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_children
-from pravega_spark.standalone.service_children import Section, controller_spec, segment_store_spec
+from pravega_spark.standalone.service_children import Section, controller_name, controller_spec, segment_store_spec
 from pravega_spark.standalone.supervisor import ChildSpec, Supervisor
 
 
@@ -38,13 +38,31 @@ async def run_standalone(options: StandaloneOptions) -> None:
 
 
 async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
-    specs, servers = _children(options, folder)
+    if options.ready_file is not None:
+        # One that a killed standalone left would be taken for ours.
+        remove_ready_file(options.ready_file)
+    supervisor: Supervisor | None = None
+    try:
+        specs, servers = _children(options, folder)
 
-    def announce() -> None:
+        def announce(running: Supervisor) -> None:
+            if options.ready_file is not None:
+                write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": running.pids()})
+
+        supervisor = Supervisor(specs, announce)
+        await _supervise(options, folder, supervisor, servers)
+    finally:
         if options.ready_file is not None:
-            write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": supervisor.pids()})
+            remove_ready_file(options.ready_file)
+        if folder.is_new and (supervisor is None or not supervisor.was_launched(controller_name(0))):
+            # A first start that failed must not pin the folder to its options. Without a controller nobody has
+            # written anything.
+            folder.undo()
 
-    supervisor = Supervisor(specs, announce)
+
+async def _supervise(
+    options: StandaloneOptions, folder: DataFolder, supervisor: Supervisor, servers: dict[str, Any]
+) -> None:
     page_caches = [LogPageCache(folder.root / name) for name in redis_names(options.redis_servers)]
     for page_cache in page_caches:
         supervisor.own(page_cache)
@@ -60,7 +78,7 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
             starting.result()
             for page_cache in page_caches:
                 await page_cache.start()
-            announce()
+            supervisor.announce()
             _print_ready(options, servers)
             await end
     finally:

@@ -83,9 +83,13 @@ class ChildProcess:
 
 
 class Supervisor(Service):
-    """The service that owns the children. ``changed`` is called when a child was restarted and serves again."""
+    """The service that owns the children. ``changed`` is called with it by ``announce``, and when a child was restarted
+    and serves again.
+    """
 
-    def __init__(self, specs: Sequence[ChildSpec], changed: Callable[[], None], clock: Clock | None = None) -> None:
+    def __init__(
+        self, specs: Sequence[ChildSpec], changed: Callable[[Supervisor], None], clock: Clock | None = None
+    ) -> None:
         super().__init__("supervisor")
         self.children = [ChildProcess(spec) for spec in specs]
         self._changed = changed
@@ -93,6 +97,12 @@ class Supervisor(Service):
 
     def pids(self) -> dict[str, int]:
         return {child.spec.name: child.pid for child in self.children if child.pid is not None}
+
+    def announce(self) -> None:
+        self._changed(self)
+
+    def was_launched(self, name: str) -> bool:
+        return any(child.process is not None for child in self.children if child.spec.name == name)
 
     async def on_start(self) -> None:
         for child in self.children:
@@ -142,7 +152,7 @@ class Supervisor(Service):
         process = child.process
         while process is not None and process.returncode is None:
             if await child.spec.ready():
-                self._changed()
+                self.announce()
                 return
             await self._clock.sleep(ready_poll_s)
 

@@ -111,7 +111,9 @@ def test_no_redis_runs_when_the_log_is_in_files(tmp_path: Path) -> None:
                         child = "segment-store-0" if number == 100 else "controller"
                         own.wait_restarted(child, own.kill(child))
             assert [event.data for event in read_events(client, "s", "t")] == [b"%d" % n for n in range(300)]
+        assert own.ready_file.exists()
         assert own.stop() == 0
+        assert not own.ready_file.exists()
         own.start()
         with StreamClient(own.controller_uri) as client:
             assert [event.data for event in read_events(client, "s", "t")] == [b"%d" % n for n in range(300)]

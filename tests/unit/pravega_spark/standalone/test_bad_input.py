@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ from pravega_common.services.ports import free_ports
 from pravega_spark.standalone import binaries
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2
+from pravega_spark.standalone.standalone import run_standalone
 
 LAYOUT = {"containers": 4, "tier2": "dir"}
 
@@ -135,6 +137,35 @@ def test_a_damaged_format_file(tmp_path: Path) -> None:
     (tmp_path / "format.json").write_text("{")
     with pytest.raises(ConfigurationError, match=r"format\.json is damaged"):
         DataFolder(tmp_path).open(LAYOUT)
+
+
+def test_a_folder_of_something_else(tmp_path: Path) -> None:
+    for name in ("thesis.tex", "photos", "a", "b"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(ConfigurationError, match=r"is not empty .* \(it has a, b, photos\); choose another"):
+        DataFolder(tmp_path).open(LAYOUT)
+    assert not (tmp_path / "format.json").exists()
+
+
+def test_a_failed_start_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a folder on which nothing ever ran would be bound to the options that did not work."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    data, ready = tmp_path / "data", tmp_path / "ready.json"
+    ready.write_text("{}")
+    with pytest.raises(ConfigurationError, match="no minio program"):
+        asyncio.run(
+            run_standalone(options(data_dir=data, tier1=Tier1.FILE, tier2=Tier2.MINIO, containers=1, ready_file=ready))
+        )
+    assert not ready.exists(), "it would be taken for that of a standalone that serves"
+    assert sorted(entry.name for entry in data.iterdir()) == ["lock", "logs"]
+    folder = DataFolder(data)
+    folder.open(LAYOUT)
+    assert folder.is_new
+    folder.close()
+    again = DataFolder(data)
+    again.open(LAYOUT)
+    assert not again.is_new
 
 
 def test_missing_servers_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
