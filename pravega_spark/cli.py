@@ -11,9 +11,9 @@ def main() -> None:
     """Runs the sub-command that the arguments name; an error is one sentence and exit status 1."""
     exit_without("pravega-spark", "typer", "rich", "structlog")
     from pravega_common.errors import PravegaError
-    from pravega_spark.application import application
+    from pravega_spark.application import make_application
 
     try:
-        application()
+        make_application(sys.argv[1:])()
     except PravegaError as error:
         sys.exit(f"pravega-spark: {error}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_name
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.commit_operations import CommitOperationsClient
 from pravega_streams.controller.transaction_sets import TransactionSetClient
-from pravega_streams.segment.segment_client import SegmentClient
+
+if TYPE_CHECKING:
+    from pravega_streams.segment.segment_client import SegmentClient
 
 
 class StreamClient:
@@ -22,7 +26,13 @@ class StreamClient:
         self.controller = ControllerClient(controller_uri)
         self.sets = TransactionSetClient(self.controller.transport)
         self.operations = CommitOperationsClient(self.controller.transport)
-        self.segments = SegmentClient(self.controller)
+
+    @cached_property
+    def segments(self) -> SegmentClient:
+        """The client of segments; the wire protocol is imported with it, which a question to the controller spares."""
+        from pravega_streams.segment.segment_client import SegmentClient
+
+        return SegmentClient(self.controller)
 
     def __enter__(self) -> StreamClient:
         return self
@@ -33,7 +43,8 @@ class StreamClient:
         self.close()
 
     def close(self) -> None:
-        self.segments.close()
+        if "segments" in vars(self):
+            self.segments.close()
         self.controller.close()
 
     def head_cut(self, scope: str, stream: str) -> SegmentOffsets:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,16 +17,17 @@ from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_epoch, segment_number
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
-from pravega_spark.commands.checkpoint import committed_position
 from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut
 from pravega_spark.commands.output import confirm, print_json, print_table
 from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_bytes, text_of_time
 from pravega_spark.commands.stream_facts import retention_text, retention_type
-from pravega_spark.commands.trimming import Trimmer
-from pravega_spark.gateway.service import ServiceGateway
-from pravega_spark.source.stream_positions import StreamPositions
 from pravega_streams.client import StreamClient
+
+if TYPE_CHECKING:
+    # Arrow takes longer to import than most commands of this group take to answer.
+    from pravega_spark.commands.trimming import Trimmer
+    from pravega_spark.gateway.service import ServiceGateway
 
 
 def add_to(group: typer.Typer) -> None:
@@ -155,11 +156,15 @@ class _Opened:
 
     @property
     def trimmer(self) -> Trimmer:
+        from pravega_spark.commands.trimming import Trimmer
+
         return Trimmer(self.client, self.gateway, self.scope, self.stream)
 
 
 @contextmanager
 def _opened(controller: str, stream: str) -> Iterator[_Opened]:
+    from pravega_spark.gateway.service import ServiceGateway
+
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
         gateway = ServiceGateway(controller)
@@ -171,6 +176,8 @@ def _opened(controller: str, stream: str) -> Iterator[_Opened]:
 
 def _committed(opened: _Opened, checkpoint: str) -> tuple[SegmentOffsets, str]:
     """Returns the cut that a query has committed; the query goes on there when it starts again."""
+    from pravega_spark.commands.checkpoint import committed_position
+
     committed = committed_position(checkpoint)
     name = f"{opened.scope}/{opened.stream}"
     found = committed.position.get(name)
@@ -200,6 +207,8 @@ def _truncate(opened: _Opened, wanted: SegmentOffsets, why: str, manner: _Manner
 
 def _bytes_before(opened: _Opened, wanted: SegmentOffsets) -> int:
     """Counts the bytes from the head of the stream to a cut; ``InvalidArgument`` if it lies before the head."""
+    from pravega_spark.source.stream_positions import StreamPositions
+
     positions = StreamPositions(opened.gateway, opened.scope, opened.stream, fail_on_data_loss=False)
     head = opened.client.head_cut(opened.scope, opened.stream)
     try:

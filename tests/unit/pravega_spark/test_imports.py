@@ -6,6 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
+
+from pravega_common.version import __version__
+from pravega_spark.application import MODULES, make_application
 
 SERVICES_ONLY = (
     "aiohttp",
@@ -58,3 +62,27 @@ def test_pipes_need_no_spark() -> None:
 
 def test_wire_level_needs_no_spark() -> None:
     assert "pyspark" not in loaded_by("import pravega_streams.event.block_writer, pravega_streams.batch.range_reader")
+
+
+@pytest.mark.parametrize("arguments", [["stream", "list"], ["stream", "create", "s/t"], ["--version"], ["cluster"]])
+def test_a_command_that_asks_one_thing_imports_little(arguments: list[str]) -> None:
+    """Arrow, NumPy and Spark take longer to import than the question to the controller takes."""
+    loaded = loaded_by(f"from pravega_spark.application import make_application; make_application({arguments})")
+    assert not loaded & {"numpy", "pandas", "pyarrow", "pyspark", "pydantic", "redis", "aiohttp"}
+
+
+def test_the_application_has_every_command_it_lists() -> None:
+    for name, module in MODULES.items():
+        for arguments in ([name], []):
+            made = make_application(arguments)
+            known = {item.name or item.callback.__name__ for item in made.registered_commands if item.callback}
+            known |= {item.name for item in made.registered_groups if item.name}
+            assert name in known, f"{module} does not add {name}"
+
+
+def test_version_and_help_in_their_short_forms() -> None:
+    result = CliRunner().invoke(make_application(["--version"]), ["--version"])
+    assert (result.exit_code, result.output) == (0, f"pravega-spark {__version__}\n")
+    for arguments in (["-h"], ["stream", "-h"], ["stream", "create", "-h"]):
+        result = CliRunner().invoke(make_application(arguments), arguments)
+        assert result.exit_code == 0 and "Usage" in result.output

@@ -15,7 +15,7 @@ from pravega_common.errors import InvalidArgument, PravegaError, StreamNotFound,
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id
-from pravega_spark.application import application
+from pravega_spark.application import make_application
 from pravega_streams import errors
 from pravega_streams.controller.client import ControllerClient
 from tests.support.controller_in_memory import ControllerParts
@@ -148,6 +148,6 @@ async def test_what_cannot_be_seen_is_not_made_up(client: Asked, monkeypatch: py
 
 async def test_the_command_names_the_limit(controller: Controller) -> None:
     command = ["stream", "scale", "s/t", "--split", "0:4500", "--controller", uri_of(controller)]
-    result = await asyncio.to_thread(CliRunner().invoke, application, command)
+    result = await asyncio.to_thread(CliRunner().invoke, make_application(), command)
     assert isinstance(result.exception, errors.ControllerRefused)
     assert "4501 segments would be open, at most 4500 may" in str(result.exception)

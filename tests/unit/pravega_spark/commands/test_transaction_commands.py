@@ -22,7 +22,7 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
-from pravega_spark.application import application
+from pravega_spark.application import make_application
 from pravega_spark.commands import diagnosis
 from pravega_streams.client import StreamClient
 from tests.support.controller_in_memory import ControllerParts
@@ -63,7 +63,7 @@ class Shop:
 
     async def run(self, *words: str) -> Any:
         command = [*words, "--controller", self.uri]
-        return await asyncio.to_thread(CliRunner().invoke, application, command)
+        return await asyncio.to_thread(CliRunner().invoke, make_application(), command)
 
     async def json(self, *words: str) -> Any:
         result = await self.run(*words, "--json")
