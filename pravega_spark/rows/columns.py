@@ -24,6 +24,7 @@ SOURCE_COLUMNS: Final = {
 _SQL_NAMES: Final = {pa.binary(): "binary", pa.string(): "string", pa.int64(): "bigint"}
 EVENT_NAMES: Final = ("event", "value")
 KEY_NAMES: Final = ("routing_key", "key")
+KEY_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
 STREAM_NAMES: Final = ("stream",)
 names_listed_max: Final = 5
 """Columns that an error names."""
@@ -137,7 +138,7 @@ def sink_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False
             f"required attribute 'event' not found among the columns to write ({names}); name one 'event' or 'value'"
         )
     stream = _column(fields, STREAM_NAMES, ("string",)) if with_stream else None
-    made = SinkColumns(event, _column(fields, KEY_NAMES, ("string",)), stream)
+    made = SinkColumns(event, _column(fields, KEY_NAMES, KEY_TYPES), stream)
     _check_none_is_lost(fields)
     return made
 

@@ -13,6 +13,7 @@ from pravega_common.hashing import positions_of_keys
 from pravega_common.model.segments import SegmentRange
 from pravega_common.segment_router import SegmentRouter
 from pravega_spark.rows.framing import Int64s, block_bytes_max, event_header_bytes
+from pravega_spark.rows.keys import key_texts
 
 KeyPositions = npt.NDArray[np.float64]
 
@@ -38,7 +39,7 @@ class RowRouter:
         """The position of each row in the key space [0, 1)."""
         if keys is None:
             return self._in_turn(lengths)
-        found = positions_of_keys(keys.dictionary_encode() if _repeats(keys) else keys)
+        found = positions_of_keys(_distinct_texts(keys) if _repeats(keys) else key_texts(keys))
         without = np.isnan(found)
         if without.any():
             found[without] = self._in_turn(lengths[without])
@@ -57,6 +58,11 @@ class RowRouter:
         self._turn_bytes = total % block_bytes_max
         chosen: KeyPositions = middles[turns % len(self.segments)]
         return chosen
+
+
+def _distinct_texts(keys: pa.Array) -> pa.Array:
+    encoded = keys.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(encoded.indices, key_texts(encoded.dictionary))
 
 
 def _repeats(keys: pa.Array) -> bool:

@@ -125,7 +125,7 @@ def test_aggregation_with_append(streams: Streams) -> None:
     [
         ("event as text", "required attribute 'event' not found"),
         ("1 as event", "event attribute type must be a string or binary"),
-        ("event, 1 as routing_key", "routing_key attribute type must be a string"),
+        ("event, true as routing_key", "routing_key attribute type must be a string or binary or tinyint"),
     ],
 )
 def test_wrong_columns(streams: Streams, columns: str, message: str) -> None:
