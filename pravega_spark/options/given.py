@@ -41,6 +41,17 @@ _OF_KAFKA: Final = {
 }
 """Our names of options of Spark's Kafka connector, where the spelling alone does not lead to them."""
 
+_ONLY_OF_KAFKA: Final = {
+    "subscribepattern": "name the streams in option 'stream'",
+    "assign": "a read takes all segments of a stream; filter by column 'segment_id'",
+    "includeheaders": "put headers into the event with pravega_spark.functions.to_envelope",
+    "minoffsetspertrigger": "a micro-batch takes what is there; trigger less often",
+    "maxtriggerdelay": "a micro-batch takes what is there; trigger less often",
+    "groupidprefix": "a query keeps its position in its checkpoint, and joins no group",
+    "kafka.group.id": "a query keeps its position in its checkpoint, and joins no group",
+}
+"""Options of Spark's Kafka connector that have no counterpart here, and what to do instead."""
+
 _CREATE_TABLE: Final = (
     "options of CREATE TABLE do not reach a Python source, but those of CREATE TEMPORARY VIEW and of SELECT … WITH (…) "
     "do"
@@ -90,6 +101,10 @@ class GivenOptions:
                     f"option '{name}' is a property of a table in Spark's catalog: {_CREATE_TABLE} (of a table that "
                     "names its columns: CREATE TABLE t (event BINARY) USING pravega); with the jar of jvm-shim CREATE "
                     "TABLE … USING pravega works too"
+                )
+            if instead := _ONLY_OF_KAFKA.get(_plain(name)):
+                raise ConfigurationError(
+                    f"option '{name}' of Spark's Kafka connector has no counterpart here: {instead}"
                 )
             nearest = _nearest(_plain(name))
             hint = f"; did you mean '{nearest}'?" if nearest else ""
