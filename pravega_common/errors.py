@@ -7,7 +7,8 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── InvalidArgument
     │   ├── UnsupportedOperation
     │   ├── ConfigurationError
-    │   │   └── JobDiffers
+    │   │   ├── JobDiffers
+    │   │   └── JobMisplaced
     │   ├── AuthenticationFailed
     │   ├── NotFound
     │   │   ├── ScopeNotFound
@@ -44,7 +45,9 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── ReplayDiffers
     │   ├── WireDecodeError           pravega_common.wire
     │   │   └── TooManyItems
-    │   └── WireProtocolError
+    │   ├── WireProtocolError
+    │   ├── WrongOffset               segment_service
+    │   └── OffsetOutOfRange
     ├── FailedError                   certainly not done; the same call may succeed later
     │   ├── ContainerNotHosted
     │   ├── ContainerOffline
