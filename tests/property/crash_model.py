@@ -11,7 +11,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from pravega_common.errors import Outcome, PravegaError, SegmentNotFound, Unavailable
 from segment_service.container.segment_container import SegmentContainer
@@ -27,6 +28,11 @@ from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from tests.support.containers import ContainerKit, join, read_all
 from tests.support.fakes.data_log import AppendFault
 from tests.support.fakes.faulty_chunk_storage import FaultRates
+
+T = TypeVar("T")
+
+asked_max = 200
+"""Times that Tier 2 is asked: each fails by itself with the fault rates of the kit."""
 
 WRITER = AttributeId(b"writer-number-01")
 TARGETS = ("a", "b")
@@ -219,7 +225,7 @@ class CrashTest:
         for name, model in list(self.sources.items()):
             await self._check_source(container, name, model)
         for name, model in self.models.items():
-            info = await container.get_info(name)
+            info = await patiently(partial(container.get_info, name))
             assert info.start_offset <= model.start_offset
             content = await read_patiently(container, name, info.start_offset)
             model.start_offset = max(info.start_offset, 0)
@@ -240,7 +246,7 @@ class CrashTest:
             for item in [item for item in target.items if item.source == name]:
                 assert item.outcome != "done", f"{name} was merged and is still there"
                 target.items.remove(item)
-        if (await container.get_info(name)).is_sealed:
+        if (await patiently(partial(container.get_info, name))).is_sealed:
             del self.sources[name]  # a merge sealed it and went no further
 
     async def _resolve(self, container: SegmentContainer, name: str, model: SegmentModel, content: bytes) -> None:
@@ -270,7 +276,8 @@ class CrashTest:
         assert position == len(content), f"{name}: {len(content) - position} bytes that nobody wrote"
         model.known = content
         model.items = []
-        assert await container.get_attribute(name, WRITER) == model.last_number, f"{name}: writer attribute"
+        number = await patiently(partial(container.get_attribute, name, WRITER))
+        assert number == model.last_number, f"{name}: writer attribute"
         model.next_number = max(model.last_number, 0)
 
     def _check_reads(self) -> None:
@@ -287,9 +294,14 @@ class CrashTest:
 
 async def read_patiently(container: SegmentContainer, segment: str, offset: int = 0) -> bytes:
     """All bytes, however often Tier 2 does not answer."""
-    for _ in range(200):
+    return await patiently(lambda: read_all(container, segment, offset))
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, however often Tier 2 does not give one: segments that left memory are looked up there."""
+    for _ in range(asked_max):
         try:
-            return await read_all(container, segment, offset)
+            return await ask()
         except Unavailable:
             continue
-    raise AssertionError(f"{segment} cannot be read")
+    raise AssertionError(f"Tier 2 did not answer {asked_max} times")
