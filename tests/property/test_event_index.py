@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from functools import partial
 
 import pytest
 
-from pravega_common.errors import SegmentNotFound, Unavailable
+from pravega_common.errors import SegmentNotFound
 from pravega_common.names import index_segment_name
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.event_index import indexer
 from segment_service.metadata import boundary_tracker as tracker
 from tests.property import crash_model
-from tests.property.crash_model import CrashTest
+from tests.property.crash_model import CrashTest, patiently
 from tests.property.test_store_against_fake import SEGMENTS, outcome, random_call
 from tests.support.containers import ContainerKit
 from tests.support.event_index import Truth, records_of, settled
@@ -53,19 +54,10 @@ class IndexedCrashTest(CrashTest):
                 self.records_seen += len(records)
             length, start = truth.offsets[-1], self.models[name].start_offset
             for target in (0, start, length, *(self.random.randrange(length + 1) for _ in range(10))):
-                located = await locate_patiently(container, name, target)
+                located = await patiently(partial(container.locate_offset, name, target))
                 truth.check_located(records, max(target, start), located)
-            index = await container.get_info(index_segment_name(name))
+            index = await patiently(partial(container.get_info, index_segment_name(name)))
             assert not index.is_sealed
-
-
-async def locate_patiently(container: SegmentContainer, segment: str, target: int) -> int:
-    for _ in range(200):
-        try:
-            return await container.locate_offset(segment, target)
-        except Unavailable:
-            continue
-    raise AssertionError(f"nothing located in {segment}")
 
 
 @pytest.mark.parametrize("seed", [*range(SEEDS), *REGRESSIONS])
