@@ -17,7 +17,8 @@ from pravega_spark.options.definitions import Use
 from pravega_spark.options.given import missing_option
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
-from pravega_spark.rows.columns import SOURCE_SCHEMA, SinkColumns, check_source_schema, sink_columns
+from pravega_spark.rows.columns import RECORD_SOURCE_SCHEMA, SOURCE_SCHEMA, check_source_schema, sink_columns
+from pravega_spark.rows.record_columns import WrittenColumns, record_columns
 from pravega_spark.source.batch_reader import METADATA_SCHEMAS, BatchReader, MetadataReader
 from pravega_spark.spark_version import ADMISSION_CONTROL, ARROW_STREAM_SINK, PUSHED_FILTERS, has, refuse
 
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 
 def read_schema(given: Mapping[str, str]) -> str:
     """The schema of a read without one of the user's, as DDL."""
-    metadata = ReadOptions.parse(given, Use.READ).metadata
-    return SOURCE_SCHEMA if metadata is None else METADATA_SCHEMAS[metadata]
+    options = ReadOptions.parse(given, Use.READ)
+    if options.metadata is not None:
+        return METADATA_SCHEMAS[options.metadata]
+    return RECORD_SOURCE_SCHEMA if options.has_records else SOURCE_SCHEMA
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | MetadataReader:
@@ -38,7 +41,7 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | 
     arrow = _arrow_schema(schema)
     if options.metadata is not None:
         return MetadataReader(options, arrow)
-    check_source_schema(arrow)
+    check_source_schema(arrow, records=options.has_records)
     if not options.push_filters:
         return BatchReader(options, arrow)
     if not has(PUSHED_FILTERS):
@@ -52,8 +55,8 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStr
     if ReadOptions.parse(given, Use.READ).metadata is not None:
         raise ConfigurationError("option 'metadata' is of batch reads; a streaming read gives events: leave it out")
     arrow = _arrow_schema(schema)
-    check_source_schema(arrow)
     options = ReadOptions.parse(given, Use.STREAM_READ)
+    check_source_schema(arrow, records=options.has_records)
     if has(ADMISSION_CONTROL):
         from pravega_spark.source.stream_reader import StreamReader
 
@@ -88,10 +91,11 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, **zone)
 
 
-def _sink_columns(options: WriteOptions, schema: StructType) -> SinkColumns:
+def _sink_columns(options: WriteOptions, schema: StructType) -> WrittenColumns:
     """Option ``stream`` takes precedence over a column of that name: rows that were read from a stream have one."""
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    columns = sink_columns(fields, with_stream=options.stream is None)
+    find = record_columns if options.has_records else sink_columns
+    columns = find(fields, with_stream=options.stream is None)
     if options.stream is None and columns.stream is None:
         raise missing_option("stream", ", or a column 'stream' that says where each row goes")
     return columns

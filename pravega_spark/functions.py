@@ -15,6 +15,8 @@ Layout of an envelope, version 1, numbers big-endian::
     then        key | headers | value: the rest. Headers are JSON in UTF-8, in order, values in Base64:
                 [{"key":"name","value":"AAE="},…]; a null key or value is left out, a null header is null
 
+The connector's own records (option ``format``, docs/records.md) are version 2, whose headers are binary.
+
 An event whose version is higher than this module knows is an error that says so, never a guess.
 """
 
@@ -113,7 +115,10 @@ def _complaint(data: Column) -> Column:
         F.concat(
             F.lit("an event holds an envelope of version "),
             version.cast("string"),
-            F.lit(f", this function reads version {ENVELOPE_VERSION}; use the pravega-spark that wrote it, or newer"),
+            F.lit(
+                f", this function reads version {ENVELOPE_VERSION}; read version 2 with option format=record, others "
+                "with the pravega-spark that wrote them, or newer"
+            ),
         ),
     ).otherwise(
         F.concat(

@@ -41,6 +41,8 @@ def _check_write(given: GivenOptions) -> None:
 
 
 def _check_read(given: GivenOptions, use: Use) -> None:
+    if given.value("format") == "record":
+        _exclude(given, "metadata", "format", "metadata gives facts about streams, and no records")
     if use is Use.STREAM_READ and given.value("order") == "key":
         for name in ("min_partitions", "max_partition_bytes"):
             if given.is_given(name):

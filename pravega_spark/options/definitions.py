@@ -76,6 +76,14 @@ OPTIONS: Final = (
     ),
     Option("streams", Use.READ, values.names, None, "the same as stream", "none"),
     Option(
+        "format",
+        Use.ALL,
+        values.choice("event", "record"),
+        "event",
+        "event: an event is its bytes; record: it holds key, value, headers and timestamp, which are columns of their "
+        "own (docs/records.md)",
+    ),
+    Option(
         "start_stream_cut",
         Use.READ,
         values.limit(parse_start),

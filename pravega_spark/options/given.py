@@ -44,7 +44,7 @@ _OF_KAFKA: Final = {
 _ONLY_OF_KAFKA: Final = {
     "subscribepattern": "name the streams in option 'stream'",
     "assign": "a read takes all segments of a stream; filter by column 'segment_id'",
-    "includeheaders": "put headers into the event with pravega_spark.functions.to_envelope",
+    "includeheaders": "write and read with format=record, whose column 'headers' is that of Kafka",
     "minoffsetspertrigger": "a micro-batch takes what is there; trigger less often",
     "maxtriggerdelay": "a micro-batch takes what is there; trigger less often",
     "groupidprefix": "a query keeps its position in its checkpoint, and joins no group",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
@@ -29,6 +29,7 @@ class StreamOptions:
     streams: tuple[StreamName, ...]
     allow_create_scope: bool
     allow_create_stream: bool
+    format: Literal["event", "record"]
     stream_configuration: StreamConfiguration
     """The policies of a stream that is created."""
 
@@ -36,6 +37,11 @@ class StreamOptions:
     def stream(self) -> str | None:
         """The one stream that a sink writes to; None when its rows say it."""
         return self.streams[0][1] if self.streams else None
+
+    @property
+    def has_records(self) -> bool:
+        """Whether events are packed and unpacked as records (docs/records.md)."""
+        return self.format == "record"
 
     @classmethod
     def parse(cls, texts: Mapping[str, str], use: Use) -> Self:

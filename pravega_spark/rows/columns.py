@@ -11,9 +11,16 @@ import pyarrow as pa
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.invariants import check
 from pravega_spark.rows.framing import Int64s
+from pravega_spark.rows.keys import is_utf8
+from pravega_spark.rows.record_rows import RECORD_PARTS, RecordRows, check_part
 
 SOURCE_SCHEMA: Final = "event binary, scope string, stream string, segment_id bigint, offset bigint"
 """What a read yields unless the user names fewer columns; Spark's DDL."""
+RECORD_SOURCE_SCHEMA: Final = (
+    "key binary, value binary, headers array<struct<key: string, value: binary>>, timestamp timestamp, "
+    "scope string, stream string, segment_id bigint, offset bigint"
+)
+"""The same of a read of records."""
 SOURCE_COLUMNS: Final = {
     "event": (pa.binary(), pa.string()),
     "scope": (pa.string(),),
@@ -30,17 +37,25 @@ names_listed_max: Final = 5
 """Columns that an error names."""
 
 
-def check_source_schema(schema: pa.Schema) -> None:
-    """Refuse what a read cannot yield: other columns, other types, the same column twice."""
-    names = list(schema.names)
+def check_source_schema(schema: pa.Schema, *, records: bool = False) -> None:
+    """Refuse what a read cannot yield: other columns, other types, the same column twice.
+
+    ``records``: the read unpacks records (option ``format``).
+    """
+    names, columns = list(schema.names), RECORD_SOURCE_SCHEMA if records else SOURCE_SCHEMA
     if not names:
-        raise InvalidArgument(f"a schema without columns; name some of: {SOURCE_SCHEMA}")
+        raise InvalidArgument(f"a schema without columns; name some of: {columns}")
     if len(set(names)) < len(names):
         raise InvalidArgument(f"the schema names a column twice: {', '.join(names)}")
     for field in schema:
-        allowed = SOURCE_COLUMNS.get(field.name)
+        if records and field.name in RECORD_PARTS:
+            check_part(field)
+            continue
+        allowed = None if records and field.name == "event" else SOURCE_COLUMNS.get(field.name)
         if allowed is None:
-            raise InvalidArgument(f"the source has no column '{field.name}'; its columns are: {SOURCE_SCHEMA}")
+            other = not records and field.name in RECORD_PARTS
+            hint = "; streams of records have it, with option format=record" if other else ""
+            raise InvalidArgument(f"the source has no column '{field.name}'; its columns are: {columns}{hint}")
         if field.type not in allowed:
             wanted = " or ".join(_SQL_NAMES[item] for item in allowed)
             raise InvalidArgument(
@@ -62,8 +77,12 @@ class RowBuilder:
     def build(self, events: Callable[[], pa.Array], offsets: Callable[[], Int64s], count: int) -> pa.RecordBatch:
         """One batch of ``count`` rows; ``events`` and ``offsets`` are called only if their column is wanted."""
         columns: list[pa.Array] = []
+        records: RecordRows | None = None
         for field in self._schema:
-            if field.name == "event":
+            if field.name in RECORD_PARTS:
+                records = records or RecordRows(events(), offsets, f"segment {self._segment_id} of {self._stream_name}")
+                columns.append(records.column(field))
+            elif field.name == "event":
                 columns.append(self._event_column(events(), field.type, offsets))
             elif field.name == "offset":
                 columns.append(pa.array(offsets(), pa.int64()))
@@ -84,19 +103,11 @@ class RowBuilder:
         try:
             return events.cast(kind)
         except pa.ArrowInvalid as error:
-            index = next(index for index, event in enumerate(events.to_pylist()) if not _is_utf8(event))
+            index = next(index for index, event in enumerate(events.to_pylist()) if not is_utf8(event))
             raise DataCorruption(
                 f"the event at offset {offsets()[index]} of segment {self._segment_id} of {self._stream_name} is not "
                 "UTF-8; read column 'event' as binary"
             ) from error
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 # ---- sink ------------------------------------------------------------------------------------------------------------
@@ -131,14 +142,14 @@ def sink_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False
     ``InvalidArgument`` when there is no event, when one column is there under two names, for another type, and for
     columns that would be lost.
     """
-    event = _column(fields, EVENT_NAMES, ("string", "binary"))
+    event = find_column(fields, EVENT_NAMES, ("string", "binary"))
     if event is None:
         names = ", ".join(name for name, _ in fields) or "none"
         raise InvalidArgument(
             f"required attribute 'event' not found among the columns to write ({names}); name one 'event' or 'value'"
         )
-    stream = _column(fields, STREAM_NAMES, ("string",)) if with_stream else None
-    made = SinkColumns(event, _column(fields, KEY_NAMES, KEY_TYPES), stream)
+    stream = find_column(fields, STREAM_NAMES, ("string",)) if with_stream else None
+    made = SinkColumns(event, find_column(fields, KEY_NAMES, KEY_TYPES), stream)
     _check_none_is_lost(fields)
     return made
 
@@ -155,7 +166,7 @@ def _check_none_is_lost(fields: Sequence[tuple[str, str]]) -> None:
         )
 
 
-def _column(fields: Sequence[tuple[str, str]], names: Sequence[str], types: Sequence[str]) -> int | None:
+def find_column(fields: Sequence[tuple[str, str]], names: Sequence[str], types: Sequence[str]) -> int | None:
     found = [index for index, (name, _) in enumerate(fields) if name.lower() in names]
     if not found:
         return None

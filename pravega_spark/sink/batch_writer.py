@@ -14,7 +14,7 @@ from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
 from pravega_spark.options.write_options import WriteOptions
-from pravega_spark.rows.columns import SinkColumns
+from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
 from pravega_spark.sink.commit_protocol import APPLICATION_PREFIX
 from pravega_spark.sink.task_writer import write_rows
@@ -39,7 +39,7 @@ def batch_identity(options: WriteOptions) -> BatchIdentity:
 class BatchWriter(DataSourceArrowWriter):
     """The writer of one job. Its pickled copies write the tasks and commit: all of them have the identity made here."""
 
-    def __init__(self, options: WriteOptions, columns: SinkColumns, *, overwrite: bool) -> None:
+    def __init__(self, options: WriteOptions, columns: WrittenColumns, *, overwrite: bool) -> None:
         """Raises ``ConfigurationError`` for mode overwrite, and when the stream is missing and must not be created."""
         if overwrite:
             raise ConfigurationError("a stream cannot be overwritten; use mode('append'), after truncating the stream")

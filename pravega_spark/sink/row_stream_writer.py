@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from pravega_spark.options.write_options import WriteOptions
-from pravega_spark.rows.columns import SinkColumns
+from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.streaming import StreamingSink
 
 rows_per_batch: Final = 4_096
@@ -20,7 +21,7 @@ rows_per_batch: Final = 4_096
 class RowStreamWriter(DataSourceStreamWriter):
     """The writer of a query; ``schema`` is that of the rows."""
 
-    def __init__(self, options: WriteOptions, columns: SinkColumns, schema: pa.Schema, *, overwrite: bool) -> None:
+    def __init__(self, options: WriteOptions, columns: WrittenColumns, schema: pa.Schema, *, overwrite: bool) -> None:
         """Raises as ``StreamingSink``."""
         self._sink = StreamingSink(options, columns, overwrite=overwrite)
         self._schema = schema
@@ -39,5 +40,12 @@ def batches_of(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatc
     """The rows in record batches of ``rows_per_batch`` at most."""
     while chunk := list(islice(rows, rows_per_batch)):
         columns = zip(*chunk, strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        arrays = [pa.array(_values(values, field), field.type) for values, field in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _values(values: Iterable[Any], field: pa.Field) -> Iterable[Any]:
+    """Rows have timestamps in the worker's own zone, without naming it; Arrow would take them as UTC."""
+    if not pa.types.is_timestamp(field.type) or field.type.tz is None:
+        return values
+    return [None if value is None else value.astimezone(UTC) for value in values]

@@ -8,14 +8,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pravega_spark.options.write_options import WriteOptions
-from pravega_spark.rows.columns import SinkColumns
+from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.streaming import StreamingSink
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """The writer of a query."""
 
-    def __init__(self, options: WriteOptions, columns: SinkColumns, *, overwrite: bool) -> None:
+    def __init__(self, options: WriteOptions, columns: WrittenColumns, *, overwrite: bool) -> None:
         """Raises as ``StreamingSink``."""
         self._sink = StreamingSink(options, columns, overwrite=overwrite)
 

@@ -16,7 +16,7 @@ from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
 from pravega_spark.options.write_options import WriteOptions
-from pravega_spark.rows.columns import SinkColumns
+from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
 from pravega_spark.sink.commit_protocol import streaming_identity
 from pravega_spark.sink.task_writer import write_rows
@@ -25,7 +25,7 @@ from pravega_spark.sink.task_writer import write_rows
 class StreamingSink:
     """The sink of a query. Spark makes one for the tasks and one for the commit of each batch; only messages pass."""
 
-    def __init__(self, options: WriteOptions, columns: SinkColumns, *, overwrite: bool) -> None:
+    def __init__(self, options: WriteOptions, columns: WrittenColumns, *, overwrite: bool) -> None:
         """Raises ``ConfigurationError`` for complete mode, and when the stream is missing and must not be created."""
         if overwrite:
             raise ConfigurationError(

@@ -13,7 +13,7 @@ from pravega_spark.gateway.provisioning import provision_stream
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
 from pravega_spark.options.write_options import WriteOptions
-from pravega_spark.rows.columns import SinkColumns
+from pravega_spark.rows.record_columns import RecordColumns, WrittenColumns
 from pravega_spark.sink.destinations import Destinations
 from pravega_spark.sink.direct_writer import MultiStreamWriter
 from pravega_spark.sink.transaction_writer import TransactionWriter
@@ -29,11 +29,13 @@ class DirectMessage(WriterCommitMessage):
 
 def write_rows(
     options: WriteOptions,
-    columns: SinkColumns,
+    columns: WrittenColumns,
     identity: Callable[[TaskContext | None], BatchIdentity],
     batches: Iterable[pa.RecordBatch],
 ) -> WriterCommitMessage:
     """Write exactly once under ``identity``, or at least once; streams that only rows name are made as they appear."""
+    if isinstance(columns, RecordColumns):
+        batches, columns = map(columns.pack, batches), columns.packed
     gateway = worker_gateway(options.controller)
     destinations = Destinations(
         options.scope, options.streams[0] if options.streams else None, options.max_streams_per_task

@@ -75,7 +75,7 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"startingOffsets": "x"}, "unknown option 'startingOffsets'; did you mean 'start_stream_cut'?"),
         ({"subscribePattern": "t.*"}, "'subscribePattern' of Spark's Kafka connector has no counterpart here: name"),
         ({"minOffsetsPerTrigger": "5"}, "has no counterpart here: a micro-batch takes what is there"),
-        ({"includeHeaders": "true"}, "put headers into the event with pravega_spark.functions.to_envelope"),
+        ({"includeHeaders": "true"}, "write and read with format=record, whose column 'headers'"),
         ({"maxOffsetsPerTrigger": "5"}, "did you mean 'max_events_per_trigger'?"),
         ({"kafka.bootstrap.servers": "x"}, "did you mean 'controller'?"),
         ({"exactlyOnce": "true", "exactly_once": "false"}, "option 'exactly_once' is given in two spellings"),

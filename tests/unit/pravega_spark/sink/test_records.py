@@ -1,0 +1,115 @@
+"""Writes with format=record, over the fake: the events in the store, and how rows of Spark 4.0 become columns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from pravega_common.errors import ConfigurationError
+from pravega_spark.datasource import batch_writer, read_schema
+from pravega_spark.gateway.provisioning import forget_provisioned
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.options.write_options import WriteOptions
+from pravega_spark.rows.columns import RECORD_SOURCE_SCHEMA, SOURCE_SCHEMA
+from pravega_spark.sink.row_stream_writer import batches_of
+from tests.support.record_reference import PlainRecord, unpack
+from tests.unit.pravega_spark.streams import FakeStreams
+
+ARROW = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.string()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("timestamp", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> FakeStreams:
+    forget_provisioned()
+    made = FakeStreams(tmp_path)
+    made.create("t", 3)
+    return made
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def rows(first: int, last: int) -> pa.RecordBatch:
+    numbers = range(first, last)
+    columns = [
+        [b"k%d" % (number % 5) for number in numbers],
+        [None if number % 5 == 4 else str(number) for number in numbers],
+        [[("n", str(number).encode())] for number in numbers],
+        list(numbers),
+    ]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, ARROW, strict=True)], schema=ARROW
+    )
+
+
+@pytest.mark.parametrize("exactly_once", ["true", "false"])
+def test_records_are_in_the_store_in_order_of_their_keys(streams: FakeStreams, exactly_once: str) -> None:
+    options = {"controller": streams.controller, "scope": "s", "stream": "t", "format": "record"}
+    writer = batch_writer({**options, "exactly_once": exactly_once}, from_arrow_schema(ARROW), overwrite=False)
+    message = writer.write(iter([rows(0, 50), rows(50, 100)]))
+    writer.commit([message])
+    by_segment = [[unpack(event) for event in events] for events in streams.events("t").values()]
+    found: dict[bytes | None, list[PlainRecord]] = {}
+    for records in by_segment:
+        for key in {record.key for record in records}:
+            assert key not in found
+            found[key] = [record for record in records if record.key == key]
+    assert found == {
+        b"k%d" % key: [
+            PlainRecord(
+                None if key == 4 else str(number).encode(),
+                b"k%d" % key,
+                (("n", str(number).encode()),),
+                number,
+            )
+            for number in range(key, 100, 5)
+        ]
+        for key in range(5)
+    }
+
+
+@pytest.mark.usefixtures("berlin")
+def test_rows_of_spark_4_0_have_times_without_a_zone() -> None:
+    """Also in the hour that comes twice, which ``fold`` tells apart."""
+    times = [datetime(2026, 7, 1, 14, 0), datetime(2026, 10, 25, 2, 30), datetime(2026, 10, 25, 2, 30, fold=1), None]
+    headers = [Row(key="a", value=bytearray(b"1")), Row(key="b", value=None)]
+    made = [Row(key=bytearray(b"k"), value=None, headers=headers, timestamp=moment) for moment in times]
+    (batch,) = batches_of(iter(made), ARROW)
+    assert batch.column("key").to_pylist() == [b"k"] * 4
+    assert batch.column("headers").to_pylist()[0] == [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
+    shown = [None if moment is None else f"{moment:%d %H:%M}" for moment in batch.column("timestamp").to_pylist()]
+    assert shown == ["01 12:00", "25 00:30", "25 01:30", None]
+
+
+def test_the_schema_of_a_read() -> None:
+    assert read_schema({"path": "s/t", "format": "Record"}) == RECORD_SOURCE_SCHEMA
+    assert read_schema({"path": "s/t", "format": "event"}) == read_schema({"path": "s/t"}) == SOURCE_SCHEMA
+
+
+def test_refused_options() -> None:
+    with pytest.raises(ConfigurationError, match="'format' is 'avro', but must be event or record"):
+        WriteOptions.parse({"path": "s/t", "format": "avro"}, Use.WRITE)
+    with pytest.raises(ConfigurationError, match="'metadata' and 'format' exclude each other"):
+        ReadOptions.parse({"path": "s/t", "format": "record", "metadata": "StreamInfo"}, Use.BATCH_READ)
+    assert ReadOptions.parse({"path": "s/t", "format": "event", "metadata": "StreamInfo"}, Use.BATCH_READ).metadata
