@@ -45,6 +45,7 @@ from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import EVENT_NAMES, KEY_NAMES, SOURCE_COLUMNS
+from pravega_spark.rows.record_rows import RECORD_PARTS
 from pravega_streams.client import StreamClient
 
 OPTION_TAG: Final = "spark.option."
@@ -61,6 +62,7 @@ _KINDS: Final[tuple[tuple[type[PravegaError], str], ...]] = (
     (UnsupportedOperation, "invalid"),
 )
 _COLUMNS: Final = (*SOURCE_COLUMNS, *EVENT_NAMES, *KEY_NAMES)
+_RECORD_COLUMNS: Final = (*RECORD_PARTS, *(name for name in SOURCE_COLUMNS if name != "event"))
 _PLACE: Final = ("controller", "scope", "stream", "path")
 
 
@@ -116,12 +118,12 @@ class CatalogCalls:
     ) -> bool:
         """Whether it is new. ``InvalidArgument`` or ``ConfigurationError`` for options and columns that cannot be."""
         validate_user_name(stream)
-        _check_columns(columns)
         place = {"controller": self._controller, "scope": scope, "stream": stream}
         own = _own_options(place, options)
         # Either direction checks what it knows; the table serves both.
         ReadOptions.parse({**own, **place}, Use.STREAM_READ)
         checked = WriteOptions.parse({**own, **place}, Use.BATCH_WRITE)
+        _check_columns(columns, _RECORD_COLUMNS if checked.has_records else _COLUMNS)
         if not self.scope_exists(scope):
             raise ScopeNotFound(f"scope '{scope}' does not exist; CREATE NAMESPACE makes it")
         configuration = replace(checked.stream_configuration, tags=tags_of_options(own))
@@ -215,12 +217,12 @@ def options_of_tags(tags: Iterable[str]) -> dict[str, str]:
     return {name: value for name, _, value in parts}
 
 
-def _check_columns(columns: Sequence[Sequence[str]]) -> None:
-    unknown = [name for name, _ in columns if name.lower() not in _COLUMNS]
+def _check_columns(columns: Sequence[Sequence[str]], known: Sequence[str]) -> None:
+    unknown = [name for name, _ in columns if name.lower() not in known]
     if unknown:
         raise InvalidArgument(
             f"a stream's table has no column '{unknown[0]}'; leave the columns out, or name some of: "
-            f"{', '.join(dict.fromkeys(_COLUMNS))}"
+            f"{', '.join(dict.fromkeys(known))}"
         )
 
 

@@ -194,6 +194,24 @@ def test_insert_and_select(child: SparkChild, scope: str) -> None:
     assert child.run(events_of, f"{table} WITH (start_stream_cut='{head}', end_stream_cut='{tail}')") == list("abcd")
 
 
+def test_tables_of_records_beside_tables_of_events(child: SparkChild, scope: str) -> None:
+    child.run(
+        sql,
+        f"CREATE TABLE streams.{scope}.events USING pravega",
+        f"INSERT INTO streams.{scope}.events SELECT 'x' AS event",
+        f"SELECT event FROM streams.{scope}.events",
+        f"CREATE TABLE streams.{scope}.t (key BINARY, value BINARY, timestamp TIMESTAMP) USING pravega"
+        " OPTIONS (format 'record')",
+        f"INSERT INTO streams.{scope}.t SELECT 'k' AS key, 'v' AS value, timestamp_millis(5) AS timestamp",
+        f"INSERT INTO streams.{scope}.t SELECT 'k' AS key, CAST(NULL AS STRING) AS value",
+    )
+    columns = "CAST(key AS STRING), CAST(value AS STRING), headers, unix_millis(timestamp)"
+    rows = child.run(sql, f"SELECT {columns} FROM streams.{scope}.t ORDER BY offset")
+    assert rows == [("k", "v", None, 5), ("k", None, None, None)]
+    ((plain,),) = child.run(sql, f"SELECT count(event) FROM streams.{scope}.t WITH (format='event')")
+    assert plain == 2
+
+
 def test_options_of_create_table(child: SparkChild, scope: str, services: StandaloneProcess) -> None:
     table = f"streams.{scope}.t"
     child.run(

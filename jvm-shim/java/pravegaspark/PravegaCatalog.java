@@ -39,14 +39,15 @@ public final class PravegaCatalog implements TableCatalog, SupportsNamespaces {
     private static final Cleaner CLEANER = Cleaner.create();
     private static final String CONTROLLER_DEFAULT = "tcp://localhost:9090";
     private static final String CONTROLLER = "controller";
-    /** The one option that gives a read other columns. */
+    /** The options that give a read other columns. */
     private static final String METADATA = "metadata";
+    private static final String EVENT_FORMAT = "format";
 
     private String name;
     private String controller;
     private Map<String, String> defaults;
     private CatalogHelper helper;
-    /** By the value of {@link #METADATA}: the columns do not depend on the stream. */
+    /** By the values of {@link #METADATA} and {@link #EVENT_FORMAT}: the columns do not depend on the stream. */
     private final Map<String, StructType> schemas = new ConcurrentHashMap<>();
 
     @Override
@@ -165,7 +166,7 @@ public final class PravegaCatalog implements TableCatalog, SupportsNamespaces {
         return loadTable(identifier, Map.of());
     }
 
-    /** With the options of the query, since {@link #METADATA} among them decides about the columns. */
+    /** With the options of the query, since {@link #METADATA} and {@link #EVENT_FORMAT} decide about the columns. */
     @Override
     public Table loadTable(Identifier identifier, TableContext context, CaseInsensitiveStringMap options)
             throws NoSuchTableException {
@@ -177,7 +178,7 @@ public final class PravegaCatalog implements TableCatalog, SupportsNamespaces {
 
     @Override
     public Set<String> tableStateOptionKeys() {
-        return Set.of(METADATA);
+        return Set.of(METADATA, EVENT_FORMAT);
     }
 
     private Table loadTable(Identifier identifier, Map<String, String> query) throws NoSuchTableException {
@@ -206,11 +207,11 @@ public final class PravegaCatalog implements TableCatalog, SupportsNamespaces {
     }
 
     private StructType schema(CaseInsensitiveStringMap options) {
-        String metadata = options.getOrDefault(METADATA, "");
-        StructType known = schemas.get(metadata);
+        String decisive = options.getOrDefault(METADATA, "") + "/" + options.getOrDefault(EVENT_FORMAT, "");
+        StructType known = schemas.get(decisive);
         if (known == null) {
             known = PythonSource.create(options).inferSchema();
-            schemas.put(metadata, known);
+            schemas.put(decisive, known);
         }
         return known;
     }

@@ -139,6 +139,17 @@ def test_names_and_columns_that_cannot_be(client: Client) -> None:
     )
 
 
+def test_the_columns_of_a_table_of_records(client: Client) -> None:
+    place = {"scope": "s", "stream": "records", "options": {"format": "record"}}
+    assert ask(client, "create_stream", **place, columns=[["event", "binary"]]) == (
+        "invalid",
+        "a stream's table has no column 'event'; leave the columns out, or name some of: "
+        "key, value, headers, timestamp, scope, stream, segment_id, offset",
+    )
+    assert ask(client, "create_stream", **place, columns=[["Key", "binary"], ["timestamp", "timestamp"]]) is True
+    assert ask(client, "find_stream", scope="s", stream="records")["options"] == {"format": "record"}
+
+
 def test_missing_scope(client: Client) -> None:
     wanted = {"scope": "none", "stream": "t", "options": {}, "columns": []}
     assert ask(client, "create_stream", **wanted)[0] == "no_such_scope"
