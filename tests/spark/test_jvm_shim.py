@@ -210,6 +210,8 @@ def test_tables_of_records_beside_tables_of_events(child: SparkChild, scope: str
     assert rows == [("k", "v", None, 5), ("k", None, None, None)]
     ((plain,),) = child.run(sql, f"SELECT count(event) FROM streams.{scope}.t WITH (format='event')")
     assert plain == 2
+    child.run(sql, f"INSERT INTO streams.{scope}.t VALUES ('k', 'w'), ('l', 'x')")
+    assert child.run(sql, f"SELECT count(*) FROM streams.{scope}.t WHERE value IN ('w', 'x')") == [(2,)]
 
 
 def test_options_of_create_table(child: SparkChild, scope: str, services: StandaloneProcess) -> None:
