@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.functions import expr, window
+from pyspark.sql.functions import expr, max_by, struct, window
 
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -96,14 +96,32 @@ def test_a_copy_keeps_the_order_of_each_key(streams: Streams) -> None:
 
 
 @pytest.mark.parametrize("exactly_once", [True, False])
-def test_the_latest_state_by_key(streams: Streams, exactly_once: bool) -> None:
+def test_changes_are_applied_by_key(streams: Streams, exactly_once: bool) -> None:
     """Tombstones delete: the last record of each key says whether it is still there."""
+    state: dict[bytes, bytes | None] = {}
+
+    def apply(changed: DataFrame, batch_id: int) -> None:
+        last = changed.groupBy("key").agg(max_by("value", struct("segment_id", "offset")).alias("value"))
+        state.update({bytes(row.key): row.value and bytes(row.value) for row in last.collect()})
+
     options = {"format": "record", "exactly_once": exactly_once}
     streams.write(streams.spark.sql("select 1 as key, 'a' as value union all select 2, 'b'"), "t", **options)
-    streams.write(streams.spark.sql("select 1 as key, cast(null as string) as value"), "t", **options)
-    latest = streams.read("t", format="record").groupBy("key").agg(expr("max(struct(offset, value)) as last"))
-    kept = latest.filter("last.value is not null")
-    assert [(bytes(row.key), bytes(row.last.value)) for row in kept.collect()] == [(b"2", b"b")]
+    streams.write(streams.spark.sql("select 1 as key, 'c' as value union all select 3, 'd'"), "t", **options)
+    query = streams.keep(streams.stream("t", format="record").load().writeStream.foreachBatch(apply).start())
+    query.processAllAvailable()
+    assert state == {b"1": b"c", b"2": b"b", b"3": b"d"}
+    for value in ("'e'", "cast(null as string)"):
+        streams.write(streams.spark.sql(f"select 1 as key, {value} as value"), "t", **options)
+    query.processAllAvailable()
+    assert state == {b"1": None, b"2": b"b", b"3": b"d"}
+
+
+def test_a_time_of_the_store_and_the_time_of_the_records(streams: Streams) -> None:
+    streams.write(changes(streams, 0, 100), "t", format="record")
+    read = streams.read("t", format="record", start_time="2020-01-01T00:00:00Z", end_time="2100-01-01T00:00:00Z")
+    day = read.where("timestamp >= timestamp_micros(10010) AND timestamp < timestamp_micros(20020)")
+    found = day.select(expr("cast(cast(headers[0].value as string) as int) as number")).collect()
+    assert sorted(row.number for row in found) == list(range(10, 20))
 
 
 def test_windows_on_the_time_of_records(streams: Streams) -> None:

@@ -19,6 +19,7 @@ from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import RECORD_SOURCE_SCHEMA, SOURCE_SCHEMA
+from pravega_spark.sink import copied_events
 from pravega_spark.sink.row_stream_writer import batches_of
 from tests.support.record_reference import PlainRecord, unpack
 from tests.unit.pravega_spark.streams import FakeStreams
@@ -36,6 +37,7 @@ ARROW = pa.schema(
 @pytest.fixture
 def streams(tmp_path: Path) -> FakeStreams:
     forget_provisioned()
+    copied_events._warned.clear()
     made = FakeStreams(tmp_path)
     made.create("t", 3)
     return made
@@ -100,6 +102,23 @@ def test_rows_of_spark_4_0_have_times_without_a_zone() -> None:
     assert batch.column("headers").to_pylist()[0] == [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
     shown = [None if moment is None else f"{moment:%d %H:%M}" for moment in batch.column("timestamp").to_pylist()]
     assert shown == ["01 12:00", "25 00:30", "25 01:30", None]
+
+
+def test_a_copy_of_plain_events_warns_once_of_lost_keys(streams: FakeStreams, caplog: pytest.LogCaptureFixture) -> None:
+    def warnings(ddl: str, **given: str) -> int:
+        caplog.clear()
+        options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
+        schema = from_arrow_schema(pa.schema([(name, pa.string()) for name in ddl.split()]))
+        batch_writer(options, schema, overwrite=False)
+        return len([item for item in caplog.records if "lose their order" in item.getMessage()])
+
+    streams.create("u")
+    assert warnings("event") == 0
+    assert warnings("event routing_key segment_id offset") == 0
+    assert warnings("value segment_id offset", format="record") == 0
+    assert warnings("event scope stream Segment_id OFFSET") == 1
+    assert warnings("event segment_id offset") == 0
+    assert warnings("event segment_id offset", stream="u") == 1
 
 
 def test_the_schema_of_a_read() -> None:
