@@ -175,7 +175,9 @@ def find_column(fields: Sequence[tuple[str, str]], names: Sequence[str], types: 
         raise InvalidArgument(f"columns {listed} mean the same to the sink; keep one of them")
     name, kind = fields[found[0]]
     if kind not in types:
+        nested = kind.startswith(("struct<", "array<", "map<")) and "string" in types
+        remedy = f"write to_json({name}) AS {name}" if nested else "cast it"
         raise InvalidArgument(
-            f"{names[0]} attribute type must be a {' or '.join(types)}, but column '{name}' is {kind}; cast it"
+            f"{names[0]} attribute type must be a {' or '.join(types)}, but column '{name}' is {kind}; {remedy}"
         )
     return found[0]

@@ -161,7 +161,7 @@ def test_a_value_alone() -> None:
         ([("event", "binary"), ("value", "binary")], "columns 'event' would be lost: with format=record"),
         ([("value", "binary"), ("routing_key", "string")], "columns 'routing_key' would be lost"),
         ([("value", "binary"), ("topic", "string"), ("partition", "int")], "'topic', 'partition' would be lost"),
-        ([("value", "struct<a:int>")], r"but column 'value' is struct<a:int>; cast it"),
+        ([("value", "struct<a:int>")], r"is struct<a:int>; write to_json\(value\) AS value"),
         ([("value", "binary"), ("timestamp", "timestamp_ntz")], "but column 'timestamp' is timestamp_ntz; cast it"),
         ([("value", "binary"), ("headers", "binary")], "but column 'headers' is binary; cast it"),
         ([("value", "binary"), ("Value", "binary")], "columns 'value' and 'Value' mean the same"),

@@ -103,6 +103,7 @@ def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> No
         ),
         ([("a", "int"), ("b", "string")], r"required attribute 'event' not found among the columns to write \(a, b\)"),
         ([("event", "int")], "event attribute type must be a string or binary, but column 'event' is int"),
+        ([("event", "map<string,int>")], r"column 'event' is map<string,int>; write to_json\(event\) AS event"),
         ([("event", "string"), ("key", "double")], "routing_key attribute type .* bigint, but column 'key' is double"),
         ([("event", "string"), ("value", "string")], "columns 'event' and 'value' mean the same"),
     ],
