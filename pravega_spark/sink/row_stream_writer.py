@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
+from pravega_common.errors import InvalidArgument
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.streaming import StreamingSink
@@ -48,4 +49,15 @@ def _values(values: Iterable[Any], field: pa.Field) -> Iterable[Any]:
     """Rows have timestamps in the worker's own zone, without naming it; Arrow would take them as UTC."""
     if not pa.types.is_timestamp(field.type) or field.type.tz is None:
         return values
-    return [None if value is None else value.astimezone(UTC) for value in values]
+    return [None if value is None else _in_utc(value) for value in values]
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """``InvalidArgument`` for an hour that comes twice when clocks are set back: Spark does not say which it is."""
+    first, second = (moment.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first != second:
+        raise InvalidArgument(
+            f"Spark 4.0 gives a streaming sink the time {moment} without its zone, and the clocks of the workers show "
+            "it twice; run the executors in UTC (spark.executorEnv.TZ=UTC), or use Spark 4.1 or later"
+        )
+    return first

@@ -66,6 +66,21 @@ def test_latest_starts_where_the_query_did(streams: Streams) -> None:
     assert streams.numbers("out") == list(range(10, 20))
 
 
+def test_a_streaming_copy_of_records(streams: Streams) -> None:
+    """Keys, tombstones, headers and times, also where a sink is handed rows (4.0)."""
+    rows = streams.spark.range(200).selectExpr(
+        "cast(concat('k', id % 5) as binary) as key",
+        "if(id % 7 = 0, null, cast(cast(id as string) as binary)) as value",
+        "if(id % 3 = 0, null, array(named_struct('key', 'h', 'value', cast('x' as binary)))) as headers",
+        "timestamp_micros(1700000000000000 + id * 1001) as timestamp",
+    )
+    streams.write(rows, "in", format="record")
+    streams.create("out", 2)
+    streams.run(streams.stream("in", order="none", format="record").load(), "out", format="record")
+    copied_rows = streams.read("out", format="record").select(rows.columns)
+    assert sorted(map(repr, copied_rows.collect())) == sorted(map(repr, rows.collect()))
+
+
 @pytest.mark.skipif(has(ADMISSION_CONTROL), reason="this Spark limits batches")
 @pytest.mark.parametrize("option", ["max_events_per_trigger", "approx_bytes_per_trigger"])
 def test_limits_are_refused_by_the_version_that_has_them(streams: Streams, option: str) -> None:

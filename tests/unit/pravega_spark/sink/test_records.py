@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pravega_common.errors import ConfigurationError
+from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_spark import datasource
 from pravega_spark.datasource import batch_writer, read_schema
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
@@ -20,7 +21,8 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import RECORD_SOURCE_SCHEMA, SOURCE_SCHEMA
 from pravega_spark.sink import copied_events
-from pravega_spark.sink.row_stream_writer import batches_of
+from pravega_spark.sink.row_stream_writer import RowStreamWriter, batches_of
+from pravega_spark.spark_version import ARROW_STREAM_SINK
 from tests.support.record_reference import PlainRecord, unpack
 from tests.unit.pravega_spark.streams import FakeStreams
 
@@ -93,15 +95,37 @@ def test_records_are_in_the_store_in_order_of_their_keys(streams: FakeStreams, e
 
 @pytest.mark.usefixtures("berlin")
 def test_rows_of_spark_4_0_have_times_without_a_zone() -> None:
-    """Also in the hour that comes twice, which ``fold`` tells apart."""
-    times = [datetime(2026, 7, 1, 14, 0), datetime(2026, 10, 25, 2, 30), datetime(2026, 10, 25, 2, 30, fold=1), None]
+    times = [datetime(2026, 7, 1, 14, 0), datetime(2026, 10, 25, 1, 59), datetime(2026, 10, 25, 3, 0), None]
     headers = [Row(key="a", value=bytearray(b"1")), Row(key="b", value=None)]
     made = [Row(key=bytearray(b"k"), value=None, headers=headers, timestamp=moment) for moment in times]
     (batch,) = batches_of(iter(made), ARROW)
     assert batch.column("key").to_pylist() == [b"k"] * 4
     assert batch.column("headers").to_pylist()[0] == [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
     shown = [None if moment is None else f"{moment:%d %H:%M}" for moment in batch.column("timestamp").to_pylist()]
-    assert shown == ["01 12:00", "25 00:30", "25 01:30", None]
+    assert shown == ["01 12:00", "24 23:59", "25 02:00", None]
+
+
+@pytest.mark.usefixtures("berlin")
+def test_an_hour_that_comes_twice_is_refused() -> None:
+    row = Row(key=None, value="v", headers=None, timestamp=datetime(2026, 10, 25, 2, 30))
+    with pytest.raises(InvalidArgument, match=r"the time 2026-10-25 02:30:00 without its zone.*executorEnv\.TZ=UTC"):
+        list(batches_of(iter([row]), ARROW))
+
+
+def test_a_streaming_write_of_rows(streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasource, "has", lambda feature: feature != ARROW_STREAM_SINK)
+    options = {"controller": streams.controller, "scope": "s", "stream": "t", "format": "record"}
+    schema = from_arrow_schema(ARROW)
+    writer = datasource.stream_writer({**options, "exactly_once": "false"}, schema, overwrite=False)
+    assert isinstance(writer, RowStreamWriter)
+    made = [
+        Row(key=bytearray(b"k"), value="v", headers=[Row(key="a", value=None)], timestamp=datetime.fromtimestamp(5)),
+        Row(key=None, value=None, headers=None, timestamp=None),
+    ]
+    writer.write(iter(made))
+    found = [unpack(event) for events in streams.events("t").values() for event in events]
+    wanted = {PlainRecord(b"v", b"k", (("a", None),), 5_000_000), PlainRecord(None)}
+    assert len(found) == 2 and set(found) == wanted
 
 
 def test_a_copy_of_plain_events_warns_once_of_lost_keys(streams: FakeStreams, caplog: pytest.LogCaptureFixture) -> None:
