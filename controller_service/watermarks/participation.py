@@ -1,0 +1,49 @@
+"""Decides which writers count for a stream's next watermark, and between which times they are (pure).
+
+A writer participates if it reported a time after the last watermark's lower bound. One that does not is waited for,
+until it is gone or has reported nothing for the stream's timestamp aggregation timeout; then it is inactive. The next
+watermark is due when every active writer participates.
+"""
+
+from __future__ import annotations
+
+from controller_service.store.records import WriterMark
+from controller_service.watermarks.watermark import Watermark
+
+
+class MarkFold:
+    """Takes the marks of a stream's writers, one after the other, in memory that does not grow with the writers."""
+
+    def __init__(self, last: Watermark | None, timeout_ms: int, now_ms: int) -> None:
+        """``timeout_ms``: 0 waits for nobody. ``now_ms`` is by the clock that gave the marks their ``noted_ms``."""
+        self._last = last
+        self._timeout_ms = timeout_ms
+        self._now_ms = now_ms
+        self._waits = False
+        self._bounds: tuple[int, int] | None = None
+        self.reached: dict[int, int] = {}
+        """Segment id to the largest offset that an active writer reported."""
+
+    def add(self, mark: WriterMark) -> bool:
+        """Whether the writer is active; the mark of one that is not can be forgotten."""
+        participates = self._last is None or mark.timestamp > self._last.lower_time
+        if not participates:
+            if not mark.is_alive or self._now_ms - mark.noted_ms >= self._timeout_ms:
+                return False
+            self._waits = True
+        lower, upper = self._bounds or (mark.timestamp, mark.timestamp)
+        self._bounds = min(lower, mark.timestamp), max(upper, mark.timestamp)
+        for identifier, offset in mark.position.items():
+            # Some clients report -1 for a segment that they have not written to.
+            self.reached[identifier] = max(offset, self.reached.get(identifier, 0))
+        return True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no writer is active."""
+        return self._bounds is None
+
+    @property
+    def due(self) -> tuple[int, int] | None:
+        """The bounds of the next watermark; None while a writer is waited for."""
+        return None if self._waits else self._bounds
