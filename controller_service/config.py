@@ -49,6 +49,10 @@ class RetentionSection(Section):
     period_ms: Milliseconds = 1_800_000
 
 
+class WatermarksSection(Section):
+    period_ms: Milliseconds = 10_000
+
+
 class AutoScaleSection(Section):
     report_valid_ms: Milliseconds = 600_000
     cooldown_ms: int = Field(default=600_000, ge=0)
@@ -67,4 +71,5 @@ class ControllerConfig(ServiceSettings):
     cluster: ControllerClusterSection = ControllerClusterSection()
     transactions: TransactionsSection = TransactionsSection()
     retention: RetentionSection = RetentionSection()
+    watermarks: WatermarksSection = WatermarksSection()
     auto_scale: AutoScaleSection = AutoScaleSection()

@@ -33,8 +33,10 @@ from controller_service.event_processors.request_events import RequestEvent
 from controller_service.event_processors.request_stream import Instance, WireClients, request_processors
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.repair.commit_repair import CommitRepair
+from controller_service.segment_access.revisioned_segments import RevisionedSegments
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.segment_access.wire_access import WireSegmentAccess
+from controller_service.segment_access.wire_revisions import WireRevisionedSegments
 from controller_service.sets.transaction_set_service import TransactionSetService
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.stream_store import StreamStore
@@ -43,6 +45,9 @@ from controller_service.store.versioned_store import VersionedStore
 from controller_service.store.writer_marks import WriterMarks
 from controller_service.transactions.commit_marks import CommitMarks
 from controller_service.transactions.lifecycle import TransactionService
+from controller_service.watermarks.mark_segment import MarkSegments
+from controller_service.watermarks.stream_watermarks import StreamWatermarks
+from controller_service.watermarks.watermark_job import WatermarkJob
 from controller_service.workflows.auto_scale import AutoScale
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_scope import DeleteScope
@@ -86,7 +91,7 @@ class Hosts(HostStore, Protocol):
 class Backends:
     """The adapters that a controller stands on. ``services`` are started before everything else, in order.
 
-    ``clients``: None for a controller that reads no internal streams.
+    ``clients``: None for a controller that reads no internal streams. ``revisions``: None for one without watermarks.
     """
 
     cpo: ControlPlaneOracle
@@ -97,12 +102,13 @@ class Backends:
     random: Random
     services: Sequence[Service] = ()
     clients: WireClients | None = None
+    revisions: RevisionedSegments | None = None
 
 
 class Controller(Service):
-    """Order of the start: membership, election and assignment, stores, tables, queue, transactions, retention, gRPC,
-    event processors, which come online in the background. REST opens first, so that health can be asked from the
-    beginning. Nothing waits for what comes after it."""
+    """Order of the start: membership, election and assignment, stores, tables, queue, transactions, retention,
+    watermarks, gRPC, event processors, which come online in the background. REST opens first, so that health can be
+    asked from the beginning. Nothing waits for what comes after it."""
 
     def __init__(self, config: ControllerConfig, backends: Backends) -> None:
         super().__init__("controller")
@@ -142,6 +148,7 @@ class Controller(Service):
             self.store, backends.access, self.parts.workflows.scale, clock, config.auto_scale.limits
         )
         self.retention = self._make_retention()
+        self.watermarks = self._make_watermarks()
         self.events = self._make_events()
         self.grpc = GrpcServer(config.controller.listen, self._grpc_services())
         self.rest = RestServer(config.controller.rest, self.health, self.parts) if config.controller.rest else None
@@ -170,6 +177,21 @@ class Controller(Service):
         retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, self._new_id)
         return RetentionJob(
             self.store, retention.apply, self.member_id, self.membership.live_ids, self.backends.clock, period_ms
+        )
+
+    def _make_watermarks(self) -> WatermarkJob | None:
+        revisions, workflows = self.backends.revisions, self.parts.workflows
+        if revisions is None:
+            return None
+        segments = MarkSegments(revisions, self.backends.access)
+        watermarks = StreamWatermarks(self.store, self.marks, segments, workflows.create, workflows.delete)
+        return WatermarkJob(
+            self.marks.streams,
+            watermarks.advance,
+            self.member_id,
+            self.membership.live_ids,
+            self.backends.clock,
+            self.config.watermarks.period_ms,
         )
 
     def _make_events(self) -> EventProcessorGroup[RequestEvent] | None:
@@ -205,8 +227,11 @@ class Controller(Service):
             await self._start(service)
         await self._stores_ready()
         await self._create_system_tables()
-        for service in (self.queue, self.transactions, self.sets, self.retention, self.grpc):
+        for service in (self.queue, self.transactions, self.sets, self.retention):
             await self._start(service)
+        if self.watermarks is not None:
+            await self._start(self.watermarks)
+        await self._start(self.grpc)
         await self._publish_port()
         if self.events is not None:
             await self._start(self.events)
@@ -277,7 +302,8 @@ def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Bac
         else TableVersionedStore(TableClient(client))
     )
     clients = WireClients(client, TableClient(client), hosts)
-    return Backends(cpo, hosts, tables, WireSegmentAccess(client), clock, random, (hosts,), clients)
+    revisions = WireRevisionedSegments(client, hosts)
+    return Backends(cpo, hosts, tables, WireSegmentAccess(client), clock, random, (hosts,), clients, revisions)
 
 
 async def serve(config: ControllerConfig) -> None:

@@ -282,6 +282,13 @@ class WriterMarksRecord:
     marks: dict[str, WriterMark] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class MarkedStreamRecord:
+    """An entry of the index of streams that have writers' marks."""
+
+    noted_ms: int
+
+
 # ---- keys of a stream's metadata table -------------------------------------------------------------------------------
 
 STATE: Final = Key("state", StateRecord)

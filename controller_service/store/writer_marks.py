@@ -2,16 +2,17 @@
 
 Each writer has a key of its own in a table of the stream that is created with the first mark. A mark expires when its
 writer reports nothing for the stream's timestamp aggregation timeout; expired ones are removed, a few at a time, when
-new writers come.
+new writers come. The streams that have marks are in an index (``marked_streams.py``).
 """
 
 from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
+from controller_service.store.marked_streams import MarkedStreams
 from controller_service.store.records import WRITER_MARKS, WriterMark
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
@@ -26,6 +27,8 @@ mark_life_default_ms: Final = 24 * 3_600_000
 """Life of a mark after its last report, in streams whose configuration has no timestamp aggregation timeout."""
 marks_swept_per_writer: Final = 10
 """Marks looked at for each new writer, so that a table is gone through faster than it grows."""
+marks_per_page: Final = 10
+"""Marks of one read; one of a writer in the most segments takes 200 kB."""
 sweeps_remembered_max: Final = 10_000
 """Streams whose place of the next sweep is remembered."""
 
@@ -41,6 +44,7 @@ class WriterMarks:
 
     def __init__(self, store: StreamStore) -> None:
         self._store = store
+        self.streams = MarkedStreams(store)
         self._sweeps: OrderedDict[str, bytes] = OrderedDict()
         """Table to the place where its next sweep begins."""
 
@@ -63,12 +67,16 @@ class WriterMarks:
                 old = None
             outcome = _judge(old, position, timestamp)
             if outcome is NoteOutcome.NOTED:
-                is_new = found is None
+                # A repetition after a lost answer finds its own mark.
+                is_new = is_new or found is None
                 mark = WriterMark(timestamp, dict(position), noted_ms=now_ms)
                 await self._put(context, writer, mark, ABSENT if found is None else found.version)
             return outcome
 
         outcome = await self._store.compare_and_set(f"mark of writer {writer!r} of stream {context.name}", note)
+        if outcome is NoteOutcome.NOTED:
+            # Behind the mark: the index never loses a stream whose mark it was asked to hold.
+            await self.streams.note(scope, stream, is_new=is_new)
         if is_new:
             await self._sweep(context, life_ms)
         return outcome
@@ -105,6 +113,31 @@ class WriterMarks:
         if mark is None or _is_expired(mark, await _life_ms(context), self._store.clock.wall_ms()):
             return None
         return mark
+
+    async def all_of(self, scope: str, stream: str) -> AsyncIterator[tuple[str, WriterMark, int]]:
+        """Each writer with its mark, expired or not, and the version for ``forget``. ``StreamNotFound``."""
+        context = await self._open(scope, stream)
+        continuation = b""
+        while True:
+            try:
+                page = await self._store.tables.scan(context.marks_table, continuation, marks_per_page)
+            except SegmentNotFound:
+                return
+            for writer, found in page.entries:
+                yield writer, decode(WriterMark, found.value), found.version
+            continuation = page.continuation
+            if not continuation:
+                return
+
+    async def forget(self, context: StreamContext, writer: str, version: int) -> bool:
+        """Remove a mark; False if its writer reported since it was read."""
+        try:
+            await self._store.tables.remove(context.marks_table, writer, version)
+        except VersionConflict:
+            return False
+        except SegmentNotFound:
+            return True
+        return True
 
     # ---- the table ---------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,14 @@
 """Decides which writers count for a stream's next watermark, and between which times they are (pure).
 
 A writer participates if it reported a time after the last watermark's lower bound. One that does not is waited for,
-until it is gone or has reported nothing for the stream's timestamp aggregation timeout; then it is inactive. The next
-watermark is due when every active writer participates.
+until it is gone or has reported nothing for the stream's timestamp aggregation timeout; then it is inactive, as every
+writer is after a day. The next watermark is due when every active writer participates.
 """
 
 from __future__ import annotations
 
 from controller_service.store.records import WriterMark
+from controller_service.store.writer_marks import mark_life_default_ms
 from controller_service.watermarks.watermark import Watermark
 
 
@@ -26,9 +27,12 @@ class MarkFold:
 
     def add(self, mark: WriterMark) -> bool:
         """Whether the writer is active; the mark of one that is not can be forgotten."""
+        silent_ms = self._now_ms - mark.noted_ms
+        if silent_ms >= max(self._timeout_ms, mark_life_default_ms):
+            return False
         participates = self._last is None or mark.timestamp > self._last.lower_time
         if not participates:
-            if not mark.is_alive or self._now_ms - mark.noted_ms >= self._timeout_ms:
+            if not mark.is_alive or silent_ms >= self._timeout_ms:
                 return False
             self._waits = True
         lower, upper = self._bounds or (mark.timestamp, mark.timestamp)

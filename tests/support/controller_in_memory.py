@@ -8,6 +8,7 @@ from typing import Any
 
 from controller_service.config import ControllerConfig
 from controller_service.event_processors.request_stream import WireClients
+from controller_service.segment_access.revisioned_segments import RevisionedSegments
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.service import Backends, Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
@@ -47,10 +48,21 @@ class ControllerParts:
     random: Random = field(default_factory=lambda: Random(1))
     clients: WireClients | None = None
     """With them, controllers read their internal streams."""
+    revisions: RevisionedSegments | None = None
+    """With it, controllers make watermarks."""
 
     def controller(self, **settings: Any) -> Controller:
         """A controller that is not started, listening on free ports."""
         config = ControllerConfig.from_values({"controller": {"listen": "127.0.0.1:0", "rest": "", **settings}})
         access = self.faulty_access or self.access
-        backends = Backends(self.cpo, self.hosts, self.tables, access, self.clock, self.random, clients=self.clients)
+        backends = Backends(
+            self.cpo,
+            self.hosts,
+            self.tables,
+            access,
+            self.clock,
+            self.random,
+            clients=self.clients,
+            revisions=self.revisions,
+        )
         return Controller(config, backends)

@@ -22,7 +22,7 @@ def folded(*marks: WriterMark, last: Watermark | None = LAST, timeout_ms: int = 
 
 
 def test_without_a_watermark_everybody_participates() -> None:
-    fold, active = folded(mark(-(2**63)), mark(7, alive=False, age_ms=10**9), last=None)
+    fold, active = folded(mark(-(2**63)), mark(7, alive=False, age_ms=10**7), last=None)
     assert active == [True, True]
     assert fold.due == (-(2**63), 7)
 
@@ -62,7 +62,7 @@ def test_without_a_timeout_nobody_is_waited_for() -> None:
 
 def test_a_silent_writer_ahead_of_the_watermark_counts() -> None:
     """Its events up to that time are there; the watermark must lie behind them."""
-    fold, active = folded(mark(101, 7, alive=False, age_ms=10**9), mark(500, 3))
+    fold, active = folded(mark(101, 7, alive=False, age_ms=10**7), mark(500, 3))
     assert active == [True, True]
     assert fold.due == (101, 500) and fold.reached == {0: 7}
 
@@ -70,3 +70,12 @@ def test_a_silent_writer_ahead_of_the_watermark_counts() -> None:
 def test_positions_are_the_largest_of_each_segment_and_never_negative() -> None:
     fold, _ = folded(mark(200, 5), mark(201, 3), mark(202, -1, segment=4))
     assert fold.reached == {0: 5, 4: 0}
+
+
+def test_after_a_day_every_mark_ends() -> None:
+    """Also one that nothing can be made of, so that its stream costs nothing any more."""
+    day_ms = 24 * 3_600_000
+    _, active = folded(mark(500, age_ms=day_ms - 1), mark(500, age_ms=day_ms), last=None)
+    assert active == [True, False]
+    _, active = folded(mark(500, age_ms=day_ms), mark(500, age_ms=2 * day_ms), timeout_ms=2 * day_ms)
+    assert active == [True, False]

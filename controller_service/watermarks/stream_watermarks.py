@@ -1,0 +1,152 @@
+"""Advances the watermark of one stream: folds the marks of its writers, and writes what is due to its mark stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from controller_service.store.records import EpochRecord, SegmentRecord, StreamState, epoch_key
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.store.writer_marks import WriterMarks
+from controller_service.watermarks.mark_segment import MarkSegments
+from controller_service.watermarks.participation import MarkFold
+from controller_service.watermarks.positions import fill, join
+from controller_service.watermarks.watermark import SegmentPosition, Watermark
+from controller_service.workflows.create_stream import CreateStream
+from controller_service.workflows.delete_stream import DeleteStream
+from pravega_common.errors import StreamNotFound
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.names import mark_stream, segment_epoch
+from pravega_common.runtime.failpoints import failpoint, register
+
+_MARK_CONFIGURATION: Final = StreamConfiguration(ScalingPolicy.fixed(1))
+epochs_ahead_max: Final = 2
+"""A writer may follow a scale, or a rolling commit, before its epochs are current."""
+_ENDING: Final = (StreamState.SEALING, StreamState.SEALED)
+
+MARK_STREAM_CREATED = register("controller.watermark_stream_created")
+
+
+class StreamWatermarks:
+    def __init__(
+        self,
+        store: StreamStore,
+        marks: WriterMarks,
+        segments: MarkSegments,
+        create: CreateStream,
+        delete: DeleteStream,
+    ) -> None:
+        self._store = store
+        self._marks = marks
+        self._segments = segments
+        self._create = create
+        self._delete = delete
+        self._log = structlog.get_logger(service="watermarks")
+
+    async def advance(self, scope: str, stream: str) -> bool:
+        """Do what is due; whether a writer is active, else the stream has no marks any more.
+
+        Idempotent, and harmless in several instances at once. ``StreamNotFound``, and whatever the store and the
+        segments' calls raise.
+        """
+        context = await self._store.open(scope, stream)
+        timeout_ms = (await context.configuration()).configuration.timestamp_aggregation_timeout_ms
+        segment = await self._mark_segment(context)
+        if segment is None:
+            return False
+        end = await self._segments.end_of(segment)
+        fold = MarkFold(end.newest, timeout_ms, self._store.clock.wall_ms())
+        reported_again = False
+        async for writer, mark, version in self._marks.all_of(scope, stream):
+            if not fold.add(mark) and not await self._marks.forget(context, writer, version):
+                reported_again = True
+        # A writer that came back in the meantime counts, from the next run on.
+        if reported_again:
+            return True
+        if fold.due is not None:
+            position = await self._position(context, fold.reached, end.newest)
+            if position:
+                await self._segments.append(segment, end, Watermark(*fold.due, position))
+        return not fold.is_empty
+
+    # ---- the position ------------------------------------------------------------------------------------------------
+
+    async def _position(
+        self, context: StreamContext, reached: Mapping[int, int], last: Watermark | None
+    ) -> tuple[SegmentPosition, ...]:
+        """The position behind all writers and the last watermark; empty if nobody named a segment of the stream."""
+        before = () if last is None else last.position
+        segments = await self._segments_of(context, reached)
+        joined = join((*before, *(_placed(item, reached[item.segment_id]) for item in segments)))
+        if len(segments) < len(reached):
+            self._log.info("a writer's position names segments that the stream does not have", stream=context.name)
+        if not joined:
+            return ()
+        return fill(joined, await context.epoch(max(segment_epoch(item.segment_id) for item in joined)))
+
+    @staticmethod
+    async def _segments_of(context: StreamContext, identifiers: Mapping[int, int]) -> list[SegmentRecord]:
+        """Those of the segments that the stream has: from the current epoch, else from that of their creation."""
+        found: dict[int, SegmentRecord] = {}
+
+        def look_at(epoch: EpochRecord) -> None:
+            found.update((item.segment_id, item) for item in epoch.segments if item.segment_id in identifiers)
+
+        current = await context.current_epoch()
+        look_at(current)
+        numbers = sorted({segment_epoch(item) for item in identifiers if item not in found})
+        async for before in context.walk_epochs([number for number in numbers if 0 <= number < current.epoch]):
+            look_at(before)
+        for number in range(current.epoch + 1, current.epoch + 1 + epochs_ahead_max):
+            if number in numbers:
+                ahead = await context.read(epoch_key(number))
+                if ahead is not None:
+                    look_at(ahead)
+        return list(found.values())
+
+    # ---- the mark stream ---------------------------------------------------------------------------------------------
+
+    async def _mark_segment(self, context: StreamContext) -> str | None:
+        """The name of the segment of the mark stream; None for a stream that ends, and has none."""
+        name = mark_stream(context.stream)
+        try:
+            marks = await self._store.open(context.scope, name)
+            epoch = await marks.current_epoch()
+        except StreamNotFound:
+            if not await self._create_mark_stream(context):
+                return None
+            marks = await self._store.open(context.scope, name)
+            epoch = await marks.current_epoch()
+        return epoch.names(context.scope, name)[0]
+
+    async def _create_mark_stream(self, context: StreamContext) -> bool:
+        """Make a mark stream that is missing; False if the stream ends.
+
+        A deletion looks for the mark stream first, and only a sealed stream can be deleted: a stream that is open
+        after the mark stream was made will be deleted with it.
+        """
+        scope, name = context.scope, mark_stream(context.stream)
+        if await context.state() in _ENDING:
+            return False
+        await self._create.create_within(scope, name, _MARK_CONFIGURATION)
+        failpoint(MARK_STREAM_CREATED)
+        if await self._is_open(scope, context.stream):
+            return True
+        made = await self._store.entry(scope, name)
+        if made is not None:
+            await self._delete.carry_out(scope, name, made.stream_id)
+        return False
+
+    async def _is_open(self, scope: str, stream: str) -> bool:
+        try:
+            return await (await self._store.open(scope, stream)).state() not in _ENDING
+        except StreamNotFound:
+            return False
+
+
+def _placed(segment: SegmentRecord, offset: int) -> SegmentPosition:
+    return SegmentPosition(segment.segment_id, segment.key_start, segment.key_end, offset)
