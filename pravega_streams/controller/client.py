@@ -266,6 +266,25 @@ class ControllerClient:
         request = self._transaction(scope, stream, transaction_id, "", 0)
         return from_wire(TRANSACTION_STATES, self._ask("checkTransactionState", request).state)
 
+    # Times of writers
+
+    def note_time(self, scope: str, stream: str, writer_id: str, position: SegmentOffsets, time_ms: int) -> None:
+        """Report a writer's time, with a position behind its events. ``InvalidArgument`` if one goes back."""
+        cut = pb.StreamCut(streamInfo=stream_info(scope, stream), cut=position)
+        request = pb.TimestampFromWriter(writer=writer_id, timestamp=time_ms, position=cut)
+        result = self._ask("noteTimestampFromWriter", request).result
+        if result != pb.TimestampResponse.SUCCESS:
+            text = (
+                f"time {time_ms} of writer {writer_id} of {scope}/{stream}: {pb.TimestampResponse.Status.Name(result)}"
+            )
+            is_wrong = result in (pb.TimestampResponse.INVALID_TIME, pb.TimestampResponse.INVALID_POSITION)
+            raise InvalidArgument(text) if is_wrong else errors.ControllerRefused(text)
+
+    def remove_writer(self, scope: str, stream: str, writer_id: str) -> bool:
+        """Have nobody wait for a writer's time any more; whether it was known."""
+        request = pb.RemoveWriterRequest(writer=writer_id, stream=stream_info(scope, stream))
+        return bool(self._ask("removeWriter", request).result == pb.RemoveWriterResponse.SUCCESS)
+
     @staticmethod
     def _transaction(scope: str, stream: str, transaction_id: uuid.UUID, writer: str, time_ms: int) -> pb.TxnRequest:
         return pb.TxnRequest(

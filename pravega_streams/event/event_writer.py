@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 import uuid
 from typing import Final
 
-from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentSealed, StreamSealed, Unavailable
+from pravega_common.errors import (
+    InvalidArgument,
+    PravegaError,
+    SegmentNotFound,
+    SegmentSealed,
+    StreamSealed,
+    Unavailable,
+)
 from pravega_common.hashing import position_of_key
 from pravega_common.segment_router import SegmentRouter
 from pravega_streams.client import StreamClient
@@ -30,7 +38,8 @@ def frame_event(event: bytes) -> memoryview:
 
 
 class EventWriter:
-    """Writes events in order per routing key; an event without a key goes anywhere.
+    """Writes events in order per routing key; an event without a key goes anywhere. ``writer_id`` names it in reports
+    of time.
 
     Not for several threads. ``write`` returns before the event is durable, ``flush`` when all are. A segment that was
     sealed by a scale event is followed by its successors, to which what it did not take is written again, in order.
@@ -44,6 +53,8 @@ class EventWriter:
         self._blocks = BlockWriters(client.segments.endpoints)
         self._writers: dict[int, BlockWriter] = {}
         self._router = self._current_router()
+        self.writer_id = uuid.uuid4().hex
+        self._has_noted = False
 
     def __enter__(self) -> EventWriter:
         return self
@@ -73,10 +84,27 @@ class EventWriter:
             if list(self._writers.items()) == pending:
                 return
 
+    def note_time(self, time_ms: int) -> None:
+        """Flush, and note that the events written so far belong to a time of this writer's own, and later ones to no
+        earlier one.
+
+        Of the times of a stream's writers controllers make watermarks, by which Pravega's Java client tells readers
+        their time window. ``InvalidArgument`` if the time goes back.
+        """
+        self.flush()
+        names = {item.name: item.segment_id for item in self._router.segments}
+        infos = self._client.segments.infos(names)
+        position = {names[name]: info.length for name, info in infos.items()}
+        self._client.controller.note_time(self._scope, self._stream, self.writer_id, position, time_ms)
+        self._has_noted = True
+
     def close(self) -> None:
-        """Flush and give the connections up."""
+        """Flush and give the connections up; nobody waits for this writer's time any more."""
         self.flush()
         self._blocks.close()
+        if self._has_noted:
+            with contextlib.suppress(PravegaError):  # The events are durable; its time-out ends the wait as well.
+                self._client.controller.remove_writer(self._scope, self._stream, self.writer_id)
 
     def _write(self, piece: Piece) -> None:
         while True:

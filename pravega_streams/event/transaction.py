@@ -28,7 +28,15 @@ class Transaction:
     Errors: ``TransactionFailed`` once it was aborted or timed out, and those of ``BlockWriter``.
     """
 
-    def __init__(self, client: StreamClient, scope: str, stream: str, begun: NewTransaction, lease_ms: int) -> None:
+    def __init__(
+        self,
+        client: StreamClient,
+        scope: str,
+        stream: str,
+        begun: NewTransaction,
+        lease_ms: int,
+        writer_id: str = "",
+    ) -> None:
         self.transaction_id = begun.transaction_id
         self._client = client
         self._scope = scope
@@ -37,6 +45,7 @@ class Transaction:
         self._router = SegmentRouter(begun.segments)
         self._blocks = BlockWriters(client.segments.endpoints)
         self._writers: dict[int, BlockWriter] = {}
+        self._writer_id = writer_id
 
     def write(self, event: bytes, routing_key: str | None = None) -> None:
         position = random.random() if routing_key is None else position_of_key(routing_key)
@@ -67,11 +76,18 @@ class Transaction:
         if status is not PingStatus.OK:
             raise TransactionFailed(f"transaction {self.transaction_id} cannot be renewed: {status.name}")
 
-    def commit(self, *, wait: bool = True) -> None:
-        """Flush and commit; with ``wait`` the events are readable on return."""
+    def commit(self, *, wait: bool = True, time_ms: int | None = None) -> None:
+        """Flush and commit; with ``wait`` the events are readable on return. ``time_ms``: the writer's time behind
+        these events, as with ``EventWriter.note_time``; one that goes back is not noted."""
         self.flush()
         self._blocks.close()
-        self._client.controller.commit_transaction(self._scope, self._stream, self.transaction_id)
+        controller = self._client.controller
+        if time_ms is None:
+            controller.commit_transaction(self._scope, self._stream, self.transaction_id)
+        else:
+            controller.commit_transaction(
+                self._scope, self._stream, self.transaction_id, writer_id=self._writer_id, time_ms=time_ms
+            )
         deadline_s = time.monotonic() + commit_time_max_s
         while wait and self.state() is not TransactionState.COMMITTED:
             if time.monotonic() > deadline_s:
@@ -90,14 +106,16 @@ class Transaction:
 
 
 class TransactionalWriter:
-    """Begins transactions on one stream. ``lease_ms``: how long one stays open without ``ping``."""
+    """Begins transactions on one stream. ``lease_ms``: how long one stays open without ``ping``; ``writer_id`` names
+    the writer in reports of time."""
 
     def __init__(self, client: StreamClient, scope: str, stream: str, lease_ms: int = lease_default_ms) -> None:
         self._client = client
         self._scope = scope
         self._stream = stream
         self._lease_ms = lease_ms
+        self.writer_id = uuid.uuid4().hex
 
     def begin(self) -> Transaction:
         begun = self._client.controller.create_transaction(self._scope, self._stream, self._lease_ms)
-        return Transaction(self._client, self._scope, self._stream, begun, self._lease_ms)
+        return Transaction(self._client, self._scope, self._stream, begun, self._lease_ms, self.writer_id)
