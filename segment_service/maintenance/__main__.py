@@ -14,7 +14,7 @@ from pravega_common.runtime import failpoints
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster.factory import make_cpo
 from segment_service.config import SegmentStoreConfig
-from segment_service.maintenance import doctor_command, restore_command
+from segment_service.maintenance import backup_command, doctor_command, restore_command
 from segment_service.maintenance.cpo_rebuild import ClusterPlan, CPORebuild
 from segment_service.maintenance.server_replacement import Progress, ServerReplacement
 from segment_service.maintenance.tier2_access import open_tier2
@@ -131,6 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     replacing.add_argument("--new", required=True, help="address of an empty server")
     replacing.add_argument("--dry-run", action="store_true", help="look and change nothing")
     replacing.set_defaults(run=_replace, noun="cluster")
+    backup_command.add_to(commands)
     doctor_command.add_to(commands)
     restore_command.add_to(commands)
     options = parser.parse_args(arguments)

@@ -7,19 +7,27 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pravega_common.runtime.clock import SystemClock
+from pravega_common.errors import ConfigurationError
+from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.factory import make_cpo
 from segment_service.config import SegmentStoreConfig
+from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.file_log.folder import FileLogFolder
+from segment_service.maintenance import backup_files
+from segment_service.maintenance.backup_restore import BackupRestore, check_settings
+from segment_service.maintenance.doctor_command import say
+from segment_service.maintenance.log_reading import LogSource
 from segment_service.maintenance.log_restart import FileLogRestart, FileLogSource, RedisLogRestart
 from segment_service.maintenance.redis_log_reading import RedisLogSource
 from segment_service.maintenance.restore_plan import ListedSegments, RestorePlan
 from segment_service.maintenance.store_restore import ContainerOutcome, StoreRestore
 from segment_service.maintenance.tier2_access import open_tier2
+from segment_service.maintenance.tier2_restore import LogRestart
 from segment_service.plog.cluster_registration import ask_redis
 from segment_service.plog.plog_client import PlogSettings
 
@@ -31,6 +39,7 @@ def add_to(commands: Commands) -> None:
     restore = commands.add_parser("restore", help="start containers from Tier 2 alone; all stores must be stopped")
     restore.add_argument("--config", type=Path, required=True, help="settings of a store of the cluster")
     restore.add_argument("--container", type=int, action="append", default=[], help="only this one; may be repeated")
+    restore.add_argument("--from", type=Path, dest="backup", help="restore this backup into empty places instead")
     restore.add_argument("--yes", action="store_true", help="do it; else only the plan is printed")
     restore.add_argument("--json", action="store_true", help="print one JSON document")
     restore.set_defaults(run=_run, noun="store")
@@ -38,6 +47,10 @@ def add_to(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     config = SegmentStoreConfig.load(options.config)
+    if options.backup is not None:
+        if options.container:
+            raise ConfigurationError("a backup is restored as a whole: leave --container out")
+        return asyncio.run(_restore_backup(config, options.backup, is_agreed=options.yes, as_json=options.json))
     outcomes = asyncio.run(restore_from_tier2(config, options.container, is_agreed=options.yes))
     is_done = options.yes or all(one.plan is None for one in outcomes)
     if options.json:
@@ -51,7 +64,8 @@ def _run(options: argparse.Namespace) -> int:
 
 async def restore_from_tier2(config: SegmentStoreConfig, only: list[int], *, is_agreed: bool) -> list[ContainerOutcome]:
     """The outcome of each container; carried out if ``is_agreed``."""
-    async with _opened(config) as restore:
+    async with _opened(config) as places:
+        restore = StoreRestore(places.cpo, places.chunks, places.source, places.restart, places.clock)
         outcomes = await restore.plan(config.store.containers, only)
         for outcome in outcomes:
             if is_agreed and outcome.plan is not None:
@@ -59,8 +73,37 @@ async def restore_from_tier2(config: SegmentStoreConfig, only: list[int], *, is_
         return outcomes
 
 
+async def _restore_backup(config: SegmentStoreConfig, folder: Path, *, is_agreed: bool, as_json: bool) -> int:
+    """The exit status."""
+    say(f"verifying {folder}")
+    header = backup_files.verify(folder)
+    check_settings(header, config.store.containers)
+    async with _opened(config) as places:
+        restore = BackupRestore(folder, places.cpo, places.chunks, places.source, places.restart, places.clock, say)
+        waiting = await restore.check_place(header)
+        if is_agreed:
+            await restore.carry_out(header)
+    if as_json:
+        print(json.dumps({"is_done": is_agreed, "containers": [part.container_id for part in waiting]}, indent=2))
+    else:
+        print(f"backup {header.backup_id} of cluster {header.cluster}: every file is as it was written")
+        print("restored: start the stores" if is_agreed else "nothing was changed: give --yes to restore it")
+    return 0 if is_agreed else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The parts of a cluster that a restore writes to."""
+
+    cpo: ControlPlaneOracle
+    chunks: ChunkStorage
+    source: LogSource
+    restart: LogRestart
+    clock: Clock
+
+
 @contextlib.asynccontextmanager
-async def _opened(config: SegmentStoreConfig) -> AsyncIterator[StoreRestore]:
+async def _opened(config: SegmentStoreConfig) -> AsyncIterator[_Places]:
     clock = SystemClock()
     cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
     async with contextlib.AsyncExitStack() as stack:
@@ -70,13 +113,13 @@ async def _opened(config: SegmentStoreConfig) -> AsyncIterator[StoreRestore]:
             folder = FileLogFolder(config.tier1.folder, plog_bytes=config.tier1.plog_bytes)
             await folder.start()
             stack.push_async_callback(folder.stop)
-            yield StoreRestore(cpo, chunks, FileLogSource(folder, clock), FileLogRestart(folder, clock), clock)
+            yield _Places(cpo, chunks, FileLogSource(folder, clock), FileLogRestart(folder, clock), clock)
             return
         groups, containers = config.tier1.persistence_groups, config.store.containers
         settings = PlogSettings(block_bytes=config.tier1.plog_bytes, allow_unsafe_redis=config.tier1.allow_unsafe_redis)
         source = RedisLogSource(groups, containers, settings)
         restart = RedisLogRestart(cpo, config.cluster.name, groups, containers, settings, clock, ask_redis)
-        yield StoreRestore(cpo, chunks, source, restart, clock)
+        yield _Places(cpo, chunks, source, restart, clock)
 
 
 def _print(outcome: ContainerOutcome) -> None:

@@ -65,7 +65,7 @@ class StoreRestore:
         outside = [one for one in only if not 0 <= one < containers]
         if outside:
             raise ConfigurationError(f"container {outside[0]}: there are containers 0 to {containers - 1}")
-        await self._refuse_running_stores()
+        await refuse_running_stores(self._cpo)
         return [await self._plan_one(container_id) for container_id in only or range(containers)]
 
     async def carry_out(self, plan: RestorePlan) -> None:
@@ -74,7 +74,7 @@ class StoreRestore:
         if not await self._cpo.try_lock(LOCK, holder, lock_ms):
             raise ConfigurationError("somebody else is restoring this cluster; wait for the end of that")
         try:
-            await self._refuse_running_stores()
+            await refuse_running_stores(self._cpo)
             await Tier2Restore(self._chunks, plan.container_id, self._restart, self._clock).carry_out(plan)
             self._log.info("container restored", container=plan.container_id, segments=plan.segments)
         finally:
@@ -107,10 +107,12 @@ class StoreRestore:
                 f"{error}; if these servers are gone for good, start empty ones in their place and restore again"
             ) from error
 
-    async def _refuse_running_stores(self) -> None:
-        stores = await self._cpo.members(SEGMENT_STORE_KIND)
-        if stores:
-            raise ConfigurationError(
-                f"segment stores are running: {', '.join(sorted(stores))}; stop all stores first (the lease of one "
-                "that was killed ends within cluster.lease_ms)"
-            )
+
+async def refuse_running_stores(cpo: ControlPlaneOracle) -> None:
+    """``ConfigurationError`` while any store has a lease."""
+    stores = await cpo.members(SEGMENT_STORE_KIND)
+    if stores:
+        raise ConfigurationError(
+            f"segment stores are running: {', '.join(sorted(stores))}; stop all stores first (the lease of one "
+            "that was killed ends within cluster.lease_ms)"
+        )

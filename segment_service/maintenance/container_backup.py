@@ -1,0 +1,331 @@
+"""Copies one container while its owner changes it: its log, and what Tier 2 has of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Final
+
+from pravega_common.errors import ConfigurationError, DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.segment_storage import EpochMark, LogState
+from segment_service.maintenance.backup_files import ContainerInBackup, log_path
+from segment_service.maintenance.backup_log import CopiedLog, LogContents, LogGap, nothing_read
+from segment_service.maintenance.log_reading import LogSource
+from segment_service.maintenance.read_only import ContainerReader
+from segment_service.metadata_table.metadata_table import map_name
+from segment_service.storage.chunk_names import Layout, ManifestId, MapObjectId
+from segment_service.storage.epoch_marks import decode_mark
+from segment_service.storage.segment_view import SegmentView
+
+LOG_BEGUN: Final = register("maintenance.backup.log_begun")
+MARK_COPIED: Final = register("maintenance.backup.mark_copied")
+TABLE_COPIED: Final = register("maintenance.backup.table_copied")
+SEGMENT_COPIED: Final = register("maintenance.backup.segment_copied")
+MANIFESTS_COPIED: Final = register("maintenance.backup.manifests_copied")
+
+chunks_at_once: Final = 4
+"""Objects, of some 16 MiB at most, that are copied side by side."""
+attempts_max: Final = 10
+"""How often a segment, or the table, is looked at again because an object was replaced meanwhile."""
+rounds_max: Final = 10
+"""Rounds in which targets of merges are read again."""
+passes_max: Final = 20
+"""How often a container's manifests are listed again because its log was truncated beyond the copy meanwhile. A pass
+reads what changed since the one before, so that passes become shorter."""
+object_bytes_max: Final = 256 * 1024 * 1024
+"""Bytes of the largest object that is copied; owners write 16 MiB and some checksums."""
+
+Step = Callable[[str], Awaitable[None]]
+"""Called between two durable steps: says how far the backup is, and follows the logs from time to time."""
+
+
+class ContainerBackup:
+    """One container's part of a backup."""
+
+    def __init__(
+        self, container_id: int, chunks: ChunkStorage, logs: LogSource, folder: Path, copies: ChunkStorage, clock: Clock
+    ) -> None:
+        """``chunks`` is Tier 2, which is only read; ``copies`` keeps its objects in the backup."""
+        self.container_id = container_id
+        self.log = CopiedLog(logs, container_id, log_path(folder, container_id))
+        self.layout = Layout(container_id)
+        self.damaged: set[int] = set()
+        """Segments that are damaged in Tier 2, and are so in the backup."""
+        self._chunks = chunks
+        self._copies = copies
+        self._reader = ContainerReader(chunks, container_id, clock)
+        self._copied = ContainerReader(copies, container_id, clock)
+        self._settled: set[int] = set()
+        """Sources that are gone in the copy, and whose targets were read after that."""
+        self._mark: EpochMark | None = None
+        self._stamp: LogState | None = None
+        self._tier2_from = nothing_read
+
+    async def copy_chunks(self, step: Step) -> None:
+        """Copy the chunks that are there: most of the bytes, while nothing has to fit to them yet."""
+        waiting: list[str] = []
+        async for info in self._chunks.list(self.layout.chunks):
+            waiting.append(info.name)
+            if len(waiting) == chunks_at_once:
+                await self._copy_together(waiting)
+                waiting.clear()
+                await step(f"container {self.container_id}: chunks")
+        await self._copy_together(waiting)
+
+    async def copy_state(self, step: Step) -> None:
+        """Copy the log, and everything in Tier 2 that changes. ``LogGap`` if the log is truncated too fast."""
+        for attempt in range(passes_max):
+            try:
+                await self._copy_state(step)
+                return
+            except LogGap:
+                if attempt == passes_max - 1:
+                    raise
+
+    async def follow(self) -> None:
+        """Copy what the log has more. ``LogGap`` if its copy must begin again."""
+        await self.log.follow()
+
+    async def _copy_state(self, step: Step) -> None:
+        self._settled.clear()
+        await self.log.begin()
+        self._tier2_from = self.log.end
+        failpoint(LOG_BEGUN)
+        await step(f"container {self.container_id}: log")
+        await self._copy_mark()
+        failpoint(MARK_COPIED)
+        await step(f"container {self.container_id}: mark")
+        await self._copy_table()
+        failpoint(TABLE_COPIED)
+        await step(f"container {self.container_id}: metadata table")
+        await self._copy_segments(step)
+        failpoint(MANIFESTS_COPIED)
+        await self._settle_merges(step)
+        await self.log.follow()
+
+    # --- marks and the metadata table
+
+    async def _copy_mark(self) -> None:
+        for _ in range(attempts_max):
+            newest = max([info.name async for info in self._chunks.list(self.layout.epochs)], default="")
+            if not newest:
+                self._mark = None
+                return
+            try:
+                data = await self._copy(newest)
+            except SegmentNotFound:
+                continue
+            self._mark = decode_mark(data, newest, self.layout.parse_epoch(newest))
+            await self._keep_only(self.layout.epochs, {newest})
+            return
+        raise Unavailable(f"the marks below {self.layout.epochs} keep vanishing while they are copied: try again")
+
+    async def _copy_table(self) -> None:
+        """Copy the newest state of the table: its runs, then its manifest."""
+        async for info in self._chunks.list(self.layout.maps):
+            if not info.name.startswith(f"{self.layout.maps}{map_name}/"):
+                raise DataCorruption(f"{info.name} in Tier 2 is of a map that this program does not know")
+        missing = ""
+        for _ in range(attempts_max):
+            manifest = await self._reader.table()
+            if manifest is None:
+                self._stamp = None
+                return
+            try:
+                for run in manifest.runs:
+                    for file in run.files:
+                        name = self.layout.map_file(map_name, MapObjectId(file.epoch, file.counter))
+                        await self._copy_chunk(name, must_exist=True)
+                newest = self.layout.map_manifest(map_name, manifest.id)
+                await self._copy(newest)
+            except SegmentNotFound as error:
+                missing = str(error)
+                continue
+            self._stamp = manifest.stamp
+            await self._keep_only(self.layout.map_manifests(map_name), {newest})
+            return
+        raise Unavailable(f"the metadata table keeps being replaced while it is copied ({missing}): try again")
+
+    # --- segments
+
+    async def _copy_segments(self, step: Step) -> None:
+        """Copy every segment that is not as an earlier pass copied it; those that are gone leave the copy."""
+        copied = _by_segment(self._copies, self.layout)
+        known = await anext(copied, None)
+        async for segment_id, newest in _by_segment(self._chunks, self.layout):
+            while known is not None and known[0] < segment_id:
+                await self._keep_only(self.layout.manifests_of(known[0]), set())
+                known = await anext(copied, None)
+            is_new = known is None or known != (segment_id, newest)
+            if known is not None and known[0] == segment_id:
+                known = await anext(copied, None)
+            if is_new:
+                await self._copy_segment(segment_id)
+                failpoint(SEGMENT_COPIED)
+                await step(f"container {self.container_id}: segment {segment_id}")
+        while known is not None:
+            await self._keep_only(self.layout.manifests_of(known[0]), set())
+            known = await anext(copied, None)
+
+    async def _copy_segment(self, segment_id: int) -> SegmentView | None:
+        """Copy the newest state of a segment: its chunks, then its manifests. ``None`` if it is damaged."""
+        self._settled.discard(segment_id)
+        self.damaged.discard(segment_id)
+        before = None
+        for _ in range(attempts_max):
+            view = await self._view(self._reader, segment_id)
+            if view is None or view.is_dangling:
+                break
+            live = {self.layout.manifest(name) for name in (view.name, view.base_name) if name is not None}
+            try:
+                await self._copy_together({self.layout.chunk(chunk.id) for chunk in view.chunks}, must_exist=True)
+                for name in live:
+                    await self._copy(name)
+            except SegmentNotFound:
+                if view.name == before:
+                    break  # not replaced, but lost
+                before = view.name
+                continue
+            await self._keep_only(self.layout.manifests_of(segment_id), live)
+            return view
+        await self._copy_damaged(segment_id)
+        return None
+
+    async def _view(self, reader: ContainerReader, segment_id: int) -> SegmentView | None:
+        reader.manifests.forget(segment_id)
+        try:
+            return await reader.manifests.load(segment_id)
+        except SegmentDamaged:
+            return None
+        finally:
+            reader.manifests.forget(segment_id)
+
+    async def _keep_only(self, prefix: str, live: set[str]) -> None:
+        """Remove what was copied of an earlier state: it must not count when the newer one is gone."""
+        for name in [info.name async for info in self._copies.list(prefix)]:
+            if name not in live:
+                await self._copies.delete(name)
+
+    async def _copy_damaged(self, segment_id: int) -> None:
+        """Copy what is left of a segment, so that it is quarantined in the copy as it is in the store."""
+        self.damaged.add(segment_id)
+        found = {info.name async for info in self._chunks.list(self.layout.manifests_of(segment_id))}
+        await self._copy_together(found)
+        await self._keep_only(self.layout.manifests_of(segment_id), found)
+
+    # --- merges
+
+    async def _settle_merges(self, step: Step) -> None:
+        """Let no source be gone in the copy whose target was read before it had the bytes.
+
+        A source that was seen gone was merged before, so the log has the merge by now. What is merged later is of no
+        concern, but for the segments that are read again here.
+        """
+        concerned: set[int] | None = None
+        for _ in range(rounds_max):
+            await self.log.follow()
+            contents = LogContents.of(self.log.effective(self._tier2_from))
+            if concerned is not None:
+                contents.merges = {key: merge for key, merge in contents.merges.items() if key in concerned}
+            behind = await self._targets_behind(contents)
+            if not behind:
+                return
+            concerned = set(behind)
+            for target_id in behind:
+                await self._copy_segment(target_id)
+                failpoint(SEGMENT_COPIED)
+                await step(f"container {self.container_id}: segment {target_id}")
+        raise Unavailable(f"container {self.container_id}: segments keep being merged while they are copied: try again")
+
+    async def _targets_behind(self, contents: LogContents) -> list[int]:
+        """Targets that are alive and lack bytes in the copy, of sources that are gone in it."""
+        behind: dict[int, None] = {}
+        for source_id, merge in contents.merges.items():
+            target_id = merge.segment_id
+            if target_id in contents.deleted or target_id in self.damaged or source_id in self._settled:
+                continue
+            source, target = await self._view(self._copied, source_id), await self._view(self._copied, target_id)
+            if source is None or target is None or source.exists or target.is_deleted:
+                continue
+            if target.length < merge.offset + merge.length:
+                behind[target_id] = None
+                self._settled.add(source_id)
+        return list(behind)
+
+    # --- objects
+
+    async def _copy_together(self, names: Collection[str], *, must_exist: bool = False) -> None:
+        """Copy chunks, a few at a time; ``SegmentNotFound`` if one is missing and must be there."""
+        waiting = iter(names)
+        while some := list(itertools.islice(waiting, chunks_at_once)):
+            await asyncio.gather(*(self._copy_chunk(name, must_exist=must_exist) for name in some))
+
+    async def _copy_chunk(self, name: str, *, must_exist: bool) -> None:
+        if await _exists(self._copies, name):
+            return
+        try:
+            await self._copy(name)
+        except SegmentNotFound:
+            if must_exist:
+                raise
+
+    async def _copy(self, name: str) -> bytes:
+        """Copy one object, and return its bytes."""
+        length = (await self._chunks.info(name)).length
+        if length > object_bytes_max:
+            raise ConfigurationError(f"{name} in Tier 2 has {length} bytes, more than a backup holds in memory")
+        data = await self._chunks.get(name, 0, length)
+        if not await _exists(self._copies, name):
+            await self._copies.put(name, [data])
+        return data
+
+    # --- the result
+
+    async def part(self) -> ContainerInBackup | None:
+        """The container's line of the inventory; ``None`` if it never ran. ``DataCorruption`` if the log and Tier 2
+        do not belong together: neither would a restored container start, nor does this one at its next start."""
+        contents = LogContents.of(self.log.effective(self._tier2_from))
+        summary = contents.summary
+        first = ""
+        async for info in self._copies.list(self.layout.prefix):
+            first = info.name
+            break
+        if not summary.operations and not first:
+            return None
+        problem = summary.contradiction(self.container_id, self._mark, first, self._stamp)
+        if problem is not None:
+            raise DataCorruption(problem)
+        return ContainerInBackup(
+            self.container_id,
+            max(summary.epoch, self._mark.epoch if self._mark is not None else 0),
+            summary.identity.hex(),
+            summary.last_operation,
+            summary.next_segment_id,
+            (self._tier2_from.plog_number, self._tier2_from.offset),
+            summary.operations,
+        )
+
+
+async def _by_segment(chunks: ChunkStorage, layout: Layout) -> AsyncGenerator[tuple[int, ManifestId]]:
+    """Each segment that has manifests, with the newest one, in the order of ids."""
+    last: tuple[int, ManifestId] | None = None
+    async for info in chunks.list(layout.manifests):
+        name = layout.parse_manifest(info.name)
+        if last is not None and last[0] != name.segment_id:
+            yield last
+        last = name.segment_id, name.id
+    if last is not None:
+        yield last
+
+
+async def _exists(chunks: ChunkStorage, name: str) -> bool:
+    try:
+        await chunks.info(name)
+    except SegmentNotFound:
+        return False
+    return True
