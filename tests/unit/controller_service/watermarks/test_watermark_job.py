@@ -226,12 +226,23 @@ async def test_a_new_mark_whose_answer_was_lost_is_in_the_index(
     assert await world.indexed() == ["scope/stream"]
 
 
-async def test_two_instances_write_one_watermark(world: WatermarkWorld) -> None:
-    for round_ in range(1, 20):
-        await world.note("a", round_, {0: round_})
-        await asyncio.gather(*(world.advance(controller=item) for item in (world.controller, world.other) * 2))
-    written = await world.times()
-    assert written == [(time, time) for time in range(1, 20)]
+async def test_two_instances_write_one_watermark(world: WatermarkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have read the end of the segment before one of them appends."""
+    revisions, both = world.parts.revisions, asyncio.Barrier(2)
+    assert revisions is not None
+    mark = revisions.mark
+
+    async def mark_together(segment: str) -> int | None:
+        found = await mark(segment)
+        await both.wait()
+        return found
+
+    monkeypatch.setattr(revisions, "mark", mark_together)
+    for time in range(1, 20):
+        await world.note("a", time, {0: time})
+        await asyncio.gather(*(world.advance(controller=item) for item in (world.controller, world.other)))
+    monkeypatch.undo()
+    assert await world.times() == [(time, time) for time in range(1, 20)]
 
 
 async def test_the_streams_are_shared_by_the_living(world: WatermarkWorld) -> None:
