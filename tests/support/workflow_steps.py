@@ -40,6 +40,12 @@ NEEDS_OLD_VERSION: Final = {"transaction_commit.made_rolling"}
 """A step that only a round of a version before the marks of rounds leads to."""
 OPERATORS: Final = {"transaction_repair.given_up", "transaction_repair.loss_accepted"}
 """Steps of remedies that an operator carries out on lost data: ``tests/unit/controller_service/repair``."""
+WATERMARKS: Final = {
+    "controller.watermark_appended",
+    "controller.watermark_marked",
+    "controller.watermark_stream_created",
+}
+"""Steps of a periodic job, which ``tests/unit/controller_service/watermarks`` interrupts beside another instance."""
 
 
 @dataclass

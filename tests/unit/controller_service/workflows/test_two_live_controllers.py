@@ -19,6 +19,7 @@ from tests.support.workflow_steps import (
     NEEDS_OLD_VERSION,
     OPERATORS,
     TWO,
+    WATERMARKS,
     WORKFLOWS,
     Scene,
     Workflow,
@@ -159,7 +160,7 @@ async def test_the_other_controller_finishes_the_work(workflow: Workflow, kind: 
 
 async def test_every_failpoint_of_the_controller_is_a_step_of_a_workflow() -> None:
     covered = {step for workflow in WORKFLOWS for step in await steps_of(workflow)}
-    assert controller_failpoints() - covered == NEEDS_OLD_VERSION | OPERATORS
+    assert controller_failpoints() - covered - WATERMARKS == NEEDS_OLD_VERSION | OPERATORS
 
 
 def words(line: str) -> list[str]:
