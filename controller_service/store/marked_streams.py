@@ -24,6 +24,9 @@ known_time_s: Final = 60.0
 known_max: Final = 10_000
 """Streams whose entry is remembered."""
 
+MarkedStream = tuple[str, str, int]
+"""Scope and name of a stream, and the version of its entry, read before its marks."""
+
 
 class MarkedStreams:
     """Each controller remembers for itself which entries it saw."""
@@ -47,7 +50,7 @@ class MarkedStreams:
         if len(self._known) > known_max:
             self._known.popitem(last=False)
 
-    async def pages(self) -> AsyncIterator[list[tuple[str, str, int]]]:
+    async def pages(self) -> AsyncIterator[list[MarkedStream]]:
         """Scopes and names of all streams in the index, with the version of each entry, a page at a time."""
         continuation = b""
         while True:

@@ -11,8 +11,10 @@ from controller_service.buckets.retention_job import RetentionJob
 from controller_service.cluster.assignment_leader import AssignmentLeader
 from controller_service.cluster.membership import Membership
 from controller_service.queue.table_request_queue import REQUESTS_TABLE
+from controller_service.store.marked_streams import MarkedStreams
 from controller_service.store.records import StreamState
 from controller_service.store.versioned_store import ABSENT
+from controller_service.watermarks.watermark_job import WatermarkJob
 from pravega_common.services.cluster.registry import Member
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.transaction_world import Crashed, World
@@ -24,6 +26,11 @@ async def nothing(scope: str, stream: str) -> None:
     """A retention that has nothing to do."""
 
 
+async def nothing_left(scope: str, stream: str) -> bool:
+    """A watermark of a stream without marks."""
+    return False
+
+
 JOBS: dict[str, Callable[[World], tuple[Any, str]]] = {
     "queue": lambda world: (world.add_instance().queue, "sweep"),
     "transactions": lambda world: (world.add_instance().transactions, "sweep"),
@@ -31,6 +38,10 @@ JOBS: dict[str, Callable[[World], tuple[Any, str]]] = {
     "sets": lambda world: (world.add_instance().sets, "sweep"),
     "retention": lambda world: (
         RetentionJob(world.streams, nothing, "c1", world.live_owners, world.clock, 1_000),
+        "run_once",
+    ),
+    "watermarks": lambda world: (
+        WatermarkJob(MarkedStreams(world.streams), nothing_left, "c1", world.live_owners, world.clock, 1_000),
         "run_once",
     ),
     "leader": lambda world: (AssignmentLeader(InMemoryCPO(), "c1", 4, 10_000, world.clock), "round"),
