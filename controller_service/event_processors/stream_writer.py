@@ -8,29 +8,24 @@ import random
 import struct
 import uuid
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
 
+from controller_service.segment_access.append_call import call_writer
 from pravega_common.errors import (
     InvalidArgument,
     PravegaError,
     SegmentNotFound,
     SegmentSealed,
     StreamSealed,
-    UnknownOutcome,
 )
 from pravega_common.hashing import position_of_key
 from pravega_common.segment_router import SegmentRouter
 from pravega_common.wire import commands as c
-from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand, WireConnection
+from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
 from pravega_streams.connection.endpoints import EndpointResolver
-from pravega_streams.connection.replies import error_of
 from pravega_streams.event.event_writer import event_bytes_max
 from pravega_streams.readers.cluster import StreamMetadata
 
-append_time_max_s: Final = 30.0
 _HEADER = struct.Struct(">ii")
-
-R = TypeVar("R", bound=c.Command)
 
 
 @dataclass(slots=True)
@@ -91,7 +86,7 @@ class InternalStreamWriter:
 
     async def _append(self, lane: _Lane, data: bytes) -> None:
         connection = await self._connection(lane)
-        await _call(
+        await call_writer(
             connection,
             lane.segment,
             lambda rid: c.AppendBlockEnd(lane.writer_id, len(data), data, 1, next(lane.numbers), rid),
@@ -103,7 +98,7 @@ class InternalStreamWriter:
         async with lane.opening:
             if lane.connection is None or not lane.connection.is_open:
                 connection = await self._pool.get(await self._resolver.resolve(lane.segment))
-                await _call(
+                await call_writer(
                     connection,
                     lane.segment,
                     lambda rid: c.SetupAppend(rid, lane.writer_id, lane.segment),
@@ -111,19 +106,3 @@ class InternalStreamWriter:
                 )
                 lane.connection = connection
             return lane.connection
-
-
-async def _call(connection: WireConnection, segment: str, make: MakeCommand, expect: type[R]) -> R:
-    try:
-        async with asyncio.timeout(append_time_max_s):
-            reply = await connection.call(make)
-    except TimeoutError as error:
-        connection.close(f"no answer to an append within {append_time_max_s:.0f} s")
-        raise UnknownOutcome(f"{segment}: no answer within {append_time_max_s:.0f} s") from error
-    failure = error_of(reply, segment)
-    if failure is not None:
-        raise failure
-    if not isinstance(reply, expect):
-        connection.close(f"{type(reply).__name__} in answer to an append")
-        raise UnknownOutcome(f"{segment}: the store answered an append with {type(reply).__name__}")
-    return reply

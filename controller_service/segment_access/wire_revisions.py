@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import uuid
 from typing import Final
 
-from pravega_common.errors import PravegaError, UnknownOutcome
+from controller_service.segment_access.append_call import call_writer
+from pravega_common.errors import PravegaError
 from pravega_common.hashing import attribute_id_of
 from pravega_common.invariants import check
 from pravega_common.wire import commands as c
-from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand, WireConnection
+from pravega_streams.connection.asynchronous import ConnectionPool
 from pravega_streams.connection.endpoints import EndpointResolver
-from pravega_streams.connection.replies import error_of
 from pravega_streams.segment.raw_client import RawClient
 
-append_time_max_s: Final = 30.0
 MARK_ATTRIBUTE: Final = attribute_id_of("RevisionStreamClientMark")
 """The attribute in which Pravega's clients keep the mark of a revisioned stream."""
 NO_MARK: Final = -(1 << 63)
@@ -44,21 +42,21 @@ class WireRevisionedSegments:
         writer = uuid.uuid5(self._run, segment).bytes
         try:
             connection = await self._pool.get(await self._resolver.resolve(segment))
-            setup = await _call(connection, segment, lambda rid: c.SetupAppend(rid, writer, segment))
-            last = setup.last_event_number if isinstance(setup, c.AppendSetup) else 0
-            number = max(last, 0) + 1
-            reply = await _call(
-                connection, segment, lambda rid: c.ConditionalAppend(writer, number, offset, event, rid)
+            setup = await call_writer(
+                connection, segment, lambda rid: c.SetupAppend(rid, writer, segment), c.AppendSetup
+            )
+            number = max(setup.last_event_number, 0) + 1
+            reply: c.Command = await call_writer(
+                connection,
+                segment,
+                lambda rid: c.ConditionalAppend(writer, number, offset, event, rid),
+                c.DataAppended,
+                c.ConditionalCheckFailed,
             )
         except PravegaError:
             self._resolver.forget(segment)
             raise
-        if isinstance(reply, c.ConditionalCheckFailed):
-            return False
-        if not isinstance(reply, c.DataAppended):
-            connection.close(f"{type(reply).__name__} in answer to a conditional append")
-            raise UnknownOutcome(f"{segment}: the store answered a conditional append with {type(reply).__name__}")
-        return True
+        return isinstance(reply, c.DataAppended)
 
     async def mark(self, segment: str) -> int | None:
         reply = await self._client.call(
@@ -83,16 +81,3 @@ class WireRevisionedSegments:
 
     def close(self) -> None:
         self._pool.close()
-
-
-async def _call(connection: WireConnection, segment: str, make: MakeCommand) -> c.Command:
-    try:
-        async with asyncio.timeout(append_time_max_s):
-            reply = await connection.call(make)
-    except TimeoutError as error:
-        connection.close(f"no answer to an append within {append_time_max_s:.0f} s")
-        raise UnknownOutcome(f"{segment}: no answer within {append_time_max_s:.0f} s") from error
-    failure = error_of(reply, segment)
-    if failure is not None:
-        raise failure
-    return reply

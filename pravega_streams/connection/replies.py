@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from pravega_common import errors
 from pravega_common.wire import commands as c
+
+R = TypeVar("R", bound=c.Command)
 
 
 def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
@@ -29,6 +34,21 @@ def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
         case c.InvalidEventNumber():
             return errors.BadEventNumber(segment, reply.writer_id, reply.event_number)
     return None
+
+
+def expected_reply(reply: c.Command, segment: str, expected: tuple[type[R], ...], close: Callable[[str], None]) -> R:
+    """The reply, if it is of an expected type; raises the error that it stands for.
+
+    ``UnknownOutcome`` for any other: ``close`` is called with the reason, as nothing on that connection can be trusted.
+    """
+    failure = error_of(reply, segment)
+    if failure is not None:
+        raise failure
+    if not isinstance(reply, expected):
+        names = " or ".join(kind.__name__ for kind in expected)
+        close(f"{type(reply).__name__} in answer to a request that expects {names}")
+        raise errors.UnknownOutcome(f"{segment}: the store answered {type(reply).__name__}")
+    return reply
 
 
 _SEGMENT_ERRORS: dict[type[c.Command], type[errors.SegmentError]] = {

@@ -11,7 +11,7 @@ from pravega_common.runtime.deadline import Deadline
 from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand
 from pravega_streams.connection.endpoints import EndpointResolver
-from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.replies import expected_reply
 from pravega_streams.connection.silence import answer_of_owner
 
 call_time_max_s: Final = 60.0
@@ -61,13 +61,7 @@ class RawClient:
                 reply = await answer_of_owner(answer, self._resolver, segment, connection.endpoint)
         except TimeoutError as error:
             raise UnknownOutcome(f"{segment}: no answer within {self._call_time_s} s") from error
-        failure = error_of(reply, segment)
-        if failure is not None:
-            raise failure
-        if not isinstance(reply, expect):
-            connection.close(f"{type(reply).__name__} in answer to a request that expects {expect.__name__}")
-            raise UnknownOutcome(f"{segment}: the store answered {type(reply).__name__}")
-        return reply
+        return expected_reply(reply, segment, (expect,), connection.close)
 
     def close(self) -> None:
         self._pool.close()

@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 from pravega_common.errors import (
     PravegaError,
     SegmentNotFound,
-    UnknownOutcome,
     UnsupportedOperation,
 )
 from pravega_common.model.segments import SegmentInfo
@@ -21,7 +20,7 @@ from pravega_common.wire.versions import LOCATE_OFFSET_VERSION
 from pravega_streams.connection.asynchronous import MakeCommand
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.replies import expected_reply
 from pravega_streams.connection.silence import has_moved
 from pravega_streams.controller.client import ControllerClient
 
@@ -183,13 +182,7 @@ class SegmentClient:
                 f"protocol, and {expect.__name__} came with version {since_version}"
             )
         reply = connection.call(make, is_elsewhere)
-        failure = error_of(reply, segment)
-        if failure is not None:
-            raise failure
-        if not isinstance(reply, expect):
-            connection.close()
-            raise UnknownOutcome(f"{segment}: the store answered {type(reply).__name__}")
-        return reply
+        return expected_reply(reply, segment, (expect,), lambda _: connection.close())
 
     def _connection(self, segment: str) -> WireSocket:
         endpoint = self.endpoints.resolve(segment)
