@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -69,6 +70,11 @@ class SimulatedRedis:
     @property
     def is_full(self) -> bool:
         return 0 < self.maxmemory <= self.database.used
+
+    @property
+    def run_id(self) -> str:
+        """The process that runs, as Redis names it: another for each start of each server."""
+        return f"{zlib.crc32(self.address.encode()):08x}{self._starts:032x}"
 
     def crash(self) -> None:
         """Die; what was answered is on the disk."""
@@ -213,7 +219,7 @@ class SimulatedRedis:
     def _info(self) -> bytes:
         lines = {
             "redis_version": "7.0.15",
-            "run_id": f"{self._starts:040x}",
+            "run_id": self.run_id,
             "loading": "0",
             "role": "master",
             "cluster_enabled": "0",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tests.simulator.cluster import Cluster
 from tests.simulator.processes import ProcessState
 from tests.simulator.redis_server import SimulatedRedis
+from tests.simulator.replacements import ServerReplacements
 from tests.simulator.settings import Settings
 from tests.simulator.tier1 import EMPTY_S, Tier1
 
@@ -17,33 +18,43 @@ settled_s: Final = 12.0
 """So long the owners must have said that every server takes part: several rounds of a repair."""
 repair_time_max_s: Final = 120.0
 """A plan that waits longer for a repair, under faults, goes no further."""
+replaced_share: Final = 0.3
+"""Share of the losses after which the server is another one for good."""
 look_s: Final = 0.5
 
 
 class RepairPlan:
     """The faults of the family ``repair``: nothing may be lost, unless the plan ends with two servers at once."""
 
-    def __init__(self, settings: Settings, cluster: Cluster, tier1: Tier1, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        tier1: Tier1,
+        replacements: ServerReplacements,
+        note: Callable[[str], None],
+    ) -> None:
         self._settings = settings
         self._rng = random.Random(f"{settings.seed} repairs")
+        self._replacing = random.Random(f"{settings.seed} replacements")
+        self._replacements = replacements
         self._cluster = cluster
         self._tier1 = tier1
         self._note = note
-        # The control plane oracle may live on one of them; it has no copy.
-        self._servers = [server for server in tier1.servers if server is not tier1.oracle]
 
     async def run(self) -> None:
         """Take the data of one server after the other, at the end sometimes that of two at once."""
         await asyncio.sleep(self._settings.duration_s * self._rng.uniform(0.05, 0.3))
         last: SimulatedRedis | None = None
         for _ in range(self._rng.randint(2, 4)):
-            last = self._rng.choice([server for server in self._servers if server is not last])
+            last = self._rng.choice([server for server in self._servers() if server is not last])
             await self._take(last)
-            if not await self._repaired_in_time():
-                self._note("the repair takes too long for another loss")
+            if not await self._in_time(self.repaired()):
+                return
+            if self._replacing.random() < replaced_share and not await self._in_time(self._replace(last)):
                 return
         if self._rng.random() < 0.4:
-            await self._take(*self._rng.sample(self._servers, 2))
+            await self._take(*self._rng.sample(self._servers(), 2))
 
     async def repaired(self) -> None:
         """Return once every container's owner has said for a while that all servers take part and lack nothing."""
@@ -53,11 +64,20 @@ class RepairPlan:
             well_s = well_s + look_s if self._is_replicated() else 0.0
         self._note("every server takes part")
 
-    async def _repaired_in_time(self) -> bool:
+    def _servers(self) -> list[SimulatedRedis]:
+        """Those that may lose their data: not the one that the control plane oracle lives on, as it has no copy."""
+        return [server for server in self._tier1.servers if server is not self._tier1.oracle]
+
+    async def _replace(self, server: SimulatedRedis) -> None:
+        await self._replacements.replace(server)
+        await self.repaired()
+
+    async def _in_time(self, work: Awaitable[None]) -> bool:
         try:
             async with asyncio.timeout(repair_time_max_s):
-                await self.repaired()
+                await work
         except TimeoutError:
+            self._note("the repair takes too long for another loss")
             return False
         return True
 

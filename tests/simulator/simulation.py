@@ -25,6 +25,7 @@ from tests.simulator.network import Network
 from tests.simulator.oracle import RemoteCPO
 from tests.simulator.redis_server import SimulatedRedis
 from tests.simulator.repairs import RepairPlan
+from tests.simulator.replacements import ServerReplacements
 from tests.simulator.segments import SegmentLife
 from tests.simulator.settings import Settings
 from tests.simulator.store import Store
@@ -83,6 +84,9 @@ class Simulation:
             cpo_server = SimulatedRedis("cpo:6379", lambda: InMemoryCPO(clock), loop.time)
         self.tier2 = Tier2(random.Random(f"{seed} tier 2"), clock)
         cpo = RemoteCPO(self.network, cpo_server, random.Random(f"{seed} cpo"))
+        self._replacements = ServerReplacements(
+            self.network, self.tier1, cpo, clock, random.Random(f"{seed} replacing"), self.note
+        )
         chunks = RemoteChunks(self.network, self.tier2)
         self.cluster = Cluster(loop, clock, settings, self.tier1, cpo, chunks, self.history, self.note)
         self.crash_points = CrashPoints(seed, self.cluster.kill)
@@ -148,7 +152,7 @@ class Simulation:
 
     def _family_plan(self) -> LossPlan | RepairPlan:
         if self.settings.family == "repair":
-            return RepairPlan(self.settings, self.cluster, self.tier1, self.note)
+            return RepairPlan(self.settings, self.cluster, self.tier1, self._replacements, self.note)
         return LossPlan(self.settings, self.cluster, self.tier1, self.tier2, self.history, self.note)
 
     def _start_clients(self) -> list[asyncio.Future[None]]:

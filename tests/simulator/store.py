@@ -31,6 +31,7 @@ from tests.simulator.virtual_loop import VirtualClock
 
 restart_pause_s = 0.5
 cluster_name = "simulated"
+group_name = "group-0"
 
 
 class Witness(Protocol):
@@ -88,7 +89,7 @@ class Store:
 
     async def _start(self) -> None:
         """Register the persistence cluster, as every store does, and take the containers."""
-        group = PersistenceGroup("group-0", self._servers)
+        group = PersistenceGroup(group_name, self._servers)
         while True:
             try:
                 await self._cpo.put_persistence_cluster(PersistenceCluster(cluster_name, (group,)))

@@ -17,7 +17,10 @@ class Tier1:
     without something."""
 
     def __init__(self, count: int, make_cpo: Callable[[], InMemoryCPO], now_s: Callable[[], float]) -> None:
-        self.servers = [SimulatedRedis(f"redis-{number}:6379", make_cpo, now_s) for number in range(count)]
+        self._make_cpo = make_cpo
+        self._now_s = now_s
+        self._made = 0
+        self.servers = [self.new_server() for _ in range(count)]
         self.losses = 0
         self.oracle: SimulatedRedis | None = None
         """The server that the control plane oracle shares: it has no copy."""
@@ -47,6 +50,16 @@ class Tier1:
         if taken and (2 * len(servers) > len(self.servers) or self.oracle in servers):
             self.losses += 1
         return f"{len(servers)} of {len(self.servers)} servers come back without {taken} writes"
+
+    def new_server(self) -> SimulatedRedis:
+        """An empty server, which belongs to no group yet."""
+        self._made += 1
+        return SimulatedRedis(f"redis-{self._made - 1}:6379", self._make_cpo, self._now_s)
+
+    def replaced(self, old: SimulatedRedis, new: SimulatedRedis) -> None:
+        """``new`` is registered in the place of ``old``; does nothing if that is known."""
+        if old in self.servers:
+            self.servers[self.servers.index(old)] = new
 
     def limit(self, bytes_max: Callable[[int], int]) -> None:
         """Set every server's memory limit, from what it uses."""
