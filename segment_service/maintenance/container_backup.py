@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Final
 
-from pravega_common.errors import ConfigurationError, DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
+from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNotFound, Unavailable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.chunk_storage import ChunkStorage
@@ -18,7 +18,7 @@ from segment_service.maintenance.backup_log import CopiedLog, LogContents, LogGa
 from segment_service.maintenance.log_reading import LogSource
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata_table.metadata_table import map_name
-from segment_service.storage.chunk_names import Layout, ManifestId, MapObjectId
+from segment_service.storage.chunk_names import Layout, MapObjectId
 from segment_service.storage.epoch_marks import decode_mark
 from segment_service.storage.segment_view import SegmentView
 
@@ -155,21 +155,21 @@ class ContainerBackup:
 
     async def _copy_segments(self, step: Step) -> None:
         """Copy every segment that is not as an earlier pass copied it; those that are gone leave the copy."""
-        copied = _by_segment(self._copies, self.layout)
+        copied = self._copied.newest_manifests()
         known = await anext(copied, None)
-        async for segment_id, newest in _by_segment(self._chunks, self.layout):
-            while known is not None and known[0] < segment_id:
-                await self._keep_only(self.layout.manifests_of(known[0]), set())
+        async for newest in self._reader.newest_manifests():
+            while known is not None and known.segment_id < newest.segment_id:
+                await self._keep_only(self.layout.manifests_of(known.segment_id), set())
                 known = await anext(copied, None)
-            is_new = known is None or known != (segment_id, newest)
-            if known is not None and known[0] == segment_id:
+            is_new = known != newest
+            if known is not None and known.segment_id == newest.segment_id:
                 known = await anext(copied, None)
             if is_new:
-                await self._copy_segment(segment_id)
+                await self._copy_segment(newest.segment_id)
                 failpoint(SEGMENT_COPIED)
-                await step(f"container {self.container_id}: segment {segment_id}")
+                await step(f"container {self.container_id}: segment {newest.segment_id}")
         while known is not None:
-            await self._keep_only(self.layout.manifests_of(known[0]), set())
+            await self._keep_only(self.layout.manifests_of(known.segment_id), set())
             known = await anext(copied, None)
 
     async def _copy_segment(self, segment_id: int) -> SegmentView | None:
@@ -178,7 +178,7 @@ class ContainerBackup:
         self.damaged.discard(segment_id)
         before = None
         for _ in range(attempts_max):
-            view = await self._view(self._reader, segment_id)
+            view = await self._reader.view_if_sound(segment_id)
             if view is None or view.is_dangling:
                 break
             live = {self.layout.manifest(name) for name in (view.name, view.base_name) if name is not None}
@@ -195,15 +195,6 @@ class ContainerBackup:
             return view
         await self._copy_damaged(segment_id)
         return None
-
-    async def _view(self, reader: ContainerReader, segment_id: int) -> SegmentView | None:
-        reader.manifests.forget(segment_id)
-        try:
-            return await reader.manifests.load(segment_id)
-        except SegmentDamaged:
-            return None
-        finally:
-            reader.manifests.forget(segment_id)
 
     async def _keep_only(self, prefix: str, live: set[str]) -> None:
         """Remove what was copied of an earlier state: it must not count when the newer one is gone."""
@@ -249,7 +240,8 @@ class ContainerBackup:
             target_id = merge.segment_id
             if target_id in contents.deleted or target_id in self.damaged or source_id in self._settled:
                 continue
-            source, target = await self._view(self._copied, source_id), await self._view(self._copied, target_id)
+            source = await self._copied.view_if_sound(source_id)
+            target = await self._copied.view_if_sound(target_id)
             if source is None or target is None or source.exists or target.is_deleted:
                 continue
             if target.length < merge.offset + merge.length:
@@ -309,18 +301,6 @@ class ContainerBackup:
             (self._tier2_from.plog_number, self._tier2_from.offset),
             summary.operations,
         )
-
-
-async def _by_segment(chunks: ChunkStorage, layout: Layout) -> AsyncGenerator[tuple[int, ManifestId]]:
-    """Each segment that has manifests, with the newest one, in the order of ids."""
-    last: tuple[int, ManifestId] | None = None
-    async for info in chunks.list(layout.manifests):
-        name = layout.parse_manifest(info.name)
-        if last is not None and last[0] != name.segment_id:
-            yield last
-        last = name.segment_id, name.id
-    if last is not None:
-        yield last
 
 
 async def _exists(chunks: ChunkStorage, name: str) -> bool:

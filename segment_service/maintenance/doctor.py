@@ -187,11 +187,9 @@ class StoreDoctor:
             if key == id_key(segment_id):
                 needed = stored_length(value)
         try:
-            view = await known.reader.manifests.load(segment_id)
+            view = await known.reader.view(segment_id)
         except DataCorruption:
             return  # found already
-        finally:
-            known.reader.manifests.forget(segment_id)
         if needed > view.length and not view.is_deleted:
             text = (
                 f"segment {segment_id}: the manifests that are there list {view.length} bytes, the metadata table says "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, NoReturn, TypeVar
 
-from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
+from pravega_common.errors import DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.time_slices import TimeSlices
@@ -17,10 +17,11 @@ from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.map_manifest import MapManifest
 from segment_service.sorted_runs.map_objects import MapObjects
 from segment_service.sorted_runs.run_reader import walk
-from segment_service.storage.chunk_names import Layout, ManifestId
+from segment_service.storage.chunk_names import Layout, ManifestId, ManifestName
 from segment_service.storage.epoch_marks import EpochMarks
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest_store import ManifestStore
+from segment_service.storage.segment_view import SegmentView
 
 T = TypeVar("T")
 
@@ -45,8 +46,8 @@ class ContainerReader:
         self.layout = Layout(container_id)
         garbage = NoGarbage(container_id, chunks, self.layout, clock)
         garbage.epoch = reader_epoch
-        self.manifests = ManifestStore(chunks, self.layout, garbage)
-        self.manifests.epoch = reader_epoch
+        self._manifests = ManifestStore(chunks, self.layout, garbage)
+        self._manifests.epoch = reader_epoch
         self._marks = EpochMarks(chunks, self.layout, garbage, _refuse_put, _refuse_number)
         self._table = MapObjects(map_name, chunks, self.layout, garbage, _refuse_put, _refuse_number, BlockCache())
         self._chunks = chunks
@@ -61,6 +62,31 @@ class ContainerReader:
         return max(
             [self.layout.parse_epoch(info.name) async for info in self._chunks.list(self.layout.epochs)], default=0
         )
+
+    async def view(self, segment_id: int) -> SegmentView:
+        """Read a segment from Tier 2 as it is now, and keep nothing. ``SegmentDamaged`` if a manifest is wrong."""
+        try:
+            return await self._manifests.load(segment_id)
+        finally:
+            self._manifests.forget(segment_id)
+
+    async def view_if_sound(self, segment_id: int) -> SegmentView | None:
+        """As ``view``; ``None`` if a manifest is wrong."""
+        try:
+            return await self.view(segment_id)
+        except SegmentDamaged:
+            return None
+
+    async def newest_manifests(self) -> AsyncGenerator[ManifestName]:
+        """The newest manifest of each segment that has one, in the order of segment ids, from one listing."""
+        last: ManifestName | None = None
+        async for info in self._chunks.list(self.layout.manifests):
+            name = self.layout.parse_manifest(info.name)
+            if last is not None and last.segment_id != name.segment_id:
+                yield last
+            last = name
+        if last is not None:
+            yield last
 
     async def table(self) -> MapManifest | None:
         """The newest manifest of the metadata table; ``None`` without a table."""

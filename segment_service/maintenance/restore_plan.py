@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pravega_common.errors import ConfigurationError, SegmentDamaged
+from pravega_common.errors import ConfigurationError
 from pravega_common.names import is_index_segment
 from segment_service.contracts.attributes import INDEX_OWNER, INDEXED_LENGTH
 from segment_service.contracts.chunk_storage import ChunkStorage
@@ -18,7 +18,7 @@ from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata.segment_record import read_record
 from segment_service.metadata_table.metadata_table import id_in, id_key, name_key
-from segment_service.storage.chunk_names import ChunkId, ManifestId, ManifestKind
+from segment_service.storage.chunk_names import ChunkId, ManifestId
 from segment_service.storage.segment_view import SegmentView
 
 listed_max: Final = 1_000
@@ -134,7 +134,7 @@ class Tier2Contents:
             yield await self._restored(read_record(value))
 
     async def _restored(self, record: SegmentMetadata) -> RestoredSegment:
-        view = await self._view(record.segment_id)
+        view = await self._reader.view_if_sound(record.segment_id)
         if view is not None and view.is_deleted:
             return RestoredSegment(record, None)
         if view is None or view.is_dangling or view.length < record.storage_length:
@@ -145,18 +145,9 @@ class Tier2Contents:
             return RestoredSegment(record, None)
         return RestoredSegment(record, _with_length(record, view.length, view))
 
-    async def _view(self, segment_id: int) -> SegmentView | None:
-        """``None`` if the manifests are damaged."""
-        try:
-            return await self._reader.manifests.load(segment_id)
-        except SegmentDamaged:
-            return None
-        finally:
-            self._reader.manifests.forget(segment_id)
-
     async def _agrees(self, index: SegmentMetadata, view: SegmentView) -> bool:
         """Whether an index has the records that its attributes speak of, and none beyond the end of its segment."""
-        segment = await self._view(index.attributes.get(INDEX_OWNER, 0))
+        segment = await self._reader.view_if_sound(index.attributes.get(INDEX_OWNER, 0))
         if segment is None or segment.is_deleted or segment.is_dangling or view.length != index.length:
             return False
         return index.attributes.get(INDEXED_LENGTH, 0) <= segment.length
@@ -165,19 +156,12 @@ class Tier2Contents:
 
     async def _find_listers(self) -> None:
         self._listers.clear()
-        last = None
-        async for info in self._chunks.list(self._layout.manifests):
-            name = self._layout.parse_manifest(info.name)
-            if last is not None and last.segment_id != name.segment_id:
-                await self._note_lister(last.segment_id, last.kind)
-            last = name
-        if last is not None:
-            await self._note_lister(last.segment_id, last.kind)
+        async for newest in self._reader.newest_manifests():
+            if newest.kind.is_foreign:
+                await self._note_lister(newest.segment_id)
 
-    async def _note_lister(self, segment_id: int, kind: ManifestKind) -> None:
-        if kind not in (ManifestKind.BASE_FOREIGN, ManifestKind.DELTA_FOREIGN):
-            return
-        view = await self._view(segment_id)
+    async def _note_lister(self, segment_id: int) -> None:
+        view = await self._reader.view_if_sound(segment_id)
         if view is None or view.name is None or not view.exists:
             return
         for chunk in view.chunks:
@@ -196,7 +180,7 @@ class Tier2Contents:
         id, target_id = self._listers.get(view.chunks[0].id, (view.name.id, view.segment_id))
         if target_id == view.segment_id or id < view.name.id:
             return False
-        target = await self._view(target_id)
+        target = await self._reader.view_if_sound(target_id)
         return target is not None and {chunk.id for chunk in view.chunks} <= {chunk.id for chunk in target.chunks}
 
     # --- what has no name
@@ -205,17 +189,13 @@ class Tier2Contents:
         """Compare the ids in the table with those that have manifests; both are in order."""
         named = self._reader.entries(id_key(0))
         head = id_in((await anext(named, (b"", b"")))[0])
-        last = -1
-        async for info in self._chunks.list(self._layout.manifests):
-            segment_id = self._layout.parse_manifest(info.name).segment_id
-            if segment_id == last:
-                continue
-            last = segment_id
+        async for newest in self._reader.newest_manifests():
+            segment_id = newest.segment_id
             plan.next_segment_id = max(plan.next_segment_id, segment_id + 1)
             while head is not None and head < segment_id:
                 head = id_in((await anext(named, (b"", b"")))[0])
             if head != segment_id:
-                view = await self._view(segment_id)
+                view = await self._reader.view_if_sound(segment_id)
                 if view is None or (view.exists and not await self._is_merged_in_storage(view)):
                     plan.nameless.add(f"id {segment_id}", 0 if view is None else view.length, 0)
         async for info in self._chunks.list(self._layout.chunks):

@@ -19,7 +19,7 @@ from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata_table.metadata_table import id_in, id_key, stored_length
 from segment_service.storage.chunk_format import ChunkForm
 from segment_service.storage.chunk_format import stored_length as stored_chunk_length
-from segment_service.storage.chunk_names import ChunkId, ManifestKind
+from segment_service.storage.chunk_names import ChunkId
 from segment_service.storage.chunk_reader import ChunkReader
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.segment_view import SegmentView
@@ -117,12 +117,8 @@ class SegmentExamination:
             yield listed
 
     async def _listed_manifests(self) -> AsyncIterator[_Listed]:
-        last = -1
-        async for info in self._chunks.list(self._layout.manifests):
-            segment_id = self._layout.parse_manifest(info.name).segment_id
-            if segment_id != last:
-                yield _Listed(segment_id, has_manifest=True)
-            last = segment_id
+        async for newest in self._reader.newest_manifests():
+            yield _Listed(newest.segment_id, has_manifest=True)
 
     async def _listed_chunks(self) -> AsyncIterator[_Listed]:
         group: _Listed | None = None
@@ -145,20 +141,13 @@ class SegmentExamination:
 
     async def _note_moved(self) -> None:
         """Note the chunks that merges gave other owners."""
-        last = None
-        async for info in self._chunks.list(self._layout.manifests):
-            name = self._layout.parse_manifest(info.name)
-            if last is not None and last.segment_id != name.segment_id:
-                await self._note_moved_to(last.segment_id, last.kind)
-            last = name
-        if last is not None:
-            await self._note_moved_to(last.segment_id, last.kind)
+        async for newest in self._reader.newest_manifests():
+            if newest.kind.is_foreign and self._report.orphans is not None:
+                await self._note_moved_to(newest.segment_id)
 
-    async def _note_moved_to(self, segment_id: int, kind: ManifestKind) -> None:
-        if kind not in (ManifestKind.BASE_FOREIGN, ManifestKind.DELTA_FOREIGN) or self._report.orphans is None:
-            return
+    async def _note_moved_to(self, segment_id: int) -> None:
         try:
-            view = await self._load(segment_id)
+            view = await self._reader.view(segment_id)
         except SegmentDamaged:
             self._report.orphans = None  # what it lists is unknown
             return
@@ -179,7 +168,7 @@ class SegmentExamination:
         last = None
         for _ in range(looks_max):
             try:
-                view = await self._load(segment_id)
+                view = await self._reader.view(segment_id)
             except SegmentDamaged as error:
                 self._find("manifest", segment_id, str(error))
                 return
@@ -196,13 +185,6 @@ class SegmentExamination:
             self.suspects.append(Suspect(segment_id, listed.needed, view.length))
         elif not view.is_dangling:
             self._note_orphans(view, listed)
-
-    async def _load(self, segment_id: int) -> SegmentView:
-        """The view as of now; nothing of it is kept in memory."""
-        try:
-            return await self._reader.manifests.load(segment_id)
-        finally:
-            self._reader.manifests.forget(segment_id)
 
     def _count(self, view: SegmentView) -> None:
         if view.exists:

@@ -37,6 +37,11 @@ class ManifestKind(enum.Enum):
     DELTA_FOREIGN = "df"
     TOMBSTONE = "t"
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the segment has chunks that were written for others."""
+        return self in (ManifestKind.BASE_FOREIGN, ManifestKind.DELTA_FOREIGN)
+
 
 class ManifestName(NamedTuple):
     segment_id: int

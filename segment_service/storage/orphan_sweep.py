@@ -117,7 +117,7 @@ class OrphanSweeper(Service):
                     await self._check_again(inactive_id)
                 inactive_id = await anext(inactive, None)
             top = max((self._layout.parse_manifest(name) for name in names), key=lambda one: one.id)
-            if top.kind in (ManifestKind.BASE_FOREIGN, ManifestKind.DELTA_FOREIGN):
+            if top.kind.is_foreign:
                 async with self._manifests.lock(segment_id):
                     view = await self._manifests.view(segment_id)
                     await self._check_length(view)
