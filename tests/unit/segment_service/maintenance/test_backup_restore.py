@@ -1,0 +1,63 @@
+"""A restore of a backup needs empty places, and is made again after an interruption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pravega_common.errors import ConfigurationError, DataCorruption, PravegaError
+from pravega_common.runtime import failpoints
+from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
+from segment_service.maintenance import backup_restore
+from tests.support.backups import Place
+
+RESTORE_STEPS = [
+    backup_restore.BLOCKED,
+    backup_restore.OBJECT_PUT,
+    backup_restore.LOG_BEGUN,
+    backup_restore.FRAME_WRITTEN,
+    backup_restore.LOG_WRITTEN,
+    backup_restore.RELEASED,
+]
+
+
+async def test_a_restore_needs_empty_places(folder: Path, place: Place, target: Place) -> None:
+    restore = place.restore_from(folder)
+    with pytest.raises(ConfigurationError, match="Tier 2 is not empty"):
+        await restore.carry_out(restore.verify())
+    container = await target.open()
+    await container.stop()
+    for name in list(target.stored.objects):
+        await target.stored.delete(name)
+    restore = target.restore_from(folder)
+    with pytest.raises(ConfigurationError, match="Tier 1 is not empty"):
+        await restore.carry_out(restore.verify())
+    assert not target.stored.objects
+    target.logs.restore(0)
+    await target.cpo.set_once(CONTAINER_COUNT_KEY, "1")
+    with pytest.raises(ConfigurationError, match="the CPO is not empty"):
+        await restore.carry_out(restore.verify())
+    assert not target.stored.objects
+
+
+@pytest.mark.parametrize("step", RESTORE_STEPS)
+async def test_an_interrupted_restore_is_refused_at_a_start_and_made_again(
+    folder: Path, target: Place, step: str
+) -> None:
+    restore = target.restore_from(folder)
+    header = restore.verify()
+    failpoints.arm(step, failpoints.raise_on_hit(step))
+    with pytest.raises(failpoints.FailpointError):
+        await restore.carry_out(header)
+    failpoints.disarm_all()
+    if step != backup_restore.RELEASED:
+        with pytest.raises(DataCorruption):
+            await target.make().start()
+        await target.restore_from(folder).carry_out(header)
+    container = await target.open()
+    assert container.metadata.identity.hex() == header.parts[0].identity
+    assert container.epoch > header.parts[0].epoch
+    with pytest.raises(PravegaError):
+        await target.restore_from(folder).carry_out(header)
+    await container.stop()
