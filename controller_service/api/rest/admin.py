@@ -1,131 +1,109 @@
-"""Administers scopes, streams and reader groups over REST (docs/controller-api.md 8). Errors have empty bodies."""
+"""Administers scopes, streams and reader groups over REST (docs/controller-api.md 8)."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-import structlog
-from aiohttp import web
+from collections.abc import AsyncIterator, Sequence
 
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.api.rest.bodies import (
+    CreateStreamRequest,
+    ReaderGroupName,
+    ReaderGroupProperty,
+    ReaderGroupsList,
+    ScalingEvent,
+    ScopeProperty,
+    ScopesList,
+    SealedState,
+    SegmentOfEpoch,
+    StreamProperty,
+    StreamsFilter,
+    StreamsList,
+    TimeSpan,
+    UpdateStreamRequest,
+)
+from controller_service.api.rest.operation import RestOperation
 from controller_service.api.rest.policies import configuration_of, stream_property
 from controller_service.store.records import EpochRecord, StreamState
 from controller_service.store.stream_context import StreamContext
-from pravega_common.errors import (
-    InvalidArgument,
-    NotFound,
-    PravegaError,
-    ScopeNotEmpty,
-    ScopeNotFound,
-    SegmentNotFound,
-    StreamNotSealed,
-)
+from pravega_common.errors import AlreadyExists, InvalidArgument, NotFound, ScopeNotEmpty, ScopeNotFound
 from pravega_common.names import READER_GROUP_PREFIX, SYSTEM_SCOPE, validate_user_name, validate_user_scope_name
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-log = structlog.get_logger(service="rest-api")
-
-
-@web.middleware
-async def map_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except PravegaError as error:
-        status = _status_of(error)
-        if status == 500:
-            log.warning("request failed", method=request.method, path=request.path, error=repr(error))
-        # The reason is for people; a line break in it would end the header.
-        return web.Response(status=status, reason=" ".join(str(error).split())[:200])
-
-
-def _status_of(error: PravegaError) -> int:
-    match error:
-        case InvalidArgument():
-            return 400
-        case NotFound() | SegmentNotFound():
-            return 404
-        case StreamNotSealed() | ScopeNotEmpty():
-            return 412
-    return 500
-
-
-class AdminRoutes:
+class ScopeOperations:
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
         self._store = parts.store
 
-    def routes(self) -> list[web.RouteDef]:
-        scope, stream = "/v1/scopes/{scope}", "/v1/scopes/{scope}/streams/{stream}"
-        group = scope + "/readergroups/{group}"
-        return [
-            web.get("/v1/scopes", self._list_scopes),
-            web.post("/v1/scopes", self._create_scope),
-            web.get(scope, self._get_scope),
-            web.delete(scope, self._delete_scope),
-            web.get(scope + "/streams", self._list_streams),
-            web.post(scope + "/streams", self._create_stream),
-            web.get(stream, self._get_stream),
-            web.put(stream, self._update_stream),
-            web.delete(stream, self._delete_stream),
-            web.put(stream + "/state", self._seal_stream),
-            web.get(stream + "/scaling-events", self._scaling_events),
-            web.get(scope + "/readergroups", self._list_groups),
-            web.get(group, self._get_group),
-            web.delete(group, self._delete_group),
-        ]
+    def operations(self) -> Sequence[RestOperation]:
+        all_scopes, scope, tag = "/v1/scopes", "/v1/scopes/{scope}", "scopes"
+        return (
+            RestOperation("GET", all_scopes, "Lists scopes.", self.list_all, tag=tag),
+            RestOperation("POST", all_scopes, "Creates a scope.", self.create, (400, 409), 201, tag),
+            RestOperation("GET", scope, "Finds a scope.", self.get, (404,), tag=tag),
+            RestOperation("DELETE", scope, "Deletes a scope that is empty.", self.delete, (404, 412), 204, tag),
+        )
 
-    # ---- scopes ------------------------------------------------------------------------------------------------------
-
-    async def _list_scopes(self, request: web.Request) -> web.Response:
+    async def list_all(self) -> ScopesList:
         names: list[str] = []
         token = b""
         while True:
             page, token = await self._store.list_scopes(token)
             names += page
             if not token:
-                return web.json_response({"scopes": [{"scopeName": name} for name in names]})
+                return ScopesList(scopes=[ScopeProperty(scope_name=name) for name in names])
 
-    async def _create_scope(self, request: web.Request) -> web.Response:
-        scope = validate_user_scope_name(_text(await _body(request), "scopeName"))
+    async def create(self, body: ScopeProperty) -> ScopeProperty:
+        scope = validate_user_scope_name(body.scope_name)
         if not await self._store.create_scope(scope):
-            return web.Response(status=409)
-        return web.json_response({"scopeName": scope}, status=201)
+            raise AlreadyExists(f"scope {scope} exists already")
+        return body
 
-    async def _get_scope(self, request: web.Request) -> web.Response:
-        scope = request.match_info["scope"]
+    async def get(self, scope: str) -> ScopeProperty:
         if await self._store.scope(scope) is None:
             raise ScopeNotFound.of(scope)
-        return web.json_response({"scopeName": scope})
+        return ScopeProperty(scope_name=scope)
 
-    async def _delete_scope(self, request: web.Request) -> web.Response:
-        scope = request.match_info["scope"]
+    async def delete(self, scope: str) -> None:
         if scope == SYSTEM_SCOPE:
-            return web.Response(status=412)
+            raise ScopeNotEmpty(f"scope {scope} is the system's own and stays")
         await self._parts.workflows.delete_scope.delete_if_empty(self._parts.new_id(), scope)
-        return web.Response(status=204)
 
-    # ---- streams -----------------------------------------------------------------------------------------------------
 
-    async def _list_streams(self, request: web.Request) -> web.Response:
-        scope = request.match_info["scope"]
-        kind, value = request.query.get("filter_type"), request.query.get("filter_value", "")
-        found: list[dict[str, Any]] = []
+class StreamOperations:
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+
+    def operations(self) -> Sequence[RestOperation]:
+        streams, tag = "/v1/scopes/{scope}/streams", "streams"
+        stream = streams + "/{stream}"
+        events = stream + "/scaling-events"
+        return (
+            RestOperation("GET", streams, "Lists streams with their properties.", self.list_all, (400, 404), tag=tag),
+            RestOperation("POST", streams, "Creates a stream.", self.create, (400, 404, 409), 201, tag),
+            RestOperation("GET", stream, "Finds a stream.", self.get, (404,), tag=tag),
+            RestOperation("PUT", stream, "Replaces a stream's configuration.", self.update, (400, 404), tag=tag),
+            RestOperation("DELETE", stream, "Deletes a stream that is sealed.", self.delete, (404, 412), 204, tag),
+            RestOperation("PUT", stream + "/state", "Seals a stream.", self.seal, (400, 404), tag=tag),
+            RestOperation("GET", events, "Lists a stream's scaling events.", self.scaling_events, (400, 404), tag=tag),
+        )
+
+    async def list_all(self, scope: str, query: StreamsFilter) -> StreamsList:
+        found: list[StreamProperty] = []
         token = b""
         while True:
-            if kind == "tag":
-                names, token = await self._store.list_streams_with_tag(scope, value, token)
+            if query.filter_type == "tag":
+                names, token = await self._store.list_streams_with_tag(scope, query.filter_value, token)
             else:
                 page, token = await self._store.list_streams(scope, token)
-                names = [name for name, _ in page if name.startswith("_") == (kind == "showInternalStreams")]
+                internal = query.filter_type == "showInternalStreams"
+                names = [name for name, _ in page if name.startswith("_") == internal]
             for name in names:
                 found += await self._properties(scope, name)
             if not token:
-                return web.json_response({"streams": found})
+                return StreamsList.model_construct(streams=found)
 
-    async def _properties(self, scope: str, stream: str) -> list[dict[str, Any]]:
+    async def _properties(self, scope: str, stream: str) -> list[StreamProperty]:
         """One, or none of a stream that is being created or deleted."""
         try:
             context = await self._store.open(scope, stream)
@@ -135,67 +113,58 @@ class AdminRoutes:
         except NotFound:
             return []
 
-    async def _create_stream(self, request: web.Request) -> web.Response:
-        scope, body = request.match_info["scope"], await _body(request)
-        stream = validate_user_name(_text(body, "streamName"))
+    async def create(self, scope: str, body: CreateStreamRequest) -> StreamProperty:
+        stream = validate_user_name(body.stream_name)
         configuration = configuration_of(body)
         if not await self._parts.workflows.create.create(scope, stream, configuration):
-            return web.Response(status=409)
-        return web.json_response(stream_property(scope, stream, configuration), status=201)
+            raise AlreadyExists(f"stream {scope}/{stream} exists already")
+        return stream_property(scope, stream, configuration)
 
-    async def _get_stream(self, request: web.Request) -> web.Response:
-        scope, stream = _stream_of(request)
+    async def get(self, scope: str, stream: str) -> StreamProperty:
         context = await self._store.open(scope, stream)
-        return web.json_response(stream_property(scope, stream, (await context.configuration()).configuration))
+        return stream_property(scope, stream, (await context.configuration()).configuration)
 
-    async def _update_stream(self, request: web.Request) -> web.Response:
-        scope, stream = _stream_of(request)
-        configuration = configuration_of(await _body(request))
+    async def update(self, scope: str, stream: str, body: UpdateStreamRequest) -> StreamProperty:
+        configuration = configuration_of(body)
         await self._parts.workflows.update.update(self._parts.new_id(), scope, stream, configuration)
-        return web.json_response(stream_property(scope, stream, configuration))
+        return stream_property(scope, stream, configuration)
 
-    async def _delete_stream(self, request: web.Request) -> web.Response:
-        await self._parts.workflows.delete.delete(self._parts.new_id(), *_stream_of(request))
-        return web.Response(status=204)
+    async def delete(self, scope: str, stream: str) -> None:
+        await self._parts.workflows.delete.delete(self._parts.new_id(), scope, stream)
 
-    async def _seal_stream(self, request: web.Request) -> web.Response:
-        wanted = _text(await _body(request), "streamState")
-        if wanted != "SEALED":
-            raise InvalidArgument(f"streamState is {wanted!r}, only SEALED can be asked for")
-        await self._parts.workflows.seal.seal(self._parts.new_id(), *_stream_of(request))
-        return web.json_response({"streamState": "SEALED"})
+    async def seal(self, scope: str, stream: str, body: SealedState) -> SealedState:
+        await self._parts.workflows.seal.seal(self._parts.new_id(), scope, stream)
+        return body
 
-    async def _scaling_events(self, request: web.Request) -> web.StreamResponse:
-        """The epochs made within a span of time, after the last one made before it.
-
-        Sent while they are read: an error in the middle ends the answer early, without its last bracket.
-        """
-        since, until = _time(request, "from"), _time(request, "to")
-        if since > until:
-            raise InvalidArgument(f"from {since} is later than to {until}")
-        context = await self._store.open(*_stream_of(request))
+    async def scaling_events(self, scope: str, stream: str, query: TimeSpan) -> AsyncIterator[ScalingEvent]:
+        """The epochs made within a span of time, after the last one made before it."""
+        if query.since > query.until:
+            raise InvalidArgument(f"from {query.since} is later than to {query.until}")
+        context = await self._store.open(scope, stream)
         last = (await context.current_epoch()).epoch
-        first = max(0, await _first_epoch_since(context, since) - 1)
-        response = web.StreamResponse(headers={"Content-Type": "application/json; charset=utf-8"})
-        separator = b"["
+        first = max(0, await _first_epoch_since(context, query.since) - 1)
         async for epoch in context.walk_epochs(range(first, last + 1)):
-            if epoch.created_ms > until:
-                break
-            if not response.prepared:
-                await response.prepare(request)
-            await response.write(separator + json.dumps(_scaling_event(epoch)).encode())
-            separator = b","
-        if not response.prepared:
-            return web.json_response([])
-        await response.write(b"]")
-        await response.write_eof()
-        return response
+            if epoch.created_ms > query.until:
+                return
+            yield _scaling_event(epoch)
 
-    # ---- reader groups -----------------------------------------------------------------------------------------------
 
-    async def _list_groups(self, request: web.Request) -> web.Response:
-        """By their streams, so that groups are found whichever client made them; an empty answer has no list at all."""
-        scope = request.match_info["scope"]
+class ReaderGroupOperations:
+    def __init__(self, parts: ApiParts) -> None:
+        self._store = parts.store
+        self._groups = parts.groups
+
+    def operations(self) -> Sequence[RestOperation]:
+        groups, tag = "/v1/scopes/{scope}/readergroups", "reader groups"
+        group = groups + "/{group}"
+        return (
+            RestOperation("GET", groups, "Lists reader groups.", self.list_all, (404,), tag=tag),
+            RestOperation("GET", group, "Finds a reader group.", self.get, (404,), tag=tag),
+            RestOperation("DELETE", group, "Deletes a reader group.", self.delete, (404,), 204, tag),
+        )
+
+    async def list_all(self, scope: str) -> ReaderGroupsList:
+        """By their streams, so that groups are found whichever client made them."""
         names: list[str] = []
         token = b""
         while True:
@@ -204,30 +173,21 @@ class AdminRoutes:
                 name.removeprefix(READER_GROUP_PREFIX) for name, _ in page if name.startswith(READER_GROUP_PREFIX)
             ]
             if not token:
-                break
-        return web.json_response({"readerGroups": [{"readerGroupName": name} for name in names]} if names else {})
+                return ReaderGroupsList(
+                    reader_groups=[ReaderGroupName(reader_group_name=name) for name in names] or None
+                )
 
-    async def _get_group(self, request: web.Request) -> web.Response:
-        """``onlineReaderIds`` is empty: which readers are online is known to the group's own stream only."""
-        scope, group = request.match_info["scope"], request.match_info["group"]
-        record = await self._parts.groups.records.get(scope, group)
+    async def get(self, scope: str, group: str) -> ReaderGroupProperty:
+        record = await self._groups.records.get(scope, group)
         if record is None:
             raise NotFound(f"reader group {scope}/{group} does not exist")
         streams = [name.partition("/")[2] for name in record.config.starting]
-        return web.json_response(
-            {"scopeName": scope, "readerGroupName": group, "streamList": streams, "onlineReaderIds": []}
-        )
+        return ReaderGroupProperty(scope_name=scope, reader_group_name=group, stream_list=streams, online_reader_ids=[])
 
-    async def _delete_group(self, request: web.Request) -> web.Response:
-        scope, group = request.match_info["scope"], request.match_info["group"]
-        record = await self._parts.groups.records.get(scope, group)
-        if record is None or not await self._parts.groups.delete(scope, group, record.group_id):
+    async def delete(self, scope: str, group: str) -> None:
+        record = await self._groups.records.get(scope, group)
+        if record is None or not await self._groups.delete(scope, group, record.group_id):
             raise NotFound(f"reader group {scope}/{group} does not exist")
-        return web.Response(status=204)
-
-
-def _stream_of(request: web.Request) -> tuple[str, str]:
-    return request.match_info["scope"], request.match_info["stream"]
 
 
 async def _first_epoch_since(context: StreamContext, time_ms: int) -> int:
@@ -242,43 +202,15 @@ async def _first_epoch_since(context: StreamContext, time_ms: int) -> int:
     return low
 
 
-def _scaling_event(epoch: EpochRecord) -> dict[str, Any]:
-    return {
-        "timestamp": epoch.created_ms,
-        "segments": [
-            {
-                "number": segment.number,
-                "epoch": segment.creation_epoch,
-                "start": segment.created_ms,
-                "keyStart": segment.key_start,
-                "keyEnd": segment.key_end,
-            }
-            for segment in epoch.segments
-        ],
-        "splits": epoch.splits,
-        "merges": epoch.merges,
-    }
-
-
-async def _body(request: web.Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.text())
-    except ValueError as error:
-        raise InvalidArgument(f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise InvalidArgument("the body is not a JSON object")
-    return body
-
-
-def _text(body: dict[str, Any], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str):
-        raise InvalidArgument(f"{name} is missing or not a text")
-    return value
-
-
-def _time(request: web.Request, name: str) -> int:
-    text = request.query.get(name, "")
-    if not text.isdigit():
-        raise InvalidArgument(f"{name} is {text!r}, must be a time in milliseconds since 1970")
-    return int(text)
+def _scaling_event(epoch: EpochRecord) -> ScalingEvent:
+    segments = [
+        SegmentOfEpoch(
+            number=segment.number,
+            epoch=segment.creation_epoch,
+            start=segment.created_ms,
+            key_start=segment.key_start,
+            key_end=segment.key_end,
+        )
+        for segment in epoch.segments
+    ]
+    return ScalingEvent(timestamp=epoch.created_ms, segments=segments, splits=epoch.splits, merges=epoch.merges)

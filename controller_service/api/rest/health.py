@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from controller_service.api.rest.bodies import HealthResult, HealthStatus
+from controller_service.api.rest.operation import RestOperation
+from pravega_common.errors import NotFound
 from pravega_common.services.base import Service, ServiceState
 
-_STATUS: Final = {
+_STATUS: Final[dict[ServiceState, HealthStatus]] = {
     ServiceState.NEW: "NEW",
     ServiceState.STARTING: "STARTING",
     ServiceState.RUNNING: "UP",
@@ -38,34 +41,87 @@ class HealthRegistry:
     def find(self, name: str) -> Service | None:
         return self._services.get(name)
 
-    def result(self, name: str) -> dict[str, Any] | None:
-        """One part's health; None for an unknown part."""
+    def result(self, name: str) -> HealthResult:
+        """One part's health; ``NotFound`` for an unknown part."""
         service = self._services.get(name)
-        return None if service is None else self._result(service)
+        if service is None:
+            raise NotFound(f"this controller has no part {name!r}")
+        return self._result(service)
 
-    def overall(self) -> dict[str, Any]:
+    def overall(self) -> HealthResult:
         children = {name: self._result(service) for name, service in self._services.items()}
-        ready = self._complete and all(child["readiness"] for child in children.values())
-        alive = all(child["liveness"] for child in children.values())
-        status = "UP" if ready else "STARTING" if alive and not self._complete else "DOWN"
-        return {
-            "name": "",
-            "status": status,
-            "readiness": ready,
-            "liveness": alive,
-            "details": {},
-            "children": children,
-        }
+        ready = self._complete and all(child.readiness for child in children.values())
+        alive = all(child.liveness for child in children.values())
+        status: HealthStatus = "UP" if ready else "STARTING" if alive and not self._complete else "DOWN"
+        return HealthResult(name="", status=status, readiness=ready, liveness=alive, details={}, children=children)
 
-    def _result(self, service: Service) -> dict[str, Any]:
+    def _result(self, service: Service) -> HealthResult:
         details = self._details[service.name]() if service.name in self._details else {}
         if service.failure is not None:
             details = {**details, "failure": repr(service.failure)}
-        return {
-            "name": service.name,
-            "status": _STATUS[service.state],
-            "readiness": service.state is ServiceState.RUNNING,
-            "liveness": service.state in (ServiceState.NEW, ServiceState.STARTING, ServiceState.RUNNING),
-            "details": details,
-            "children": {},
-        }
+        return HealthResult(
+            name=service.name,
+            status=_STATUS[service.state],
+            readiness=service.state is ServiceState.RUNNING,
+            liveness=service.state in (ServiceState.NEW, ServiceState.STARTING, ServiceState.RUNNING),
+            details=details,
+            children={},
+        )
+
+
+class HealthOperations:
+    def __init__(self, health: HealthRegistry) -> None:
+        self._health = health
+
+    def operations(self) -> Sequence[RestOperation]:
+        """Each aspect of the whole, and the same of a part."""
+        aspects: tuple[tuple[str, str, Callable[..., Any], Callable[..., Any]], ...] = (
+            ("", "health", self.overall, self.of_part),
+            ("/readiness", "readiness", self.readiness, self.readiness_of_part),
+            ("/liveness", "liveness", self.liveness, self.liveness_of_part),
+            ("/status", "status", self.status, self.status_of_part),
+            ("/details", "details", self.details, self.details_of_part),
+        )
+        whole = [
+            RestOperation("GET", f"/v1/health{path}", f"Tells the controller's {name}.", handle, tag="health")
+            for path, name, handle, _ in aspects
+        ]
+        parts = [
+            RestOperation("GET", f"/v1/health{path}/{{id}}", f"Tells a part's {name}.", handle, (404,), tag="health")
+            for path, name, _, handle in aspects
+        ]
+        ping = RestOperation("GET", "/ping", "Answers.", self.ping, tag="health")
+        return ping, *whole, *parts
+
+    async def ping(self) -> None:
+        """Does nothing: that it is answered is all."""
+
+    async def overall(self) -> HealthResult:
+        return self._health.overall()
+
+    async def of_part(self, id: str) -> HealthResult:
+        return self._health.result(id)
+
+    async def readiness(self) -> bool:
+        return self._health.overall().readiness
+
+    async def readiness_of_part(self, id: str) -> bool:
+        return self._health.result(id).readiness
+
+    async def liveness(self) -> bool:
+        return self._health.overall().liveness
+
+    async def liveness_of_part(self, id: str) -> bool:
+        return self._health.result(id).liveness
+
+    async def status(self) -> HealthStatus:
+        return self._health.overall().status
+
+    async def status_of_part(self, id: str) -> HealthStatus:
+        return self._health.result(id).status
+
+    async def details(self) -> dict[str, Any]:
+        return self._health.overall().details
+
+    async def details_of_part(self, id: str) -> dict[str, Any]:
+        return self._health.result(id).details

@@ -1,7 +1,9 @@
-"""Listens for the REST calls of a controller: ping, health and metrics here, administration in ``admin.py``."""
+"""Listens for the REST calls of a controller, and serves the document that describes them with a page to try them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.resources import files
 from typing import Final
 
 from aiohttp import web
@@ -9,14 +11,24 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from controller_service.api.grpc.parts import ApiParts
-from controller_service.api.rest.admin import AdminRoutes, map_errors
-from controller_service.api.rest.health import HealthRegistry
+from controller_service.api.rest.admin import ReaderGroupOperations, ScopeOperations, StreamOperations
+from controller_service.api.rest.errors import map_errors
+from controller_service.api.rest.health import HealthOperations, HealthRegistry
+from controller_service.api.rest.openapi import document
+from controller_service.api.rest.operation import RestOperation
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.base import Service
 from pravega_common.services.settings import host_and_port
 
 request_bytes_max: Final = 1024 * 1024
 stop_grace_s: Final = 5.0
+EXPLORER_FILES: Final = {
+    "/docs": ("explorer.html", "text/html"),
+    "/docs/explorer.js": ("explorer.js", "text/javascript"),
+    "/docs/explorer.css": ("explorer.css", "text/css"),
+}
+EXPLORER_POLICY: Final = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"
+"""The page loads from, and speaks to, this controller only."""
 
 
 class RestServer(Service):
@@ -25,16 +37,19 @@ class RestServer(Service):
     def __init__(self, listen: str, health: HealthRegistry, parts: ApiParts) -> None:
         super().__init__("rest-server")
         self._listen = listen
-        self._health = health
-        self._parts = parts
+        self.operations = all_operations(health, parts)
         self._runner: web.AppRunner | None = None
         self.port = 0
 
+    def application(self) -> web.Application:
+        made = web.Application(client_max_size=request_bytes_max, middlewares=[map_errors])
+        made.add_routes([operation.route() for operation in self.operations])
+        made.add_routes(DescriptionRoutes(self.operations).routes())
+        made.add_routes([web.get("/metrics", _metrics)])
+        return made
+
     async def on_start(self) -> None:
-        application = web.Application(client_max_size=request_bytes_max, middlewares=[map_errors])
-        application.add_routes(HealthRoutes(self._health).routes())
-        application.add_routes(AdminRoutes(self._parts).routes())
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop_grace_s)
+        self._runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=stop_grace_s)
         await self._runner.setup()
         host, port = host_and_port(self._listen)
         site = web.TCPSite(self._runner, host, port)
@@ -49,52 +64,31 @@ class RestServer(Service):
             await self._runner.cleanup()
 
 
-class HealthRoutes:
-    def __init__(self, health: HealthRegistry) -> None:
-        self._health = health
+def all_operations(health: HealthRegistry, parts: ApiParts) -> Sequence[RestOperation]:
+    """Those of the API, in the order in which they are tried: one with a fixed path before one with a name there."""
+    groups = (HealthOperations(health), ScopeOperations(parts), StreamOperations(parts), ReaderGroupOperations(parts))
+    return tuple(operation for group in groups for operation in group.operations())
+
+
+class DescriptionRoutes:
+    def __init__(self, operations: Sequence[RestOperation]) -> None:
+        self._document = document(operations)
+        folder = files("controller_service.api.rest").joinpath("explorer")
+        self._files = {
+            path: (folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in EXPLORER_FILES.items()
+        }
 
     def routes(self) -> list[web.RouteDef]:
-        return [
-            web.get("/ping", self._ping),
-            web.get("/metrics", self._metrics),
-            web.get("/v1/health", self._result),
-            *(
-                web.get(f"/v1/health/{aspect}{suffix}", handler)
-                for aspect, handler in (
-                    ("readiness", self._readiness),
-                    ("liveness", self._liveness),
-                    ("status", self._status),
-                    ("details", self._details),
-                )
-                for suffix in ("", "/{id}")
-            ),
-            web.get("/v1/health/{id}", self._result),
-        ]
+        return [web.get("/openapi.json", self._openapi), *(web.get(path, self._file) for path in self._files)]
 
-    async def _ping(self, request: web.Request) -> web.Response:
-        return web.Response()
+    async def _openapi(self, request: web.Request) -> web.Response:
+        return web.json_response(self._document)
 
-    async def _metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def _file(self, request: web.Request) -> web.Response:
+        content, kind = self._files[request.path]
+        headers = {"Content-Security-Policy": EXPLORER_POLICY, "X-Content-Type-Options": "nosniff"}
+        return web.Response(body=content, content_type=kind, charset="utf-8", headers=headers)
 
-    def _find(self, request: web.Request) -> dict[str, object]:
-        name = request.match_info.get("id")
-        result = self._health.overall() if name is None else self._health.result(name)
-        if result is None:
-            raise web.HTTPNotFound
-        return result
 
-    async def _result(self, request: web.Request) -> web.Response:
-        return web.json_response(self._find(request))
-
-    async def _readiness(self, request: web.Request) -> web.Response:
-        return web.json_response(self._find(request)["readiness"])
-
-    async def _liveness(self, request: web.Request) -> web.Response:
-        return web.json_response(self._find(request)["liveness"])
-
-    async def _status(self, request: web.Request) -> web.Response:
-        return web.json_response(self._find(request)["status"])
-
-    async def _details(self, request: web.Request) -> web.Response:
-        return web.json_response(self._find(request)["details"])
+async def _metrics(request: web.Request) -> web.Response:
+    return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})

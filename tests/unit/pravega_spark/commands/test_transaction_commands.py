@@ -174,8 +174,8 @@ async def test_health_and_doctor_name_the_stream(shop: Shop) -> None:
     assert finding.is_ok is False
     assert "s/t" in finding.detail and str(lost) in finding.remedy
     health = shop.controller.health.overall()
-    assert health["readiness"]
-    assert lost.hex in health["children"]["transactions"]["details"]["blockedStreams"]["s/t"]
+    assert health.readiness
+    assert lost.hex in health.children["transactions"].details["blockedStreams"]["s/t"]
 
 
 async def test_a_plain_pravega_has_no_such_calls() -> None:
