@@ -80,6 +80,14 @@ stores_log_period_s: Final = 5.0
 system_tables_limits: Final = RetryLimits(attempts_max=unlimited, pause_s=lambda failed: 1.0)
 
 
+class Closeable(Protocol):
+    """A client with connections."""
+
+    def close(self) -> None:
+        """Close them. May be called twice."""
+        ...
+
+
 class Hosts(HostStore, Protocol):
     @property
     def is_complete(self) -> bool:
@@ -92,6 +100,7 @@ class Backends:
     """The adapters that a controller stands on. ``services`` are started before everything else, in order.
 
     ``clients``: None for a controller that reads no internal streams. ``revisions``: None for one without watermarks.
+    ``connected``: what holds connections to segment stores.
     """
 
     cpo: ControlPlaneOracle
@@ -103,6 +112,13 @@ class Backends:
     services: Sequence[Service] = ()
     clients: WireClients | None = None
     revisions: RevisionedSegments | None = None
+    connected: Sequence[Closeable] = ()
+
+    async def close(self) -> None:
+        """Close the connections to segment stores and to the oracle, once the controller has stopped."""
+        for client in self.connected:
+            client.close()
+        await self.cpo.close()
 
 
 class Controller(Service):
@@ -303,7 +319,8 @@ def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Bac
     )
     clients = WireClients(client, TableClient(client), hosts)
     revisions = WireRevisionedSegments(client, hosts)
-    return Backends(cpo, hosts, tables, WireSegmentAccess(client), clock, random, (hosts,), clients, revisions)
+    access = WireSegmentAccess(client)
+    return Backends(cpo, hosts, tables, access, clock, random, (hosts,), clients, revisions, (client, revisions))
 
 
 async def serve(config: ControllerConfig) -> None:
@@ -318,7 +335,7 @@ async def serve(config: ControllerConfig) -> None:
         await _until_stopped(controller, stopping)
     finally:
         await controller.stop()
-        await backends.cpo.close()
+        await backends.close()
 
 
 async def _until_stopped(controller: Controller, stopping: asyncio.Event) -> None:
