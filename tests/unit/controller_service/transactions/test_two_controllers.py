@@ -11,7 +11,7 @@ import pytest
 
 from controller_service.store.holds import free, take
 from controller_service.store.records import StreamState
-from controller_service.transactions.commit_transactions import CommitRun
+from controller_service.transactions.commit_holds import CommitRun
 from pravega_common.errors import DataCorruption, PravegaError
 from pravega_common.model.transactions import TransactionState
 from tests.support.transaction_world import CrashSwitch, Instance, World
@@ -88,12 +88,13 @@ async def test_the_state_is_not_freed_under_the_round_of_another_controller() ->
     await world.create_stream(S, T)
     ending, beginning, scaling = [await world.instance() for _ in range(3)]
     leaves, merges = Gate(), Gate()
-    ending.transactions._commits._leave = leaves.before(ending.transactions._commits._leave)  # type: ignore[method-assign]
+    holds = ending.transactions._commits._holds
+    holds.leave = leaves.before(holds.leave)  # type: ignore[method-assign]
     first = await world.begin(ending, S, T, "a")
     second = await world.begin(beginning, S, T, "b")
     assert await world.run(ending.transactions.commit(S, T, first.id))
     await world.run(leaves.reached.wait(), 10)
-    beginning.transactions._commits._segments = Slowed(world, beginning.segments, "merge_batch", merges)
+    beginning.transactions._commits._merges._segments = Slowed(world, beginning.segments, "merge_batch", merges)
     assert await world.run(beginning.transactions.commit(S, T, second.id))
     await world.run(merges.reached.wait(), 10)
     leaves.open.set()
@@ -130,7 +131,7 @@ async def test_nothing_is_measured_while_a_merge_is_in_flight(world: World) -> N
     await world.clock.pass_time(5)
     assert world.segments.segments[f"{S}/{T}/0.#epoch.0"].is_sealed
     workflow = other.transactions._commits
-    slow = workflow._segments = Slowed(world, other.segments, "merge_batch")
+    slow = workflow._merges._segments = Slowed(world, other.segments, "merge_batch")
     slow.delays_s = {f"{S}/{T}/0.#epoch.0": 0, f"{S}/{T}/1.#epoch.0": 3}
     world.live.discard(one.name)
     await world.run(other.transactions.start())
