@@ -25,6 +25,7 @@ MODULES: Final = {
     "store": "pravega_spark.commands.store",
     "backfill": "pravega_spark.backfill.command",
     "doctor": "pravega_spark.commands.doctor",
+    "files": "pravega_spark.commands.files",
 }
 """The module that has each command; its ``add_to`` adds it."""
 

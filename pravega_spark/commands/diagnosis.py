@@ -78,9 +78,15 @@ def installed() -> list[Finding]:
             "pyarrow", "install it with: pip install 'pyarrow>=18'", lambda: _package("pyarrow", pyarrow_version_min)
         ),
         check("java", f"install Java {java_version_min} or newer, or set JAVA_HOME", _java),
-        _optional(check("redis", "only a standalone needs it: run scripts/setup", lambda: str(find_redis()))),
+        _optional(
+            check(
+                "redis",
+                "only a standalone needs it: install redis-server, or use --tier1 file",
+                lambda: str(find_redis()),
+            )
+        ),
         _optional(check("open files", _open_files_remedy, _open_files)),
-        _optional(check("minio", "only --tier2 minio needs it: run scripts/setup --minio", lambda: str(find_minio()))),
+        _optional(check("minio", "only --tier2 minio needs it: put minio on the path", lambda: str(find_minio()))),
     ]
 
 

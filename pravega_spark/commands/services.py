@@ -49,7 +49,9 @@ def standalone(
     asyncio.run(run_standalone(options))
 
 
-Configuration = Annotated[Path, typer.Option("--config", exists=True, dir_okay=False, help="See conf/ for all keys.")]
+Configuration = Annotated[
+    Path, typer.Option("--config", exists=True, dir_okay=False, help="Every key: pravega-spark files conf.")
+]
 
 
 def segment_store(config: Configuration) -> None:

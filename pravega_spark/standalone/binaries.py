@@ -33,7 +33,8 @@ def find_redis() -> Path:
         seen.append(f"{program} is version {'.'.join(map(str, version))}")
     raise ConfigurationError(
         f"no Redis server of version 6.2 or newer found ({'; '.join(seen) or 'none on the path'});"
-        " run scripts/setup, or install the package redis-server"
+        " install redis-server or valkey with the system's package manager (in a clone: scripts/setup),"
+        " or use --tier1 file"
     )
 
 
@@ -41,7 +42,7 @@ def find_minio() -> Path:
     program = shutil.which("minio") or shutil.which(str(cache_bin_folder() / "minio"))
     if program is None:
         raise ConfigurationError(
-            "no minio program on the path; run scripts/setup --minio, put one on the path, or use --tier2 dir"
+            "no minio program on the path; put one there (in a clone: scripts/setup --minio), or use --tier2 dir"
         )
     return Path(program)
 

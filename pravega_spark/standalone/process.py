@@ -27,11 +27,13 @@ log_tail_chars: Final = 3_000
 class StandaloneProcess:
     """A standalone in a process of its own, whose children can be killed. Ports are free ones unless in ``options``.
 
-    ``options`` are command line options by name, ``{"containers": 2, "tier2": "minio"}``. Usable as a context manager.
+    ``options`` are command line options by name, ``{"containers": 2, "tier2": "minio"}``; ``python`` is the interpreter
+    whose installation of the package is started, by default this one. Usable as a context manager.
     """
 
-    def __init__(self, folder: Path, **options: object) -> None:
+    def __init__(self, folder: Path, *, python: Path | None = None, **options: object) -> None:
         self.folder = folder
+        self._python = python
         self.ready_file = folder / "ready.json"
         self.log_file = folder / "standalone.log"
         controllers, stores = (int(str(options.get(name, 1))) for name in ("controllers", "segment_stores"))
@@ -71,7 +73,7 @@ class StandaloneProcess:
         """Starts the standalone and returns when everything serves."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ready_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pravega_spark", "standalone"]
+        command = [str(self._python or sys.executable), "-m", "pravega_spark", "standalone"]
         settings = {"data_dir": self.folder / "data", "ready_file": self.ready_file, **self.options}
         for name, value in settings.items():
             command += [f"--{name.replace('_', '-')}", str(value)]

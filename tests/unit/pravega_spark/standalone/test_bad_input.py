@@ -171,9 +171,9 @@ def test_a_failed_start_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.Monke
 def test_missing_servers_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(ConfigurationError, match="run scripts/setup, or install the package redis-server"):
+    with pytest.raises(ConfigurationError, match=r"install redis-server or valkey .*--tier1 file"):
         binaries.find_redis()
-    with pytest.raises(ConfigurationError, match="run scripts/setup --minio"):
+    with pytest.raises(ConfigurationError, match=r"scripts/setup --minio.*--tier2 dir"):
         binaries.find_minio()
 
 

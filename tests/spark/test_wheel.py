@@ -1,0 +1,79 @@
+"""Installs the wheel into an environment of its own and uses it as a newcomer does: commands, standalone, Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pravega_common.version import __version__
+from pravega_spark.shipped_files import shipped_names
+from pravega_spark.standalone.process import StandaloneProcess
+from tests.support.repository import ROOT
+from tests.support.wheel import WheelEnvironment, build_wheel
+
+pytestmark = pytest.mark.timeout(600)
+
+command_time_max_s = 60.0
+spark_time_max_s = 240.0
+EVENTS = b"".join(b"order %03d\n" % number for number in range(100))
+READ = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+orders = spark.read.format("pravega").load("shop/orders").selectExpr("cast(event as string)")
+print("FOUND", sorted(row[0] for row in orders.collect()) == [f"order {n:03d}" for n in range(100)])
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> WheelEnvironment:
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "sources").mkdir()
+    return WheelEnvironment(folder / "environment", build_wheel(folder / "sources"))
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: WheelEnvironment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    """The standalone of the wheel."""
+    process = StandaloneProcess(tmp_path_factory.mktemp("cluster"), python=installed.python)
+    process.start({"PYTHONPATH": "", "PYTHONSAFEPATH": "1"})
+    yield process
+    process.stop()
+
+
+def test_the_version(installed: WheelEnvironment, tmp_path: Path) -> None:
+    told = installed.run("pravega-spark", "--version", cwd=tmp_path, timeout_s=command_time_max_s)
+    assert told == f"pravega-spark {__version__}\n"
+
+
+def test_the_modules_are_those_of_the_wheel(installed: WheelEnvironment, tmp_path: Path) -> None:
+    program = "import pravega_spark, pyspark_pravega, segment_service; print(pravega_spark.__file__)"
+    told = installed.run("python", "-c", program, cwd=tmp_path, timeout_s=command_time_max_s)
+    assert Path(told.strip()).is_relative_to(installed.folder)
+
+
+def test_shipped_files_are_there_and_as_in_the_sources(installed: WheelEnvironment, tmp_path: Path) -> None:
+    told = installed.run("pravega-spark", "files", "--json", cwd=tmp_path, timeout_s=command_time_max_s)
+    paths = {name: Path(path) for name, path in json.loads(told).items()}
+    assert sorted(paths) == shipped_names()
+    for name, path in paths.items():
+        assert path.is_relative_to(installed.folder)
+        assert path.read_bytes() == (ROOT / name).read_bytes()
+
+
+def test_the_program_for_spark_submit_starts(installed: WheelEnvironment, tmp_path: Path) -> None:
+    path = installed.run("pravega-spark", "files", "scripts/backfill.py", cwd=tmp_path, timeout_s=command_time_max_s)
+    assert "load" in installed.run("python", path.strip(), "--help", cwd=tmp_path, timeout_s=command_time_max_s)
+
+
+def test_a_stream_is_made_filled_and_read_with_spark(
+    installed: WheelEnvironment, cluster: StandaloneProcess, tmp_path: Path
+) -> None:
+    settings = {"PRAVEGA_CONTROLLER": cluster.controller_uri, "PYSPARK_PYTHON": str(installed.python)}
+    (tmp_path / "events").write_bytes(EVENTS)
+    for command in ("pravega-spark stream create shop/orders", "pravega-spark event write shop/orders < events"):
+        installed.run("sh", "-c", command, cwd=tmp_path, timeout_s=command_time_max_s, more=settings)
+    told = installed.run("python", "-c", READ, cwd=tmp_path, timeout_s=spark_time_max_s, more=settings)
+    assert "FOUND True" in told
