@@ -30,11 +30,13 @@ __all__ = [
     "WireDecodeError",
     "decode",
     "decode_by_layout",
+    "decode_frame",
     "encode",
     "encode_by_layout",
     "encode_parts",
     "frame_header",
     "frame_header_bytes",
+    "frame_type",
     "payload_bytes_max",
     "segment_read_parts",
 ]
@@ -94,6 +96,20 @@ def decode(type_code: int, payload: memoryview, items_max: int | None = None) ->
     if made is None:
         raise WireDecodeError("frame", f"unknown type code {type_code}")
     return decode_by_layout(made, payload, items_max)
+
+
+def decode_frame(frame: ByteView, items_max: int | None = None) -> Command:
+    """The command of a frame with its header, as it stands inside another command. Errors: those of ``decode``."""
+    view = memoryview(frame)
+    type_code, length = _HEADER.unpack_from(view)
+    if length != len(view) - frame_header_bytes:
+        raise WireDecodeError("frame", f"{length} bytes announced and {len(view) - frame_header_bytes} there")
+    return decode(type_code, view[frame_header_bytes:], items_max)
+
+
+def frame_type(frame: ByteView) -> int:
+    """The type code of a frame with its header."""
+    return int(_HEADER.unpack_from(frame)[0])
 
 
 def decode_by_layout(made: type[Command], payload: memoryview, items_max: int | None = None) -> Command:

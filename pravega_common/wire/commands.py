@@ -24,6 +24,7 @@ from pravega_common.wire.fields import (
     Entries,
     EventData,
     FieldType,
+    Frames,
     Keys,
     MergedSources,
     Raw,
@@ -32,6 +33,7 @@ from pravega_common.wire.fields import (
     Strings,
     TrailingBool,
     TrailingBytes,
+    TrailingFlags,
     TrailingI32,
     TrailingI64,
     TrailingStr,
@@ -108,6 +110,7 @@ def _layout_of(made: type[Command]) -> tuple[tuple[str, FieldType], ...]:
 class Hello(Command):
     high_version: I32
     low_version: I32
+    extensions: TrailingFlags = 0
 
 
 @_command(-1)
@@ -666,3 +669,30 @@ FAILURE_REPLIES: Final[frozenset[type[Command]]] = frozenset(
     COMMANDS[code] for code in (50, 51, 52, 53, 55, 56, 57, 60, 61, 80, 81, 82)
 )
 """Replies that say that a request was not done (docs/wire-protocol.md 2.3)."""
+
+
+@_command(1000)
+class RequestBatch(Command):
+    """Requests about segments of one store; each of ``requests`` is a frame of its own, with a request id of its own.
+
+    Only for a store that has announced ``BATCHES``: others close the connection (docs/wire-protocol.md 3.9).
+    """
+
+    request_id: I64
+    requests: Frames
+
+
+@_command(1001)
+class RequestBatchAnswered(Command):
+    """One reply for each request of a batch, in its order: the frame that would have answered it alone."""
+
+    request_id: I64
+    replies: Frames
+
+
+@_command(1002)
+class NoReply(Command):
+    """Stands for a reply inside a batch that the store cannot give: what became of the request is to be asked again."""
+
+    request_id: I64
+    reason: Str

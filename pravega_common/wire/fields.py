@@ -279,6 +279,18 @@ def _write_chunk(writer: PayloadWriter, chunk: WireChunkInfo) -> None:
     writer.write(b"\x01" if chunk.exists_in_storage else b"\x00")
 
 
+def _read_frame(reader: PayloadReader) -> memoryview:
+    start = reader.position
+    _, length = reader.unpack(_KEY_HEAD)
+    reader.take(length)
+    return reader.view[start : reader.position]
+
+
+def _write_flags(writer: PayloadWriter, value: int) -> None:
+    if value:
+        writer.write(_I64.pack(value))
+
+
 def _write_uuid(writer: PayloadWriter, value: bytes) -> None:
     if len(value) != 16:
         raise ValueError(f"an id of {len(value)} bytes, must be 16")
@@ -314,6 +326,8 @@ _ENTRIES_TYPE = FieldType("entries", _read_table_entries, _write_table_entries)
 _VERSIONS_TYPE = FieldType("versions", *_list_of(8, PayloadReader.i64, lambda w, v: w.write(_I64.pack(v))))
 _STRINGS_TYPE = FieldType("strings", *_list_of(2, PayloadReader.string, PayloadWriter.string))
 _MERGED_TYPE = FieldType("merged", *_list_of(10, lambda r: MergedSource(r.string(), r.i64()), _write_merged_source))
+_FRAMES_TYPE = FieldType("frames", *_list_of(8, _read_frame, lambda w, v: w.write_view(v)))
+_FLAGS_TYPE = FieldType("flags", PayloadReader.i64, _write_flags)
 _CHUNKS_TYPE = FieldType(
     "chunks",
     *_list_of(27, lambda r: WireChunkInfo(r.i64(), r.i64(), r.i64(), r.string(), r.boolean()), _write_chunk),
@@ -347,5 +361,8 @@ Entries = Annotated[tuple[WireTableEntry, ...], _ENTRIES_TYPE]
 Versions = Annotated[tuple[int, ...], _VERSIONS_TYPE]
 Strings = Annotated[tuple[str, ...], _STRINGS_TYPE]
 MergedSources = Annotated[tuple[MergedSource, ...], _MERGED_TYPE]
+Frames = Annotated[tuple[ByteView, ...], _FRAMES_TYPE]
+TrailingFlags = Annotated[int, _trailing(_FLAGS_TYPE, 8)]
+"""Written only if it is not 0: a peer that knows nothing of it gets the frame that it always got."""
 Chunks = Annotated[tuple[WireChunkInfo, ...], _CHUNKS_TYPE]
 TrailingUpdates = Annotated[tuple[WireAttributeUpdate, ...], _trailing(_UPDATES_TYPE, 1)]

@@ -12,7 +12,7 @@ from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode, encode, encode_parts
 from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import FrameParser
-from pravega_common.wire.versions import OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
+from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
 from pravega_streams.connection.endpoints import Endpoint
 
 connect_time_max_s: Final = 5.0
@@ -33,6 +33,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._waiting: dict[int, asyncio.Future[c.Command]] = {}
         self._transport: asyncio.Transport | None = None
         self._heard_s = 0.0
+        self._greeting: asyncio.Future[c.Hello] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def open(cls, endpoint: Endpoint) -> WireConnection:
@@ -43,7 +44,7 @@ class WireConnection(asyncio.BufferedProtocol):
                 await loop.create_connection(lambda: connection, endpoint.host, endpoint.port)
         except (OSError, TimeoutError) as error:
             raise Unavailable(f"no connection to the segment store at {endpoint}: {error}") from error
-        connection._write([encode(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION))])
+        connection._write([encode(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION, EXTENSIONS))])
         return connection
 
     async def call(self, make: MakeCommand) -> c.Command:
@@ -61,6 +62,11 @@ class WireConnection(asyncio.BufferedProtocol):
             return await reply
         finally:
             self._waiting.pop(request_id, None)
+
+    async def knows(self, extension: int) -> bool:
+        """Whether the store knows an extension of the protocol (``wire/versions.py``); waits for its Hello."""
+        hello = await asyncio.shield(self._greeting)
+        return bool(hello.extensions & extension)
 
     @property
     def silent_s(self) -> float:
@@ -104,6 +110,8 @@ class WireConnection(asyncio.BufferedProtocol):
         if isinstance(reply, c.Hello):
             if not is_compatible(reply.high_version, reply.low_version):
                 self.close(f"wire versions {reply.low_version}..{reply.high_version} are not ours")
+            elif not self._greeting.done():
+                self._greeting.set_result(reply)
             return
         if isinstance(reply, c.ErrorMessage) and not (reply.request_id or reply.segment):
             self.close(reply.message)
@@ -115,6 +123,9 @@ class WireConnection(asyncio.BufferedProtocol):
     def _end(self, reason: str) -> None:
         self.is_open = False
         self._transport = None
+        if not self._greeting.done():
+            self._greeting.set_exception(Unavailable(f"segment store {self.endpoint}: {reason}"))
+            self._greeting.exception()  # marks it retrieved: perhaps nobody asks
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting.values():
             if not waiter.done():

@@ -14,7 +14,7 @@ from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode, encode_parts
 from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import Frame, FrameParser
-from pravega_common.wire.versions import OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
+from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
 from pravega_streams.connection.asynchronous import MakeCommand, connect_time_max_s
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.silence import silence_min_s, silences_s
@@ -43,13 +43,14 @@ class WireSocket:
         self._frames: deque[Frame] = deque()
         self._request_ids = itertools.count(1)
         self._peer_version: int | None = None
+        self._peer_extensions = 0
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s)
         except OSError as error:
             raise Unavailable(f"no connection to the segment store at {endpoint}: {error}") from error
         self.set_reply_time(reply_time_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.send(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION))
+        self.send(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION, EXTENSIONS))
 
     @property
     def is_open(self) -> bool:
@@ -95,6 +96,11 @@ class WireSocket:
             return self._greeted(reply)
         return self._peer_version
 
+    def knows(self, extension: int, has_moved: HasMoved = bool) -> bool:
+        """Whether the store knows an extension of the protocol (``wire/versions.py``); waits for its Hello."""
+        self.peer_version(has_moved)
+        return bool(self._peer_extensions & extension)
+
     def _next(self, has_moved: HasMoved) -> c.Command:
         while not self._frames:
             self._fill(has_moved)
@@ -111,6 +117,7 @@ class WireSocket:
         if not is_compatible(hello.high_version, hello.low_version):
             raise self._lost(ValueError(f"wire versions {hello.low_version}..{hello.high_version} are not ours"))
         self._peer_version = hello.high_version
+        self._peer_extensions = hello.extensions
         return hello.high_version
 
     def call(self, make: MakeCommand, has_moved: HasMoved = bool) -> c.Command:

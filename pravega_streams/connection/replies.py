@@ -31,6 +31,8 @@ def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
             return errors.Throttled(f"{segment}: {reply.message}")
         case c.ErrorMessage():
             return errors.InvalidArgument(f"{segment}: {reply.message} (code {reply.error_code})")
+        case c.NoReply():
+            return errors.UnknownOutcome(f"{segment}: {reply.reason}")
         case c.InvalidEventNumber():
             return errors.BadEventNumber(segment, reply.writer_id, reply.event_number)
     return None

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 from pravega_common.errors import (
+    ContainerNotHosted,
     PravegaError,
     SegmentNotFound,
+    Unavailable,
     UnsupportedOperation,
 )
 from pravega_common.model.segments import SegmentInfo
-from pravega_common.names import INDEX_SUFFIX, parse_segment_name
+from pravega_common.names import INDEX_SUFFIX, SegmentName, parse_segment_name
 from pravega_common.wire import commands as c
-from pravega_common.wire.versions import LOCATE_OFFSET_VERSION
+from pravega_common.wire.versions import BATCHES, LOCATE_OFFSET_VERSION
 from pravega_streams.connection.asynchronous import MakeCommand
+from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.replies import expected_reply
@@ -29,6 +31,9 @@ retry_delay_min_s: Final = 0.01
 retry_delay_max_s: Final = 1.0
 infos_per_round_max: Final = 256
 """Questions that are sent to the stores before their answers are read: some 20 KB each way, so nobody blocks."""
+
+endpoints_cached_max: Final = 10_000
+"""Segments whose store is remembered."""
 
 R = TypeVar("R", bound=c.Command)
 
@@ -42,17 +47,30 @@ class EndpointCache:
 
     def resolve(self, segment: str) -> Endpoint:
         """By qualified segment name; a transaction's or an index segment lives where its parent does."""
-        parsed = parse_segment_name(segment.removesuffix(INDEX_SUFFIX))
-        parent = f"{parsed.scope}/{parsed.stream}/{parsed.segment_id}"
-        endpoint = self._endpoints.get(parent)
+        endpoint = self.known(segment)
         if endpoint is None:
+            parsed = _parsed(segment)
             endpoint = self._controller.endpoint(parsed.scope, parsed.stream, parsed.segment_id)
-            self._endpoints[parent] = endpoint
+            self.note(segment, endpoint)
         return endpoint
+
+    def known(self, segment: str) -> Endpoint | None:
+        """The store of a segment if it is known without asking."""
+        return self._endpoints.get(_parsed(segment).stream_segment)
+
+    def note(self, segment: str, endpoint: Endpoint) -> None:
+        """A store has answered for a segment."""
+        if len(self._endpoints) >= endpoints_cached_max:
+            self._endpoints.clear()
+        self._endpoints[_parsed(segment).stream_segment] = endpoint
 
     def forget(self, segment: str) -> None:
         """The store was not the owner or did not answer: containers move together, so all answers are dropped."""
         self._endpoints.clear()
+
+
+def _parsed(segment: str) -> SegmentName:
+    return parse_segment_name(segment.removesuffix(INDEX_SUFFIX))
 
 
 class SegmentClient:
@@ -77,41 +95,80 @@ class SegmentClient:
     def infos(self, segments: Iterable[str]) -> dict[str, SegmentInfo]:
         """The same of many segments, by name; those that do not exist are left out.
 
-        Costs a few round trips to each store, not one for each segment.
+        Costs a call for 1,000 segments of a store and one look-up for each store, not one for each segment; a plain
+        Pravega is asked about each, in few round trips.
         """
         found: dict[str, SegmentInfo] = {}
-        left = list(segments)
-        for start in range(0, len(left), infos_per_round_max):
+        left = dict.fromkeys(segments)
+        deadline_s = time.monotonic() + self._call_time_s
+        delay_s = retry_delay_min_s
+        while left:
             with self._lock:
-                found.update(self._asked_together(left[start : start + infos_per_round_max]))
-        for segment in left:
-            if segment not in found:  # It is not there, or its store is another or did not answer: that takes time.
-                with contextlib.suppress(SegmentNotFound):
-                    found[segment] = self.info(segment)
+                failure = self._ask_about(left, found)
+            if failure is None:
+                break
+            if not failure.may_be_repeated(idempotent=True) or time.monotonic() + delay_s > deadline_s:
+                raise failure
+            self.endpoints.forget(next(iter(left)))
+            time.sleep(delay_s)
+            delay_s = min(delay_s * 2, retry_delay_max_s)
         return found
 
-    def _asked_together(self, segments: list[str]) -> dict[str, SegmentInfo]:
-        """One question for each segment, sent before the first answer is read; without those that had no good one."""
-        waiting: dict[WireSocket, set[int]] = {}
-        found: dict[str, SegmentInfo] = {}
+    def _ask_about(self, left: dict[str, None], found: dict[str, SegmentInfo]) -> PravegaError | None:
+        """Ask about all that are ``left`` and take out what is answered; an error that kept others back, if one did.
+
+        The store of the first is asked about all whose store is not known: where it is not their owner it says so.
+        """
+        waiting, refused = dict(left), set[tuple[str, Endpoint]]()
+        failure: PravegaError | None = None
         try:
-            for segment in segments:
-                connection = self._connection(segment)
-                waiting.setdefault(connection, set()).add(request_id := connection.next_request_id())
-                connection.send(c.GetStreamSegmentInfo(request_id, segment))
-            for connection, ids in waiting.items():
-                while ids:
-                    reply = connection.receive()
-                    ids.discard(getattr(reply, "request_id", -1))
-                    if isinstance(reply, c.StreamSegmentInfo):
-                        found[reply.segment] = _info_of(reply)
+            while waiting:
+                first = next(iter(waiting))
+                connection = self._connection(first)
+                asked, answers = self._ask_store(connection, waiting, refused)
+                if not asked:
+                    del waiting[first]  # It is refused by its own store: asked again later.
+                for segment, answer in zip(asked, answers, strict=True):
+                    if isinstance(answer, ContainerNotHosted):
+                        refused.add((segment, connection.endpoint))
+                        failure = answer
+                        continue
+                    del waiting[segment]
+                    if isinstance(answer, c.StreamSegmentInfo):
+                        self.endpoints.note(segment, connection.endpoint)
+                        found[segment] = _info_of(answer)
+                    elif not isinstance(answer, SegmentNotFound):
+                        failure = answer
+                        if not answer.may_be_repeated(idempotent=True):
+                            return answer
+                        continue
+                    del left[segment]
         except PravegaError as error:
-            if not error.may_be_repeated(idempotent=True):
-                raise
-            # What was sent is still to be answered: other calls must not wait for it, nor count on the connection.
-            for connection in waiting:
-                connection.close()
-        return found
+            return error
+        return None if not left else failure or Unavailable(f"no store is known for {next(iter(left))}")
+
+    def _ask_store(
+        self, connection: WireSocket, waiting: dict[str, None], refused: set[tuple[str, Endpoint]]
+    ) -> tuple[list[str], list[c.StreamSegmentInfo | PravegaError]]:
+        """Ask one store about as many segments as it takes at once; those segments, and an answer for each."""
+        endpoint = connection.endpoint
+
+        def is_elsewhere() -> bool:
+            return has_moved(self.endpoints, next(iter(waiting)), endpoint)
+
+        if not connection.knows(BATCHES, is_elsewhere):
+            owned = (one for one in waiting if self.endpoints.resolve(one) == endpoint)
+            asked = [one for one in owned if (one, endpoint) not in refused][:infos_per_round_max]
+            return asked, _ask_each(connection, asked)
+        batch = SegmentBatch[c.StreamSegmentInfo]()
+        for segment in waiting:
+            owner = self.endpoints.known(segment) or endpoint
+            if owner == endpoint and (segment, endpoint) not in refused and not batch.add(_info_call(segment)):
+                break
+        if not batch.calls:
+            return [], []
+        reply = connection.call(batch.command, is_elsewhere)
+        return [call.segment for call in batch.calls], batch.outcomes(reply, lambda _: connection.close())
 
     def attribute(self, segment: str, attribute_id: bytes) -> int:
         """The value, or ``NULL_ATTRIBUTE_VALUE``."""
@@ -191,6 +248,35 @@ class SegmentClient:
             connection = WireSocket(endpoint)
             self._sockets[endpoint] = connection
         return connection
+
+
+def _info_call(segment: str) -> SegmentCall[c.StreamSegmentInfo]:
+    return SegmentCall(segment, lambda rid: c.GetStreamSegmentInfo(rid, segment), c.StreamSegmentInfo)
+
+
+def _ask_each(connection: WireSocket, segments: Sequence[str]) -> list[c.StreamSegmentInfo | PravegaError]:
+    """One question for each segment, sent before the first answer is read."""
+    places = {connection.next_request_id(): place for place, segment in enumerate(segments)}
+    answers: dict[int, c.StreamSegmentInfo | PravegaError] = {}
+    try:
+        connection.send(*(c.GetStreamSegmentInfo(rid, segments[place]) for rid, place in places.items()))
+        while len(answers) < len(segments):
+            reply = connection.receive()
+            place = places.get(getattr(reply, "request_id", -1))
+            if place is not None:
+                answers[place] = _answer(reply, segments[place], connection)
+    except BaseException:
+        # What was sent is still to be answered: other calls must not wait for it, nor count on the connection.
+        connection.close()
+        raise
+    return [answers[place] for place in range(len(segments))]
+
+
+def _answer(reply: c.Command, segment: str, connection: WireSocket) -> c.StreamSegmentInfo | PravegaError:
+    try:
+        return expected_reply(reply, segment, (c.StreamSegmentInfo,), lambda _: connection.close())
+    except PravegaError as error:
+        return error
 
 
 def _info_of(reply: c.StreamSegmentInfo) -> SegmentInfo:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Final, Protocol
 
 from pravega_common import names
+from pravega_common.wire import codec
 from pravega_common.wire import commands as wire
 from pravega_common.wire.commands import Command
 
@@ -23,11 +24,15 @@ _CONTROLLER_COMMANDS: Final = (
     wire.CreateTableSegment,
     wire.DeleteTableSegment,
 )
+_CONTROLLER_TYPES: Final = {made.type_code for made in _CONTROLLER_COMMANDS}
 _SYSTEM: Final = names.SYSTEM_SCOPE + "/"
 
 
 def is_of_controller(command: Command) -> bool:
     """Whether only controllers send such a command: it makes or ends segments, or is about the controllers' tables."""
+    if isinstance(command, wire.RequestBatch):
+        types = {codec.frame_type(request) for request in command.requests}
+        return bool(types) and types <= _CONTROLLER_TYPES
     return isinstance(command, _CONTROLLER_COMMANDS) or str(getattr(command, "segment", "")).startswith(_SYSTEM)
 
 

@@ -48,7 +48,8 @@ from segment_service.contracts.spawn import Spawn
 from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
 from segment_service.host.budgets import ServerBudgets
 from segment_service.host.peer_watch import PeerWatch
-from segment_service.host.request_processor import CloseConnection, RequestProcessor
+from segment_service.host.request_batches import CloseConnection
+from segment_service.host.request_processor import RequestProcessor
 
 bytes_in_flight_max: Final = 16 * 1024 * 1024
 """Bytes of one connection's appends and table updates that are not answered yet, above which it is not read."""
@@ -393,7 +394,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _greet(self, hello: Hello) -> None:
         self._watch.greeted()
-        self.send(Hello(versions.WIRE_VERSION, versions.OLDEST_COMPATIBLE_VERSION))
+        # Only to a peer that asked for extensions: others get the Hello of a plain Pravega.
+        extensions = versions.EXTENSIONS & hello.extensions
+        self.send(Hello(versions.WIRE_VERSION, versions.OLDEST_COMPATIBLE_VERSION, extensions))
         if not versions.is_compatible(hello.high_version, hello.low_version):
             self.close(f"peer speaks versions {hello.low_version} to {hello.high_version} only")
 

@@ -39,6 +39,7 @@ from segment_service.contracts.attributes import (
 from segment_service.contracts.segment_store import ReadResult, SegmentStore, read_bytes_max
 from segment_service.contracts.table_store import TableStore
 from segment_service.host.error_replies import error_reply, operation_name
+from segment_service.host.request_batches import CloseConnection, RequestBatches
 from segment_service.host.table_requests import TableRequests
 
 read_bytes_min: Final = 8
@@ -58,10 +59,6 @@ _Handler = Callable[[Any], Coroutine[Any, Any, Command]]
 _REPLACE = AttributeUpdateType.REPLACE
 
 
-class CloseConnection(Exception):
-    """The request has no reply that would be true; the connection is to be closed for the reason given."""
-
-
 class RequestProcessor:
     """Serves the requests of all connections of one store; holds no state of a connection."""
 
@@ -71,6 +68,7 @@ class RequestProcessor:
         self._store = store
         self._clock = clock
         self._random_bytes = random_bytes
+        self._batches = RequestBatches(self.answer, clock)
         table = TableRequests(tables)
         self._handlers: dict[type[Command], _Handler] = {
             wire.GetStreamSegmentInfo: self._get_info,
@@ -96,10 +94,12 @@ class RequestProcessor:
         }
 
     def serves(self, command: Command) -> bool:
-        return type(command) in self._handlers
+        return type(command) in self._handlers or isinstance(command, wire.RequestBatch)
 
     async def answer(self, request: Any) -> Command:
         """The reply to a request that ``serves`` accepts; raises ``CloseConnection`` when no reply is right."""
+        if isinstance(request, wire.RequestBatch):
+            return await self._batches.answer(request)
         segment = _segment_of(request)
         try:
             _check_segment_name(segment)

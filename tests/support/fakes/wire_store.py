@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from pravega_common.wire import commands as c
 from pravega_common.wire.append_block import AppendDecoder
-from pravega_common.wire.codec import decode, encode
+from pravega_common.wire.codec import decode, decode_frame, encode
 from pravega_common.wire.errors import WireProtocolError
 from pravega_common.wire.framing import FrameParser
-from pravega_common.wire.versions import OLDEST_COMPATIBLE_VERSION, WIRE_VERSION
+from pravega_common.wire.versions import BATCHES, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION
 from pravega_streams.connection.endpoints import Endpoint
 
 
@@ -32,6 +32,9 @@ class FakeStore:
         self.segments: dict[str, FakeSegment] = {}
         self.read_bytes_max = 1 << 30
         self.before: Callable[[c.Command], str | c.Command | None] = lambda _: None
+        self.extensions = 0
+        """What it announces in Hello; with ``BATCHES`` a batch is served one request after the other."""
+        self.batch_sizes: list[int] = []
         self.connection_count = 0
         self.lock = threading.Lock()
         self._open: list[socket.socket] = []
@@ -76,17 +79,28 @@ class FakeStore:
 
     def _handle(self, connection: socket.socket, decoder: AppendDecoder, command: c.Command) -> bool:
         if isinstance(command, c.Hello):
-            connection.sendall(encode(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION)))
+            extensions = self.extensions & command.extensions
+            connection.sendall(encode(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION, extensions)))
             return True
-        with self.lock:
-            fault = self.before(command)
-            if fault == "close":
+        requests = [command]
+        if isinstance(command, c.RequestBatch):
+            assert self.extensions & BATCHES, "a batch for a store that did not announce them"
+            requests = [decode_frame(request) for request in command.requests]
+            self.batch_sizes.append(len(requests))
+        replies = []
+        for request in requests:
+            with self.lock:
+                fault = self.before(request)
+                if fault == "close":
+                    return False
+                reply = fault if isinstance(fault, c.Command) else self._do(decoder, request)
+            if fault == "close after":
                 return False
-            reply = fault if isinstance(fault, c.Command) else self._do(decoder, command)
-        if fault == "close after":
-            return False
-        if reply is not None:
-            connection.sendall(encode(reply))
+            if reply is not None:
+                replies.append(reply)
+        if isinstance(command, c.RequestBatch):
+            replies = [c.RequestBatchAnswered(command.request_id, tuple(map(encode, replies)))]
+        connection.sendall(b"".join(map(encode, replies)))
         return True
 
     def _do(self, decoder: AppendDecoder, command: c.Command) -> c.Command | None:

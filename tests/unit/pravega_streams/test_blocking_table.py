@@ -11,6 +11,7 @@ import pytest
 from pravega_common.errors import BadKeyVersion, SegmentNotFound, UnsupportedOperation
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import encode
+from pravega_common.wire.versions import EXTENSIONS
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.segment.segment_client import SegmentClient
@@ -76,7 +77,7 @@ async def test_an_old_store_is_not_asked_for_boundaries() -> None:
             client.locate_offset("scope/stream/0.#epoch.0", 10)
 
     await with_client(Endpoint("127.0.0.1", port), use)
-    assert await asked == encode(c.Hello(17, 5))
+    assert await asked == encode(c.Hello(17, 5, EXTENSIONS))
     server.close()
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
+from pravega_common.errors import ContainerNotHosted, DataCorruption, UnknownOutcome
+from pravega_common.model.segments import SegmentInfo
+from pravega_common.wire import codec
 from pravega_common.wire import commands as c
+from pravega_common.wire.versions import BATCHES
+from pravega_streams.connection import batches
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.segment import segment_client
@@ -43,16 +49,22 @@ class Infos:
 
 
 class Controller:
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    """Knows that the segments below ``split`` belong to the first store, and the others to the last."""
+
+    def __init__(self, *endpoints: Endpoint, split: int = COUNT) -> None:
+        self._endpoints = endpoints
+        self._split = split
+        self.asked = 0
 
     def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
-        return self._endpoint
+        self.asked += 1
+        return self._endpoints[0 if segment_id < self._split else -1]
 
 
-@pytest.fixture
-def store() -> Iterator[FakeStore]:
+@pytest.fixture(params=[0, BATCHES], ids=["plain", "batches"])
+def store(request: pytest.FixtureRequest) -> Iterator[FakeStore]:
     made = FakeStore()
+    made.extensions = request.param
     yield made
     made.close()
 
@@ -64,20 +76,109 @@ def client(store: FakeStore) -> Iterator[SegmentClient]:
     made.close()
 
 
+def extents(found: dict[str, SegmentInfo]) -> dict[str, tuple[int, int]]:
+    return {name: (info.start_offset, info.length) for name, info in found.items()}
+
+
+EVEN = {name: (number, number * 10) for number, name in enumerate(NAMES) if number % 2 == 0}
+
+
 @pytest.mark.parametrize("fault", ["", "close", "close after", "wrong host"])
 def test_many_segments_are_asked_together(
     store: FakeStore, client: SegmentClient, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the connection is lost in the middle, or a segment has moved meanwhile."""
     monkeypatch.setattr(segment_client, "infos_per_round_max", 100)
+    monkeypatch.setattr(batches, "batch_requests_max", 100)
     answers = store.before = Infos()
     if fault:
         answers.faults[NAMES[250]] = fault
-    found = client.infos(NAMES)
-    assert {name: (info.start_offset, info.length) for name, info in found.items()} == {
-        name: (number, number * 10) for number, name in enumerate(NAMES) if number % 2 == 0
-    }
+    assert extents(client.infos(NAMES)) == EVEN
     assert store.connection_count == (1 if fault in ("", "wrong host") else 2)
     # The client goes on, and finds no answer of another question.
     assert client.info(NAMES[10]).length == 100
     assert client.infos([]) == {}
+
+
+def test_a_store_that_knows_batches_gets_one_request(store: FakeStore) -> None:
+    answers = store.before = Infos()
+    controller = Controller(store.endpoint)
+    client = SegmentClient(cast("ControllerClient", controller))
+    assert extents(client.infos([*NAMES, *NAMES])) == EVEN
+    assert set(answers.asked.values()) == {1}
+    if store.extensions:
+        assert (store.batch_sizes, controller.asked) == ([COUNT], 1)
+        # What answered is known: nothing is asked of the controller again.
+        client.info(NAMES[2])
+        assert controller.asked == 1
+    else:
+        assert (store.batch_sizes, controller.asked) == ([], COUNT)
+    client.close()
+
+
+def test_a_batch_is_bounded_in_bytes(store: FakeStore, client: SegmentClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.before = Infos()
+    monkeypatch.setattr(batches, "batch_bytes_max", 1_000)
+    assert extents(client.infos(NAMES)) == EVEN
+    if store.extensions:
+        assert sum(store.batch_sizes) == COUNT
+        assert max(store.batch_sizes) <= 1_000 // len(codec.encode(c.GetStreamSegmentInfo(1, NAMES[0])))
+
+
+@pytest.mark.parametrize("split", [1, 300, COUNT - 1])
+def test_every_store_is_asked_about_its_own(store: FakeStore, split: int) -> None:
+    """The second store refuses what the first owns, and the other way round."""
+    other = FakeStore()
+    other.extensions = store.extensions
+    infos = Infos()
+    for one, owned in ((store, set(NAMES[:split])), (other, set(NAMES[split:]))):
+
+        def before(command: c.Command, owned: set[str] = owned) -> str | c.Command | None:
+            if isinstance(command, c.GetStreamSegmentInfo) and command.segment not in owned:
+                return c.WrongHost(command.request_id, command.segment, "", "")
+            return infos(command)
+
+        one.before = before
+    controller = Controller(store.endpoint, other.endpoint, split=split)
+    client = SegmentClient(cast("ControllerClient", controller))
+    assert extents(client.infos(NAMES)) == EVEN
+    if store.extensions:
+        assert controller.asked == 2
+        assert store.batch_sizes == [COUNT]
+        assert other.batch_sizes == [COUNT - split]
+    client.close()
+    other.close()
+
+
+@pytest.mark.parametrize("answer", ["wrong host for ever", "no reply"])
+def test_what_nobody_answers_is_an_error(store: FakeStore, answer: str) -> None:
+    """And never a segment that is left out, as if it did not exist."""
+    infos = Infos()
+
+    def before(command: c.Command) -> str | c.Command | None:
+        if not isinstance(command, c.GetStreamSegmentInfo) or command.segment != NAMES[10]:
+            return infos(command)
+        if answer == "no reply":
+            return c.NoReply(command.request_id, "the container stopped")
+        return c.WrongHost(command.request_id, command.segment, "", "")
+
+    store.before = before
+    client = SegmentClient(cast("ControllerClient", Controller(store.endpoint)), call_time_s=0.05)
+    with pytest.raises(UnknownOutcome if answer == "no reply" else ContainerNotHosted):
+        client.infos(NAMES)
+    assert set(infos.asked.values()) == {1}, "what was answered is not asked again"
+    client.close()
+
+
+def test_damage_is_reported_at_once(store: FakeStore, client: SegmentClient) -> None:
+    answers = store.before = Infos()
+    answers.faults[NAMES[4]] = c.ErrorMessage(0, NAMES[4], "its chunk is missing", c.DATA_CORRUPTION)
+
+    def before(command: c.Command) -> str | c.Command | None:
+        reply = answers(command)
+        rid = getattr(command, "request_id", 0)
+        return replace(reply, request_id=rid) if isinstance(reply, c.ErrorMessage) else reply
+
+    store.before = before
+    with pytest.raises(DataCorruption):
+        client.infos(NAMES)

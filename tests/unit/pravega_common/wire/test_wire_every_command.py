@@ -13,7 +13,9 @@ from pravega_common.wire import codec
 from pravega_common.wire.commands import (
     COMMANDS,
     Command,
+    KeepAlive,
     MergedSource,
+    StorageFlushed,
     WireAttributeUpdate,
     WireChunkInfo,
     WireTableEntry,
@@ -37,6 +39,8 @@ SAMPLES: dict[str, Any] = {
     "versions": (1, -1),
     "strings": ("a", ""),
     "merged": (MergedSource("s", 5),),
+    "frames": (codec.encode(KeepAlive()), codec.encode(StorageFlushed(7))),
+    "flags": 3,
     "chunks": (WireChunkInfo(1, 2, 3, "c", False),),
     "updates": (WireAttributeUpdate(bytes(16), 4, 1, -(2**63)),),
 }

@@ -1,0 +1,109 @@
+"""Serves batches: many requests about segments in one frame, each with a reply of its own (docs/wire-protocol.md 3.9).
+
+A request is served as if it had come alone, so a batch adds no meaning, it saves frames and tasks. Requests are
+decoded and served in groups, and the loop has its turn between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.time_slices import TimeSlices
+from pravega_common.wire import codec
+from pravega_common.wire import commands as wire
+from pravega_common.wire.commands import ByteView, Command
+from pravega_common.wire.errors import TooManyItems, WireDecodeError
+from pravega_common.wire.versions import batch_bytes_max, batch_requests_max
+
+requests_at_work_max: Final = 64
+"""Requests of one batch that are being served at a time; a merge counts as many as it has sources."""
+reason_chars_max: Final = 1_000
+"""Characters of the reason why a request of a batch has no reply."""
+
+_BATCHED: Final = (
+    wire.GetStreamSegmentInfo,
+    wire.CreateSegment,
+    wire.SealSegment,
+    wire.DeleteSegment,
+    wire.TruncateSegment,
+    wire.UpdateSegmentPolicy,
+    wire.MergeSegmentsBatch,
+)
+"""What may be in a batch: short requests about segments, with short replies."""
+
+Answer = Callable[[Command], Coroutine[Any, Any, Command]]
+
+
+class CloseConnection(Exception):
+    """The request has no reply that would be true; the connection is to be closed for the reason given."""
+
+
+class RequestBatches:
+    """Serves batches of all connections; holds no state of a connection."""
+
+    def __init__(self, answer: Answer, clock: Clock) -> None:
+        """``answer`` serves one request; it raises ``CloseConnection`` where no reply is right."""
+        self._answer = answer
+        self._clock = clock
+
+    async def answer(self, batch: wire.RequestBatch) -> Command:
+        """The replies in the order of the requests; ErrorMessage, and nothing done, for a batch above a limit."""
+        size = sum(map(len, batch.requests))
+        if len(batch.requests) > batch_requests_max or size > batch_bytes_max:
+            reason = (
+                f"a batch of {len(batch.requests)} requests with {size} bytes; "
+                f"the limits are {batch_requests_max} and {batch_bytes_max}"
+            )
+            return wire.ErrorMessage(batch.request_id, "", reason, wire.ILLEGAL_ARGUMENT)
+        replies: list[ByteView] = []
+        group: list[Command] = []
+        weight = 0
+        slices = TimeSlices(self._clock)
+        for frame in batch.requests:
+            request = _decoded(frame)
+            group.append(request)
+            weight += len(request.sources) if isinstance(request, wire.MergeSegmentsBatch) else 1
+            if weight >= requests_at_work_max:
+                replies += await self._served(group)
+                group, weight = [], 0
+                await slices.step()
+        replies += await self._served(group)
+        return wire.RequestBatchAnswered(batch.request_id, tuple(replies))
+
+    async def _served(self, group: list[Command]) -> list[bytes]:
+        """One reply for each, also where one fails as nobody foresaw: that is raised when all have ended."""
+        found = await asyncio.gather(*map(self._reply, group), return_exceptions=True)
+        replies = []
+        for reply in found:
+            if isinstance(reply, BaseException):
+                raise reply
+            replies.append(codec.encode(reply))
+        return replies
+
+    async def _reply(self, request: Any) -> Command:
+        if isinstance(request, wire.ErrorMessage):
+            return request
+        try:
+            return await self._answer(request)
+        except CloseConnection as error:
+            return wire.NoReply(request.request_id, str(error)[:reason_chars_max])
+
+
+def _decoded(frame: ByteView) -> Command:
+    """The request of a frame, or the ErrorMessage that answers it; ``CloseConnection`` if it is malformed.
+
+    That closes the connection in the middle of a batch, as a malformed frame does in the middle of a stream of them.
+    """
+    try:
+        request = codec.decode_frame(frame, batch_requests_max)
+    except TooManyItems as error:
+        return wire.ErrorMessage(error.request_id, error.segment, str(error), wire.ILLEGAL_ARGUMENT)
+    except (WireDecodeError, InvalidArgument) as error:
+        raise CloseConnection(f"in a batch: {error}") from error
+    if not isinstance(request, _BATCHED):
+        raise CloseConnection(f"{type(request).__name__} is not a request that a batch may hold")
+    return request

@@ -1,0 +1,166 @@
+"""Asks about many segments in one call, of stores with and without batches: every segment has an outcome of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from pravega_common.errors import PravegaError, SegmentExists, SegmentNotFound, Unavailable, UnknownOutcome
+from pravega_common.wire import commands as c
+from pravega_common.wire.versions import BATCHES, batch_requests_max
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.segment.raw_client import RawClient, SegmentCall
+from segment_service.host.listener import WireServer
+from tests.support.eventually import eventually
+from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.support.fakes.wire_store import FakeStore
+from tests.support.servers import free_port
+from tests.unit.pravega_streams.conftest import ScriptedResolver
+
+COUNT = batch_requests_max + 200
+NAMES = [f"scope/stream/{number}.#epoch.0" for number in range(COUNT)]
+
+
+def create(segment: str) -> SegmentCall[c.SegmentCreated]:
+    return SegmentCall(segment, lambda rid: c.CreateSegment(rid, segment, 0, 0), c.SegmentCreated)
+
+
+def info(segment: str) -> SegmentCall[c.StreamSegmentInfo]:
+    return SegmentCall(segment, lambda rid: c.GetStreamSegmentInfo(rid, segment), c.StreamSegmentInfo)
+
+
+def kinds(outcomes: list[c.SegmentCreated | PravegaError]) -> list[type[object]]:
+    return [type(outcome) for outcome in outcomes]
+
+
+class Stores:
+    """Two stores; a segment belongs to the one that its number says."""
+
+    def __init__(self, *stores: FakeStore) -> None:
+        self._stores = stores
+        self.forgotten = 0
+
+    async def resolve(self, segment: str) -> Endpoint:
+        return self._stores[NAMES.index(segment) % len(self._stores)].endpoint
+
+    def forget(self, segment: str) -> None:
+        self.forgotten += 1
+
+
+class Creating:
+    """Creates segments; ``faults`` come first, once each."""
+
+    def __init__(self) -> None:
+        self.created: list[str] = []
+        self.faults: dict[str, str] = {}
+
+    def __call__(self, command: c.Command) -> str | c.Command | None:
+        if not isinstance(command, c.CreateSegment):
+            return None
+        fault = self.faults.pop(command.segment, None)
+        if fault == "wrong host":
+            return c.WrongHost(command.request_id, command.segment, "", "")
+        if fault == "no reply":
+            return c.NoReply(command.request_id, "the container stopped")
+        if fault == "close":
+            return fault
+        if command.segment in self.created:
+            return c.SegmentAlreadyExists(command.request_id, command.segment)
+        self.created.append(command.segment)
+        return fault or c.SegmentCreated(command.request_id, command.segment)
+
+
+@pytest.fixture(params=[0, BATCHES], ids=["plain", "batches"])
+def extensions(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+def stores(extensions: int) -> Iterator[list[FakeStore]]:
+    made = [FakeStore(), FakeStore()]
+    for store in made:
+        store.extensions = extensions
+        store.before = Creating()
+    yield made
+    for store in made:
+        store.close()
+
+
+async def test_every_store_gets_its_own_in_one_frame(stores: list[FakeStore], extensions: int) -> None:
+    resolver = Stores(*stores)
+    client = RawClient(resolver)
+    outcomes = await client.call_many([create(name) for name in NAMES], idempotent=False)
+    assert [outcome.segment for outcome in outcomes if isinstance(outcome, c.SegmentCreated)] == NAMES
+    assert [store.batch_sizes for store in stores] == ([[COUNT // 2]] * 2 if extensions else [[], []])
+    again = await client.call_many([create(NAMES[0]), create(NAMES[3])], idempotent=False)
+    assert kinds(again) == [SegmentExists, SegmentExists]
+    assert await client.call_many(list[SegmentCall[c.SegmentCreated]](), idempotent=False) == []
+    assert resolver.forgotten == 0
+    client.close()
+
+
+@pytest.mark.parametrize("fault", ["wrong host", "no reply", "close", "close after"])
+async def test_one_that_failed_is_asked_again_by_itself(stores: list[FakeStore], fault: str) -> None:
+    """What became of a request whose connection was lost is unknown; repeated, each finds its own state."""
+    names = NAMES[:100]
+    creating = stores[1].before
+    assert isinstance(creating, Creating)
+    creating.faults[NAMES[41]] = fault
+    client = RawClient(Stores(*stores), call_time_s=5)
+    outcomes = await client.call_many([create(name) for name in names], idempotent=True)
+    assert set(kinds(outcomes)) <= {c.SegmentCreated, SegmentExists}
+    assert sorted(creating.created, key=NAMES.index) == names[1::2], "each once, none left out"
+    if fault in ("wrong host", "no reply"):
+        assert set(kinds(outcomes)) == {c.SegmentCreated}
+        assert len(creating.created) == 50
+    client.close()
+
+
+@pytest.mark.parametrize("fault", ["no reply", "close", "close after"])
+async def test_an_unknown_outcome_is_given_where_it_may_not_be_repeated(stores: list[FakeStore], fault: str) -> None:
+    creating = stores[1].before
+    assert isinstance(creating, Creating)
+    creating.faults[NAMES[41]] = fault
+    client = RawClient(Stores(*stores), call_time_s=5)
+    outcomes = await client.call_many([create(name) for name in NAMES[:100]], idempotent=False)
+    unknown = {number for number, kind in enumerate(kinds(outcomes)) if kind is UnknownOutcome}
+    assert 41 in unknown
+    assert all(number % 2 for number in unknown), "the other store is not concerned"
+    created = set(creating.created)
+    for number in range(1, 100, 2):
+        assert number in unknown or NAMES[number] in created, "what is answered as created is"
+    client.close()
+
+
+async def test_a_store_that_is_away_keeps_no_other_back(stores: list[FakeStore]) -> None:
+    """Those of the store that answers are done, and the others certainly not."""
+    gone = FakeStore()
+    gone.close()
+    client = RawClient(Stores(stores[0], gone), call_time_s=0.3)
+    outcomes = await client.call_many([create(name) for name in NAMES[:10]], idempotent=True)
+    assert kinds(outcomes) == [c.SegmentCreated, Unavailable] * 5
+    client.close()
+
+
+async def test_a_real_server_answers_a_batch(server: WireServer, endpoint: Endpoint) -> None:
+    client = RawClient(ScriptedResolver(Endpoint("127.0.0.1", free_port()), None, endpoint))
+    outcomes = await client.call_many([create(name) for name in NAMES], idempotent=True)
+    assert set(kinds(outcomes)) == {c.SegmentCreated}
+    found = await client.call_many([info(NAMES[7]), info("scope/other/0.#epoch.0")], idempotent=True)
+    assert [type(outcome) for outcome in found] == [c.StreamSegmentInfo, SegmentNotFound]
+    client.close()
+
+
+async def test_a_batch_is_given_up_with_the_connection(
+    endpoint: Endpoint, server: WireServer, segments: InMemorySegmentStore
+) -> None:
+    """A store that dies in the middle: what was done is done, all that was not answered is unknown."""
+    segments.hold()
+    client = RawClient(ScriptedResolver(endpoint), call_time_s=5)
+    waiting = asyncio.ensure_future(client.call_many([create(name) for name in NAMES], idempotent=False))
+    await eventually(lambda: segments.queued_operations > 0, "the first requests")
+    client.close()
+    assert set(kinds(await waiting)) == {UnknownOutcome}
+    segments.release()
