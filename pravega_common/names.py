@@ -53,6 +53,11 @@ _USER_ALLOWED: Final = "letters, digits, '.' and '-', and must not be empty"
 _INTERNAL_ALLOWED: Final = "letters, digits, '.' and '-' after one optional leading '_', and must not be empty"
 
 
+def is_possible_name(name: str) -> bool:
+    """Whether a name has a length that anything can have. One that has not is nowhere, and is not to be asked for."""
+    return 0 < len(name) <= name_chars_max
+
+
 def validate_scope_name(name: str) -> str:
     """The name, if a scope may have it, internal ones included; else ``InvalidArgument``."""
     return _validated("scope", name, _INTERNAL_NAME, name_chars_max, _INTERNAL_ALLOWED)

@@ -19,9 +19,12 @@ from controller_service.store.stream_cuts import (
 )
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
+from pravega_common.names import segments_per_stream_max
 
 segments_per_page_max: Final = 1_000
 """Segments that a walk hands out at once, and that its callers ask stores about at once."""
+cut_segments_max: Final = 2 * segments_per_stream_max
+"""Segments of a stream cut: those that were reached, which do not overlap, and as many that follow them."""
 
 
 async def place_in(context: StreamContext, cut: SegmentOffsets) -> PlacedCut:
@@ -30,6 +33,8 @@ async def place_in(context: StreamContext, cut: SegmentOffsets) -> PlacedCut:
     A cut of one moment costs the reading of one epoch. Of other segments the records of their replacement name the
     epochs to read, so nothing in between is.
     """
+    if len(cut) > cut_segments_max:
+        raise InvalidArgument(f"a cut of {len(cut)} segments: no cut has more than {cut_segments_max}")
     low, high = epoch_bounds(cut)
     current = await context.current_epoch()
     if low < 0 or high > current.epoch:

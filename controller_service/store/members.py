@@ -17,6 +17,7 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import ABSENT
 from pravega_common.errors import ScopeNotFound, SegmentNotFound, UnknownOutcome, VersionConflict
 from pravega_common.model.reader_groups import ReaderGroupRetention
+from pravega_common.names import is_possible_name
 
 
 class ScopeMemberState(enum.StrEnum):
@@ -72,8 +73,8 @@ class ScopeMembers(Generic[M]):
         self._record: type[M] = record
 
     async def get(self, scope: str, name: str) -> M | None:
-        """None also if the scope does not exist, and for the empty name, which no table takes as a key."""
-        if not name:
+        """None also if the scope does not exist, and for a name that no table takes as a key."""
+        if not is_possible_name(name):
             return None
         try:
             found = await self._store.tables.get(await self._store.list_table(scope, self._kind), name)
@@ -103,7 +104,7 @@ class ScopeMembers(Generic[M]):
     async def change(self, scope: str, name: str, change: Callable[[M], M]) -> M | None:
         """Replace the record by ``change`` of it, by compare-and-set; the record then, None if it does not exist."""
         table = await self._store.list_table(scope, self._kind)
-        if not name:
+        if not is_possible_name(name):
             return None
 
         async def replace() -> M | None:

@@ -12,7 +12,7 @@ from controller_service.store.serializer import decode, encode
 from controller_service.store.tag_index import TAGS_TABLE
 from controller_service.store.versioned_store import ABSENT, VersionedStore
 from pravega_common.errors import ScopeNotFound, UnknownOutcome, VersionConflict
-from pravega_common.names import SYSTEM_SCOPE
+from pravega_common.names import SYSTEM_SCOPE, is_possible_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.retrying import RetryLimits, compare_and_set
@@ -78,8 +78,8 @@ class ScopeStore:
         return True
 
     async def scope(self, scope: str) -> ScopeRecord | None:
-        """None also for the empty name, which no scope has and no table takes as a key."""
-        if not scope:
+        """None also for the empty name and for one that is too long, which no table takes as a key."""
+        if not is_possible_name(scope):
             return None
         found = await self.tables.get(SCOPES_TABLE, scope)
         return None if found is None else decode(ScopeRecord, found.value)

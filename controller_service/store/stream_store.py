@@ -49,7 +49,7 @@ from pravega_common.errors import (
     UnknownOutcome,
     VersionConflict,
 )
-from pravega_common.names import scoped_name
+from pravega_common.names import is_possible_name, scoped_name
 from pravega_common.runtime.clock import Clock
 
 entries_cached_max: Final = 10_000
@@ -190,7 +190,7 @@ class StreamStore(ScopeStore):
 
     async def entry(self, scope: str, stream: str) -> StreamEntry | None:
         """The stream in its scope's list, from the store."""
-        if not stream:
+        if not is_possible_name(stream):
             return None
         try:
             found = await self.tables.get(await self.list_table(scope, STREAMS_LIST), stream)

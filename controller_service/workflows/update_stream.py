@@ -22,7 +22,7 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.scale_stream import carry_out, undo
 from controller_service.workflows.states import Superseded, enter, leave, require_hold
-from pravega_common.errors import RejectedError, StreamNotFound
+from pravega_common.errors import RejectedError, SegmentSealed, StreamNotFound
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import scoped_name
@@ -107,6 +107,8 @@ class UpdateStream:
 
 
 async def _take_ticket(context: StreamContext) -> None:
+    if await context.state() in (StreamState.SEALING, StreamState.SEALED):
+        raise SegmentSealed(context.name, f"stream {context.name} is sealed")
     record = await context.configuration()
     context.stage(CONFIGURATION, dataclasses.replace(record, updates_promised=record.updates_promised + 1))
 

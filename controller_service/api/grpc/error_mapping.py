@@ -75,6 +75,11 @@ def status_of(error: BaseException) -> grpc.StatusCode:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), grpc.StatusCode.UNKNOWN)
 
 
+def one_line(text: str) -> str:
+    """The text as a description may have it: names in it may hold line breaks and control characters."""
+    return "".join(char if char.isprintable() else " " for char in text[:description_chars_max])
+
+
 class ErrorMapping(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Turns errors of handlers into statuses; a handler's bug becomes UNKNOWN and a line in the log."""
 
@@ -106,6 +111,6 @@ def mapped(behaviour: Behaviour, method: str) -> Behaviour:
             log.exception("handler failed", method=method)
             status, message = grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {error}"
         FAILURES.labels(method.rpartition("/")[2], status.name).inc()
-        return await context.abort(status, message[:description_chars_max])
+        return await context.abort(status, one_line(message))
 
     return call

@@ -31,6 +31,14 @@ def checked_stream(info: pb.StreamInfo) -> tuple[str, str]:
     return info.scope, info.stream
 
 
+def checked_segment(request: pb.SegmentId) -> tuple[str, str, int]:
+    """Scope, stream and id of the segment; ``InvalidArgument`` for what no segment can have."""
+    scope, stream = checked_stream(request.streamInfo)
+    if request.segmentId < 0:
+        raise InvalidArgument(f"segment id {request.segmentId} of stream {scope}/{stream} must not be negative")
+    return scope, stream, request.segmentId
+
+
 def check_configuration(configuration: StreamConfiguration) -> None:
     """``InvalidArgument`` for tags, sizes, times or rates out of range. The number of segments is checked where it
     matters."""
@@ -42,6 +50,8 @@ def check_configuration(configuration: StreamConfiguration) -> None:
     rollover = configuration.rollover_size_bytes
     if rollover < 0:
         raise InvalidArgument(f"rollover size {rollover} must not be negative (0: the store's default)")
+    timeout_ms = configuration.timestamp_aggregation_timeout_ms
+    _check_number("the milliseconds without a report after which a writer counts as gone", timeout_ms, NO_MAXIMUM)
     scaling = configuration.scaling
     _check_number("the scaling policy's target rate", scaling.target_rate, scaling_number_max)
     _check_number("the scaling policy's scale factor", scaling.scale_factor, scaling_number_max)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller_service.api.grpc.messages import page_start, page_token
+from controller_service.api.grpc.messages import page_start, page_token, tag_chars_max
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.store.scope_store import STREAMS_LIST
 from pravega_common.errors import InvalidArgument, ScopeNotEmpty, ScopeNotFound, SegmentNotFound
 from pravega_common.names import SYSTEM_SCOPE, validate_scope_name
 from pravega_common.proto import controller_pb2 as pb
@@ -74,7 +75,11 @@ class ScopesApi:
             return pb.StreamsInScopeResponse(continuationToken=token)
         store = self.parts.store
         try:
-            if tag is None:
+            if tag is not None and len(tag) > tag_chars_max:
+                # No stream has it. Whether the scope exists is answered all the same.
+                await store.list_table(scope, STREAMS_LIST)
+                names, start = [], b""
+            elif tag is None:
                 streams, start = await store.list_streams(scope, start)
                 names = [name for name, _ in streams]
             else:

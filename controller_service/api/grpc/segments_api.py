@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from controller_service.api.grpc.messages import (
+    checked_segment,
     checked_stream,
     segment_range,
     segment_ranges,
@@ -87,8 +88,7 @@ class SegmentsApi:
 
     async def getURI(self, request: pb.SegmentId, context: Any) -> pb.NodeUri:
         """Owner of a segment's container; neither the segment nor the stream need exist."""
-        scope, stream = checked_stream(request.streamInfo)
-        host, port = await self.parts.hosts.owner_of(segment_name(scope, stream, request.segmentId))
+        host, port = await self.parts.hosts.owner_of(segment_name(*checked_segment(request)))
         return pb.NodeUri(endpoint=host, port=port)
 
     async def isSegmentValid(self, request: pb.SegmentId, context: Any) -> pb.SegmentValidityResponse:

@@ -11,6 +11,7 @@ from controller_service.store.epochs import initial_epoch
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState
 from controller_service.workflows.key_value_tables import partitions_max
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
+from pravega_common.model.table_limits import key_bytes_max
 from pravega_common.names import validate_user_name
 from pravega_common.proto import controller_pb2 as pb
 
@@ -99,6 +100,11 @@ def _check(request: pb.KeyValueTableConfig) -> None:
         raise InvalidArgument(
             f"key lengths {request.primaryKeyLength} and {request.secondaryKeyLength}: "
             "the primary key's must be positive, the secondary key's not negative"
+        )
+    if request.primaryKeyLength + request.secondaryKeyLength > key_bytes_max:
+        raise InvalidArgument(
+            f"key lengths {request.primaryKeyLength} and {request.secondaryKeyLength}: "
+            f"together at most {key_bytes_max} bytes"
         )
     if request.rolloverSizeBytes < 0:
         raise InvalidArgument(
