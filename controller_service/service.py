@@ -186,7 +186,8 @@ class Controller(Service):
             delete,
             DeleteScope(store, queue, seal, delete, groups, tables),
         )
-        return ApiParts(store, workflows, tables, groups, self.marks, self.backends.hosts, self._new_id)
+        hosts, live_ids = self.backends.hosts, self.membership.live_ids
+        return ApiParts(store, workflows, tables, groups, self.marks, hosts, live_ids, self._new_id)
 
     def _make_retention(self) -> RetentionJob:
         period_ms, truncate = self.config.retention.period_ms, self.parts.workflows.truncate

@@ -396,7 +396,7 @@ def about_tables() -> Iterator[BadRequest]:
 def about_controllers() -> Iterator[BadRequest]:
     yield BadRequest("getControllerServerList", "nothing to be wrong", pb.ServerRequest(), OK)
     request = pb.ControllerToBucketMappingRequest(serviceType=9)  # type: ignore[arg-type]
-    yield BadRequest("getControllerToBucketMapping", "a service that is none", request, grpc.StatusCode.UNIMPLEMENTED)
+    yield BadRequest("getControllerToBucketMapping", "a service that is none", request, INVALID)
 
 
 BAD_REQUESTS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,5 +50,7 @@ class ApiParts:
     groups: ReaderGroups
     marks: WriterMarks
     hosts: HostStore
+    live_ids: Callable[[], Awaitable[set[str]]]
+    """The ids of the controllers whose leases stand."""
     new_id: Callable[[], str]
     """Ids that are never given twice."""

@@ -138,11 +138,6 @@ class ReadersApi:
         known = await self.parts.marks.remove(scope, stream, request.writer)
         return response(result=response.SUCCESS if known else response.UNKNOWN_WRITER)
 
-    async def getControllerToBucketMapping(
-        self, request: pb.ControllerToBucketMappingRequest, context: Any
-    ) -> pb.ControllerToBucketMappingResponse:
-        raise NotImplementedError
-
 
 async def _judge(
     opened: StreamContext, known: SubscriberRecord | None, request: pb.SubscriberStreamCut

@@ -11,6 +11,7 @@ from controller_service.api.grpc.messages import (
     segment_ranges,
 )
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.buckets.spread import buckets_of
 from controller_service.store.history import place_in, segments_between
 from controller_service.store.records import StreamState, epoch_key
 from controller_service.store.stream_context import StreamContext
@@ -110,3 +111,14 @@ class SegmentsApi:
     async def getControllerServerList(self, request: pb.ServerRequest, context: Any) -> pb.ServerResponse:
         addresses = await self.parts.hosts.controllers()
         return pb.ServerResponse(nodeURI=[pb.NodeUri(endpoint=host, port=port) for host, port in addresses])
+
+    async def getControllerToBucketMapping(
+        self, request: pb.ControllerToBucketMappingRequest, context: Any
+    ) -> pb.ControllerToBucketMappingResponse:
+        """The buckets of each live controller, which are the same for retention and watermarks."""
+        if request.serviceType not in pb.ControllerToBucketMappingRequest.BucketType.values():
+            raise InvalidArgument(f"service type {request.serviceType} must be 0 (retention) or 1 (watermarks)")
+        live = await self.parts.live_ids()
+        return pb.ControllerToBucketMappingResponse(
+            mapping={controller: pb.BucketIds(id=sorted(buckets_of(controller, live))) for controller in live}
+        )

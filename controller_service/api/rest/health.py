@@ -18,10 +18,24 @@ _STATUS: Final[dict[ServiceState, HealthStatus]] = {
     ServiceState.STOPPED: "DOWN",
     ServiceState.FAILED: "FAILED",
 }
+REFERENCE_IDS: Final = {
+    "assignment-leader": "segmentContainerMonitor",
+    "membership": "clusterListener",
+    "retention": "retentionService",
+    "watermarks": "watermarkingService",
+    "grpc-server": "GRPCServer",
+}
+"""What Pravega calls those services that it has as well."""
+EVENT_PROCESSOR: Final = "eventProcessor"
+"""Pravega's id of all event processors together; ours are its children."""
+_PROCESSOR_PREFIX: Final = "event-processor-"
 
 
 class HealthRegistry:
-    """The services to ask, by name. The whole is ready when ``all_added`` was called and every part is up."""
+    """The services to ask, by Pravega's ids where it has the same part, else by their names.
+
+    The whole is ready when ``all_added`` was called and every part is up.
+    """
 
     def __init__(self) -> None:
         self._services: dict[str, Service] = {}
@@ -30,7 +44,7 @@ class HealthRegistry:
 
     def add(self, service: Service, details: Callable[[], dict[str, Any]] | None = None) -> None:
         """``details``: further facts about the part, in JSON; it says nothing about being up or ready."""
-        self._services[service.name] = service
+        self._services[_id_of(service.name)] = service
         if details is not None:
             self._details[service.name] = details
 
@@ -38,35 +52,54 @@ class HealthRegistry:
         """Declare that no part will be added any more."""
         self._complete = True
 
-    def find(self, name: str) -> Service | None:
-        return self._services.get(name)
-
     def result(self, name: str) -> HealthResult:
-        """One part's health; ``NotFound`` for an unknown part."""
-        service = self._services.get(name)
+        """One part's health, by its id or its service's own name; ``NotFound`` for an unknown part."""
+        processors = self._processors()
+        if name == EVENT_PROCESSOR and processors:
+            return _together(EVENT_PROCESSOR, processors)
+        service = self._services.get(_id_of(name))
         if service is None:
             raise NotFound(f"this controller has no part {name!r}")
         return self._result(service)
 
     def overall(self) -> HealthResult:
-        children = {name: self._result(service) for name, service in self._services.items()}
+        processors = self._processors()
+        children = {name: self._result(found) for name, found in self._services.items() if name not in processors}
+        if processors:
+            children[EVENT_PROCESSOR] = _together(EVENT_PROCESSOR, processors)
         ready = self._complete and all(child.readiness for child in children.values())
         alive = all(child.liveness for child in children.values())
         status: HealthStatus = "UP" if ready else "STARTING" if alive and not self._complete else "DOWN"
         return HealthResult(name="", status=status, readiness=ready, liveness=alive, details={}, children=children)
+
+    def _processors(self) -> dict[str, HealthResult]:
+        found = self._services.items()
+        return {name: self._result(service) for name, service in found if name.startswith(_PROCESSOR_PREFIX)}
 
     def _result(self, service: Service) -> HealthResult:
         details = self._details[service.name]() if service.name in self._details else {}
         if service.failure is not None:
             details = {**details, "failure": repr(service.failure)}
         return HealthResult(
-            name=service.name,
+            name=_id_of(service.name),
             status=_STATUS[service.state],
             readiness=service.state is ServiceState.RUNNING,
             liveness=service.state in (ServiceState.NEW, ServiceState.STARTING, ServiceState.RUNNING),
             details=details,
             children={},
         )
+
+
+def _id_of(name: str) -> str:
+    return REFERENCE_IDS.get(name, name)
+
+
+def _together(name: str, children: dict[str, HealthResult]) -> HealthResult:
+    """As healthy as the least healthy part."""
+    ready = all(child.readiness for child in children.values())
+    alive = all(child.liveness for child in children.values())
+    status: HealthStatus = "UP" if ready else "STARTING" if alive else "DOWN"
+    return HealthResult(name=name, status=status, readiness=ready, liveness=alive, details={}, children=children)
 
 
 class HealthOperations:

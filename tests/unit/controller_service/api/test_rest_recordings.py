@@ -8,8 +8,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from controller_service.api.rest.health import HealthRegistry
 from controller_service.config import ControllerConfig
 from controller_service.service import Controller
+from pravega_common.errors import NotFound
+from pravega_common.services.base import Service
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.repository import TRANSCRIPTS
 
@@ -18,8 +21,6 @@ recording = TRANSCRIPTS / "probe-rest.http.jsonl"
 DIFFERENT = {
     # A body without a scaling policy: 500 with a page of HTML there.
     ("POST", "/v1/scopes/rs/streams", 500): 400,
-    # The parts of a real controller have other names.
-    ("GET", "/v1/health/status/GRPCServer", 200): 404,
 }
 
 
@@ -66,13 +67,39 @@ async def test_health_names_every_part(rest_controller: Controller) -> None:
     async with aiohttp.ClientSession(f"http://127.0.0.1:{rest.port}") as session:
         async with session.get("/v1/health") as answer:
             health = await answer.json()
-        async with session.get("/v1/health/status/grpc-server") as answer:
-            assert await answer.json() == "UP"
+        for part in ("GRPCServer", "grpc-server"):
+            async with session.get(f"/v1/health/status/{part}") as answer:
+                assert await answer.json() == "UP"
         async with session.get("/metrics") as answer:
             assert "python_info" in await answer.text()
     assert health["status"] == "UP"
     assert health["readiness"] is True
-    assert {"membership", "request-queue", "transactions", "grpc-server"} <= health["children"].keys()
+    assert {"request-queue", "transactions", "rest-server"} <= health["children"].keys()
+    assert {"clusterListener", "segmentContainerMonitor", "retentionService", "GRPCServer"} <= health["children"].keys()
+
+
+async def test_event_processors_are_one_part() -> None:
+    health = HealthRegistry()
+    processors = [Service(f"event-processor-{name}") for name in ("commits", "requests")]
+    for service in processors:
+        health.add(service)
+    health.all_added()
+    await processors[0].start()
+    assert health.overall().children.keys() == {"eventProcessor"}
+    whole = health.result("eventProcessor")
+    assert (whole.status, whole.readiness, whole.liveness) == ("STARTING", False, True)
+    assert whole.children.keys() == {"event-processor-commits", "event-processor-requests"}
+    assert health.result("event-processor-commits").readiness
+    await processors[1].start()
+    assert health.result("eventProcessor").status == "UP" and health.overall().readiness
+    for service in processors:
+        await service.stop()
+    assert health.result("eventProcessor").status == "DOWN"
+
+
+def test_a_part_that_is_not_there_has_no_health() -> None:
+    with pytest.raises(NotFound, match="eventProcessor"):
+        HealthRegistry().result("eventProcessor")
 
 
 def test_rest_may_be_off() -> None:
