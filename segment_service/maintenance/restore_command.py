@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
         print(json.dumps({"is_done": is_done, "containers": [asdict(one) for one in outcomes]}, indent=2))
         return 0 if is_done else 1
     for one in outcomes:
-        _print(one)
+        print_outcome(one)
     print("restored: start the stores" if is_done else "nothing was changed: give --yes to lose what is named above")
     return 0 if is_done else 1
 
@@ -122,7 +122,8 @@ async def _opened(config: SegmentStoreConfig) -> AsyncIterator[_Places]:
         yield _Places(cpo, chunks, source, restart, clock)
 
 
-def _print(outcome: ContainerOutcome) -> None:
+def print_outcome(outcome: ContainerOutcome) -> None:
+    """Print the fate of one container for people."""
     plan = outcome.plan
     if plan is None:
         print(f"container {outcome.container_id}: nothing to restore: {outcome.reason}")
@@ -135,6 +136,13 @@ def _print(outcome: ContainerOutcome) -> None:
     _print_listed(plan.shorter, "lose bytes that the metadata table knows of", "bytes lost")
     _print_listed(plan.damaged, "have damaged or missing manifests and are quarantined", "bytes lost")
     _print_listed(plan.nameless, "have no name (made after the last flush of the table)", "bytes kept, not readable")
+    if plan.maybe_merged.count:
+        print(
+            f"  {plan.maybe_merged.count} transactions come back open, and their {plan.maybe_merged.length} bytes may "
+            "be in their streams already: read these before you let the transactions be committed"
+        )
+        for one in plan.maybe_merged.items:
+            print(f"    {one.name}")
     _print_changes(plan)
 
 

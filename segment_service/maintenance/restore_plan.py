@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.names import is_index_segment
+from pravega_common.names import is_index_segment, parent_segment_name
 from segment_service.contracts.attributes import INDEX_OWNER, INDEXED_LENGTH
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_metadata import SegmentMetadata
@@ -76,6 +76,10 @@ class RestorePlan:
     nameless: ListedSegments = field(default_factory=ListedSegments)
     """Segments that have bytes in Tier 2 and were made after the last flush of the table, by id: their names are lost,
     and their bytes are kept and cannot be read."""
+    maybe_merged: ListedSegments = field(default_factory=ListedSegments)
+    """Segments of transactions that come back open, and whose bytes may be in their stream segments too: these have at
+    least as many that the table does not know, and Tier 2 shows no difference between bytes of an append and of a merge
+    from the cache."""
     finished: int = 0
     """Names that leave the table: segments that were deleted or merged in Tier 2 already."""
     indexes: int = 0
@@ -122,8 +126,13 @@ class Tier2Contents:
             table.stamp.high_water if table else 0,
             max([1, *(state.next_segment_id for state in states)]),
         )
+        parent: RestoredSegment | None = None
         async for segment in self.segments():
             _count(plan, segment)
+            if parent_segment_name(segment.before.name) != segment.before.name:
+                _count_merge_source(plan, segment, parent)
+            elif not is_index_segment(segment.before.name):
+                parent = segment  # by their names, its transactions follow
         await self._find_nameless(plan)
         return plan
 
@@ -228,6 +237,16 @@ def _count(plan: RestorePlan, segment: RestoredSegment) -> None:
         plan.damaged.add(before.name, before.length, after.length)
     elif before.length > after.length:
         plan.shorter.add(before.name, before.length, after.length)
+
+
+def _count_merge_source(plan: RestorePlan, source: RestoredSegment, parent: RestoredSegment | None) -> None:
+    """Name a source that is there and may be in its parent too: Tier 2 got the merged bytes, and lacks the deletion."""
+    if source.after is None or not source.after.length or parent is None or parent.after is None:
+        return
+    name = source.before.name
+    grown = parent.after.length - parent.before.length
+    if parent_segment_name(name) == parent.before.name and grown >= source.after.length:
+        plan.maybe_merged.add(name, source.after.length, 0)
 
 
 def _with_length(record: SegmentMetadata, length: int, view: SegmentView | None) -> SegmentMetadata:

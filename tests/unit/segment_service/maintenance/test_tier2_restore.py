@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 import pytest
 
 from pravega_common.errors import DataCorruption, FailedError, PravegaError, SegmentNotFound
-from pravega_common.names import index_segment_name
+from pravega_common.names import index_segment_name, transaction_segment_name
 from pravega_common.runtime import failpoints
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import EVENT_COUNT, AttributeId, AttributeUpdate, AttributeUpdateType
@@ -282,6 +283,28 @@ async def test_a_merge_that_tier2_has_half_is_finished(kit: Kit, step: str) -> N
     await assert_serves(container, content)
     with pytest.raises(SegmentNotFound):
         await container.get_info("half")
+    await container.stop()
+
+
+@pytest.mark.parametrize("is_merged", [True, False])
+async def test_a_transaction_whose_bytes_may_be_merged_already_is_named(kit: Kit, is_merged: bool) -> None:
+    """An owner that finds part of a merge in the target writes the rest from the cache, and then deletes the source."""
+    source = transaction_segment_name(STREAM, uuid.UUID(int=7))
+    container = await kit.open()
+    for name, data in ((STREAM, b"before"), (source, b"merged bytes")):
+        await container.create_segment(name)
+        await container.append(name, [data])
+    await flushed(kit, container)
+    await container.table.flush()
+    written = b"merged bytes" if is_merged else b"appended"
+    storage = container._storage  # type: ignore[attr-defined]
+    await storage.write(container.metadata.ids[STREAM], len(b"before"), [written], None)
+    await crash(container)
+    kit.logs.restore(0)
+    plan = await kit.restore()
+    assert plan.maybe_merged.items == ([ShorterSegment(source, len(b"merged bytes"), 0)] if is_merged else [])
+    container = await kit.open()
+    await assert_serves(container, {STREAM: b"before" + written, source: b"merged bytes"})
     await container.stop()
 
 
