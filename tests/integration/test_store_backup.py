@@ -3,63 +3,41 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from pathlib import Path
 
-from pravega_spark.standalone.process import StandaloneProcess
-from pravega_streams.client import StreamClient
-from pravega_streams.event.event_writer import EventWriter
-from tests.integration.test_store_restore_standalone import (
+import pytest
+
+from tests.support.cluster import running_cluster
+from tests.support.eventually import eventually_blocking
+from tests.support.standalone_operator import (
+    EventLoad,
     create_stream,
     destroy_tier1,
+    destroy_tier2,
     keys,
     kill_everything,
     read,
+    servers_alone,
     store_command,
-    tier1_alone,
     write,
 )
-from tests.support.cluster import running_cluster
-from tests.support.eventually import eventually_blocking
 
 events_before = 4_000
 events_after = 2_000
 wait_max_s = 60.0
 
 
-class Load:
-    """Writes numbered events on a thread of its own until it is stopped."""
-
-    def __init__(self, cluster: StandaloneProcess, first: int) -> None:
-        self.written = first
-        self._cluster = cluster
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(wait_max_s)
-
-    def _run(self) -> None:
-        with StreamClient(self._cluster.controller_uri) as client, EventWriter(client, "s", "t") as writer:
-            while not self._stop.is_set():
-                for _ in range(keys):
-                    writer.write(b"%d" % self.written + bytes(500), str(self.written % keys))
-                    self.written += 1
-                writer.flush()
-                self._stop.wait(0.005)
-
-
-def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"tier2": "minio"}, {"redis_servers": 3}, {"redis_servers": 3, "tier2": "minio", "segment_stores": 2}],
+    ids=["one server", "minio", "three servers", "three servers, minio, two stores"],
+)
+def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path, options: dict[str, object]) -> None:
     folder = tmp_path / "backup"
-    with running_cluster(tmp_path / "c") as own:
+    with running_cluster(tmp_path / "c", **options) as own:
         create_stream(own)
         write(own, 0, events_before)
-        with Load(own, events_before) as load:
+        with EventLoad(own, events_before) as load:
             eventually_blocking(lambda: load.written > events_before + 500, "the load", wait_max_s)
             acknowledged = load.written - keys
             done = store_command(own, "backup", str(folder))
@@ -68,10 +46,8 @@ def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path)
         assert done["files"] > 0 and done["damaged"] == []
         kill_everything(own)
         destroy_tier1(own)
-        tier2 = own.folder / "data" / "tier2"
-        shutil.rmtree(tier2)
-        tier2.mkdir()
-        with tier1_alone(own):
+        destroy_tier2(own)
+        with servers_alone(own):
             planned = store_command(own, "restore", f"--from={folder}", status=1)
             assert not planned["is_done"] and planned["containers"]
             assert store_command(own, "restore", f"--from={folder}", "--yes")["is_done"]

@@ -2,121 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pravega_common.model.scaling import ScalingPolicy
-from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_spark.standalone.binaries import find_redis
-from pravega_spark.standalone.process import StandaloneProcess
-from pravega_streams.batch.events import read_events
-from pravega_streams.client import StreamClient
-from pravega_streams.event.event_writer import EventWriter
-from tests.support.cluster import running_cluster
-from tests.support.eventually import eventually_blocking
-from tests.support.processes import parent_of
+import pytest
 
-keys = 20
+from pravega_spark.standalone.process import StandaloneProcess
+from tests.support.cluster import running_cluster
+from tests.support.standalone_operator import (
+    create_stream,
+    destroy_tier1,
+    keys,
+    kill_everything,
+    read,
+    servers_alone,
+    store_command,
+    wait_until_in_tier2,
+    write,
+)
+
 events_settled = 4_000
 events_hurried = 4_000
-wait_max_s = 150.0
-"""The metadata table is flushed every 30 s."""
-command_time_max_s = 120
-
-
-def store_command(cluster: StandaloneProcess, command: str, *arguments: str, status: int = 0) -> dict[str, Any]:
-    config = cluster.folder / "data" / "conf" / "segment-store-0.toml"
-    done = subprocess.run(
-        [sys.executable, "-m", "pravega_spark", "store", command, "--config", str(config), "--json", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=command_time_max_s,
-        check=False,
-    )
-    assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
-
-
-def write(cluster: StandaloneProcess, first: int, count: int) -> None:
-    """Write numbered events and return when all are acknowledged."""
-    with StreamClient(cluster.controller_uri) as client, EventWriter(client, "s", "t") as writer:
-        for number in range(first, first + count):
-            writer.write(b"%d" % number + bytes(500), str(number % keys))
-
-
-def read(cluster: StandaloneProcess) -> dict[int, list[int]]:
-    """The numbers of the events by key, in the order in which they are read."""
-    found: dict[int, list[int]] = defaultdict(list)
-    with StreamClient(cluster.controller_uri) as client:
-        for event in read_events(client, "s", "t"):
-            number = int(bytes(event.data).rstrip(b"\0"))
-            found[number % keys].append(number)
-    return found
-
-
-def wait_until_in_tier2(cluster: StandaloneProcess) -> None:
-    """Wait until the metadata tables are flushed once more, which is later than the flush of the bytes."""
-
-    def high_waters() -> list[int]:
-        return [one["table_high_water"] for one in store_command(cluster, "doctor", "--tier2-only")["containers"]]
-
-    marks = [one["high_water"] for one in store_command(cluster, "doctor", "--tier2-only")["containers"]]
-    eventually_blocking(
-        lambda: all(now >= mark for now, mark in zip(high_waters(), marks, strict=True)), "the tables", wait_max_s
-    )
-
-
-def kill_everything(cluster: StandaloneProcess) -> None:
-    pids = list(cluster.ready()["pids"].values())
-    for pid in (parent_of(cluster.pid("controller")), *pids):
-        os.kill(pid, signal.SIGKILL)
-    cluster.wait()
-    eventually_blocking(lambda: not any(is_running(pid) for pid in pids), "the end of the children", 30.0)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-@contextmanager
-def tier1_alone(cluster: StandaloneProcess) -> Iterator[None]:
-    """The Redis of a standalone that is stopped, as an operator starts it; a log in files needs none."""
-    configuration = cluster.folder / "data" / "conf" / "redis.conf"
-    if not configuration.exists():
-        yield
-        return
-    process = subprocess.Popen([str(find_redis()), str(configuration)], stdout=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def destroy_tier1(cluster: StandaloneProcess) -> None:
-    data = cluster.folder / "data"
-    for name in ("redis", "tier1"):
-        if (data / name).is_dir():
-            shutil.rmtree(data / name)
-            (data / name).mkdir()
 
 
 def restore(cluster: StandaloneProcess) -> list[dict[str, Any]]:
     """Restore all containers; their plans."""
-    with tier1_alone(cluster):
+    with servers_alone(cluster):
         before = store_command(cluster, "restore", status=1)
         assert not before["is_done"]
         done = store_command(cluster, "restore", "--yes")
@@ -127,15 +38,10 @@ def restore(cluster: StandaloneProcess) -> list[dict[str, Any]]:
     return plans
 
 
-def create_stream(cluster: StandaloneProcess) -> None:
-    with StreamClient(cluster.controller_uri) as client:
-        client.controller.create_scope("s")
-        client.controller.create_stream("s", "t", StreamConfiguration(ScalingPolicy.fixed(3)))
-
-
-def test_a_crash_and_the_loss_of_redis(tmp_path: Path) -> None:
-    """The control plane is on that Redis, too. Lost is at most what came after the last flush."""
-    with running_cluster(tmp_path) as own:
+@pytest.mark.parametrize("options", [{}, {"tier2": "minio"}, {"redis_servers": 3}], ids=["redis", "minio", "three"])
+def test_a_crash_and_the_loss_of_redis(tmp_path: Path, options: dict[str, object]) -> None:
+    """The control plane is lost, too. Of the events, at most those are that came after the last flush."""
+    with running_cluster(tmp_path, **options) as own:
         create_stream(own)
         write(own, 0, events_settled)
         wait_until_in_tier2(own)
