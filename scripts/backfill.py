@@ -1,6 +1,6 @@
 """Copies files into a stream, and a stream into files: exactly once by job id.
 
-    spark-submit scripts/backfill.py load data/ scope/stream --job-id history --checkpoint hdfs:///jobs
+    spark-submit scripts/backfill.py load data/*.json scope/stream --job-id history --checkpoint hdfs:///jobs
 
 The package must be installed on the driver, with the extra ``services``, and on the executors, without it. All
 arguments: ``scripts/backfill.py --help``.
