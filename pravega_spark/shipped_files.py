@@ -1,4 +1,4 @@
-"""Finds the files that come with the package: settings, the program for ``spark-submit``, the jar."""
+"""Finds the files that come with the package: settings, examples, the program for ``spark-submit``, the jar."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 def shipped_folder() -> Path:
-    """The folder that has ``conf`` and ``scripts``: the source tree, or ``share/pravega-spark`` of an installation.
+    """The folder that has all of them but the jar: the source tree, or ``share/pravega-spark`` of an installation.
 
     ``ConfigurationError`` where the package was copied without them.
     """
@@ -54,6 +54,7 @@ def shipped_names() -> list[str]:
 def _files(folder: Path) -> Iterator[Path]:
     yield from (path for path in (folder / "conf").iterdir() if path.suffix in (".toml", ".conf"))
     yield folder / "scripts" / "backfill.py"
+    yield from (path for path in (folder / "examples").rglob("*.*") if path.suffix in (".py", ".json", ".ipynb"))
 
 
 def _candidates() -> Iterator[Path]:

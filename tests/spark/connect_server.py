@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -22,10 +23,11 @@ stop_time_max_s = 20.0
 
 
 class ConnectServer:
-    """``local[2]``. It begins a session of processes, so that it can be ended whole."""
+    """``local[2]``, with ``environment`` added to its own. It begins a session of processes: it is ended whole."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._more = dict(environment or {})
         self._port = free_port()
         self.address = f"sc://127.0.0.1:{self._port}"
 
@@ -49,6 +51,7 @@ class ConnectServer:
             "SPARK_PID_DIR": str(self._folder),
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(REPOSITORY),
+            **self._more,
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -17,7 +17,7 @@ from tests.tidy.test_tidy import PACKAGES
 
 JAR: Final = "pravega_spark/jars/pravega-spark-shim-spark0.0.jar"
 """An empty file where a build of the jar would be."""
-_BESIDE: Final = ("conf", "scripts", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+_BESIDE: Final = ("conf", "examples", "scripts", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 build_time_max_s: Final = 120
 install_time_max_s: Final = 120
 

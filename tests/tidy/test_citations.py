@@ -18,6 +18,7 @@ FOLDERS: Final = (
     "conf",
     "controller_service",
     "docs",
+    "examples",
     "jvm-shim",
     "pravega_common",
     "pravega_spark",

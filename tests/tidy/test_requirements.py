@@ -15,7 +15,7 @@ import pytest
 
 from tests.tidy.test_tidy import PACKAGES, ROOT
 
-OURS: Final = {*PACKAGES, "tests", "demo"}
+OURS: Final = {*PACKAGES, "tests", "demo", "sample"}
 MODULE_OF: Final = {
     "confluent-kafka": "confluent_kafka",
     "grpcio": "grpc",
@@ -107,7 +107,7 @@ def test_every_list_is_checked_and_every_exception_is_needed() -> None:
     ("folders", "names"),
     [
         (PACKAGES, ("install_requires", "spark", "services", "rocksdb")),
-        (("tests", "scripts"), tuple(FOLDERS)),
+        (("tests", "scripts", "examples"), tuple(FOLDERS)),
     ],
 )
 def test_every_import_is_required(folders: tuple[str, ...], names: tuple[str, ...]) -> None:

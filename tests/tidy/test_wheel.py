@@ -40,4 +40,6 @@ def test_files_beside_the_modules(wheel: set[str]) -> None:
 def test_settings_and_programs(wheel: set[str]) -> None:
     shared = {name.partition("/share/pravega-spark/")[2] for name in wheel if ".data/data/share/" in name}
     assert {"conf/segment-store.toml", "conf/controller.toml", "conf/redis.conf", "scripts/backfill.py"} <= shared
+    examples = (path for path in (ROOT / "examples").rglob("*") if path.is_file() and path.suffix != ".pyc")
+    assert {str(path.relative_to(ROOT)) for path in examples} - shared == set()
     assert set(shipped_names()) - shared == set()
