@@ -5,6 +5,10 @@ The JSON is canonical, since Spark compares offsets as text. An end offset carri
 (docs/spark-source-and-sink.md B.3). The segments of a position cover the key space of the stream. A segment that is
 read to the end at which it was sealed is replaced by its successors; how far the batch read it is then said in
 ``ended``, so that a batch can be planned again from its two offsets alone.
+
+Segments of which a batch read nothing are not repeated in ``from``: one that it does not name began where it stands in
+``streams``, and one with null there is not of the start, as a successor of what the batch read. Version 1, which is
+still read, has every segment of the start in ``from``.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import split_scoped_name
 
-VERSION: Final = 1
+VERSION: Final = 2
+VERSION_OLDEST: Final = 1
 
 OffsetsByStream = Mapping[str, SegmentOffsets]
 """The position of a read of several streams: the offsets of each by ``scope/stream``."""
@@ -38,10 +43,19 @@ class SourceOffset:
         """The offset as JSON, streams by name and segments by id: the same offset always gives the same text."""
         made: dict[str, Any] = {"version": VERSION, "streams": _sorted(self.position)}
         if self.start is not None:
-            made["from"] = _sorted(self.start)
+            made["from"] = {name: self._from_of(name, self.start[name]) for name in sorted(self.start)}
         if self.ended:
             made["ended"] = _sorted(self.ended)
         return made
+
+    def _from_of(self, stream: str, start: SegmentOffsets) -> dict[str, int | None]:
+        """The start of a stream, but for what stands where it stood; null for segments that came after it."""
+        position = self.position.get(stream, {})
+        return {
+            str(item): start.get(item)
+            for item in sorted({*start, *position})
+            if item not in start or start[item] != position.get(item)
+        }
 
     @classmethod
     def from_json(cls, made: Any) -> SourceOffset:
@@ -51,17 +65,16 @@ class SourceOffset:
             raise InvalidArgument(
                 f"the checkpoint's offset {_short(made)} is not one of this source: it has no version"
             )
-        if version != VERSION:
+        if not VERSION_OLDEST <= version <= VERSION:
             raise InvalidArgument(
-                f"the checkpoint's offset has version {version}, this connector reads version {VERSION}; "
-                "use the connector that wrote it, or a newer one"
+                f"the checkpoint's offset has version {version}, this connector reads versions {VERSION_OLDEST} to "
+                f"{VERSION}; use the connector that wrote it, or a newer one"
             )
+        position = _parsed(made.get("streams"))
         start, ended = made.get("from"), made.get("ended")
-        return cls(
-            _parsed(made.get("streams")),
-            None if start is None else _parsed(start),
-            {} if ended is None else _parsed(ended),
-        )
+        if start is not None:
+            start = _parsed(start) if version == VERSION_OLDEST else _started(start, position)
+        return cls(position, start, {} if ended is None else _parsed(ended))
 
 
 def _sorted(position: OffsetsByStream) -> dict[str, dict[str, int]]:
@@ -72,9 +85,30 @@ def _sorted(position: OffsetsByStream) -> dict[str, dict[str, int]]:
 
 
 def _parsed(streams: Any) -> OffsetsByStream:
+    _check_streams(streams)
+    return {_stream(name): _segments(name, segments) for name, segments in streams.items()}
+
+
+def _check_streams(streams: Any) -> None:
     if not isinstance(streams, Mapping) or not streams:
         raise InvalidArgument(f"the checkpoint's offset is damaged: {_short(streams)} names no streams")
-    return {_stream(name): _segments(name, segments) for name, segments in streams.items()}
+
+
+def _started(streams: Any, position: OffsetsByStream) -> OffsetsByStream:
+    """The whole start of a batch, from what differs from its end."""
+    _check_streams(streams)
+    starts = {}
+    for name, segments in streams.items():
+        stood = position.get(_stream(name), {})
+        if not isinstance(segments, Mapping):
+            raise _damaged(name, segments)
+        later = {item for item, offset in segments.items() if offset is None}
+        began = {item: offset for item, offset in segments.items() if item not in later}
+        kept = {item: offset for item, offset in stood.items() if str(item) not in segments}
+        starts[name] = {**kept, **(_segments(name, began) if began else {})}
+        if not starts[name] or not later <= set(map(str, stood)):
+            raise _damaged(name, segments)
+    return starts
 
 
 def _stream(name: Any) -> str:
@@ -86,9 +120,7 @@ def _stream(name: Any) -> str:
 
 def _segments(stream: str, segments: Any) -> SegmentOffsets:
     if not isinstance(segments, Mapping) or not segments:
-        raise InvalidArgument(
-            f"the checkpoint's offset is damaged: stream {stream} has {_short(segments)} for segments"
-        )
+        raise _damaged(stream, segments)
     parsed = {}
     for segment_id, offset in segments.items():
         identifier = int(segment_id) if isinstance(segment_id, str) and segment_id.isdecimal() else -1
@@ -98,6 +130,10 @@ def _segments(stream: str, segments: Any) -> SegmentOffsets:
             )
         parsed[identifier] = offset
     return parsed
+
+
+def _damaged(stream: str, segments: Any) -> InvalidArgument:
+    return InvalidArgument(f"the checkpoint's offset is damaged: stream {stream} has {_short(segments)} for segments")
 
 
 def _is_int64(value: Any) -> bool:

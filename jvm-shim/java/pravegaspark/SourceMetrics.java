@@ -38,13 +38,18 @@ final class SourceMetrics {
 
     /**
      * Bytes between the start of the batch and its end, which a segment that was read to its seal has in {@code ended}.
-     * A segment that the start does not name was read from its beginning: the one before it had nothing left.
+     * A segment that the start has as null, or an ended one that it does not name, was read from its beginning: the one
+     * before it had nothing left. One that only the end names stands where it stood, since version 2 of the offset.
      */
     private static long bytesOfBatch(JsonNode end) {
         long total = 0;
+        boolean repeats = end.path("version").asInt() < 2;
         for (Map.Entry<String, JsonNode> stream : end.path("from").properties()) {
             for (String member : new String[] {"ended", "streams"}) {
                 for (Map.Entry<String, JsonNode> segment : end.path(member).path(stream.getKey()).properties()) {
+                    if (!repeats && member.equals("streams") && !stream.getValue().has(segment.getKey())) {
+                        continue;
+                    }
                     long start = stream.getValue().path(segment.getKey()).asLong(0);
                     total += Math.max(0, segment.getValue().asLong(start) - start);
                 }
