@@ -8,18 +8,24 @@ from __future__ import annotations
 from typing import Any, Final
 
 looking_share: Final = 20
-"""An idle source looks for new data during one part in this many of the time, while ``pause_max_s`` allows it."""
+"""A source that just became idle looks during one part in this many of the time, while ``pause_max_s`` allows it."""
+looking_share_long: Final = 100
+"""The same of one that is idle for long: what it finds may come later by ``idle_share``."""
+idle_share: Final = 20
+"""A look is put off for at most one part in this many of the time that the source is idle already, beyond
+``looking_share``: who wrote after a quiet minute does not notice some hundredths of a second."""
 pause_max_s: Final = 0.5
 """The longest time by which a look is put off; a query that is stopped waits for as long."""
 free_look_s: Final = 0.002
-"""A look that takes no longer costs next to nothing: none is put off after it."""
+"""A look that takes no longer costs next to nothing: none is put off after it by ``looking_share``."""
 
 
 class IdlePause:
-    """Says how long to wait after a look that found nothing, in proportion to what that look cost."""
+    """Says how long to wait after a look that found nothing, by what that look cost and how long nothing came."""
 
     def __init__(self) -> None:
         self._start: dict[str, Any] | None = None
+        self._since_s = 0.0
         self._until_s = 0.0
 
     def wait_s(self, start: dict[str, Any], now_s: float) -> float:
@@ -27,6 +33,9 @@ class IdlePause:
         return max(0.0, self._until_s - now_s) if start == self._start else 0.0
 
     def found_nothing(self, start: dict[str, Any], began_s: float, ended_s: float) -> None:
+        if start != self._start:
+            self._start, self._since_s = start, began_s
         took_s = ended_s - began_s
-        self._start = start
-        self._until_s = ended_s + (min(pause_max_s, took_s * looking_share) if took_s > free_look_s else 0.0)
+        at_once_s = took_s * looking_share if took_s > free_look_s else 0.0
+        in_time_s = min(took_s * looking_share_long, (began_s - self._since_s) / idle_share)
+        self._until_s = ended_s + min(pause_max_s, max(at_once_s, in_time_s))

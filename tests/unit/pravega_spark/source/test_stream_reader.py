@@ -20,7 +20,7 @@ from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.batch_reader import BatchReader
-from pravega_spark.source.idle_pause import looking_share
+from pravega_spark.source.idle_pause import IdlePause, looking_share, pause_max_s
 from pravega_spark.source.partition_reader import SpanPartition
 from pravega_spark.source.stream_positions import located_excess_bytes_max
 from pravega_spark.source.stream_reader import StreamReader
@@ -833,6 +833,27 @@ class TestCosts:
         # Ten seconds went by since the last look, which took as long.
         assert query.step() is None
         assert slept == []
+
+    @pytest.mark.parametrize(
+        ("look_s", "idle_s", "wait_s"),
+        [
+            (0.0005, 0.0, 0.0),
+            (0.0005, 0.4, 0.02),
+            (0.0005, 600.0, 0.05),
+            (0.01, 0.0, 0.2),
+            (0.01, 600.0, pause_max_s),
+        ],
+    )
+    def test_the_longer_a_source_is_idle_the_less_often_it_looks(
+        self, look_s: float, idle_s: float, wait_s: float
+    ) -> None:
+        pause = IdlePause()
+        position = {"streams": 1}
+        pause.found_nothing(position, 100.0, 100.0)
+        began_s = 100.0 + idle_s
+        pause.found_nothing(position, began_s, began_s + look_s)
+        assert pause.wait_s(position, began_s + look_s) == pytest.approx(wait_s)
+        assert pause.wait_s({"streams": 2}, began_s + look_s) == 0
 
     def test_available_now_never_waits_for_a_look(self, streams: FakeStreams) -> None:
         clock = iter(range(1_000))
