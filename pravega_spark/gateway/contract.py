@@ -7,7 +7,7 @@ Two implementations: ``gateway/service.py`` (a Pravega cluster, ours or another)
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
@@ -128,6 +128,24 @@ class StreamGateway(Protocol):
 
     def boundaries(self, scope: str, stream: str, segment_id: int) -> Boundaries:
         """``UnsupportedOperation`` where the store keeps no index of them (Pravega before 0.14)."""
+        ...
+
+    def boundaries_of_many(self, scope: str, stream: str, segment_ids: Sequence[int]) -> Mapping[int, Boundaries]:
+        """The same of many segments at a cost of a few round trips a store.
+
+        Some may be left out, those without an index always: ``boundaries`` says why.
+        """
+        ...
+
+    def locate_offsets(self, scope: str, stream: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """``locate_offset`` of many segments at a cost of a few round trips a store; some may be left out."""
+        ...
+
+    def read_heads(self, scope: str, stream: str, ranges: Mapping[int, tuple[int, int]]) -> Mapping[int, memoryview]:
+        """The bytes that ranges (start and end) of many segments begin with, at a cost of a few round trips a store.
+
+        The ranges must have been written; a range may come in part, or be left out.
+        """
         ...
 
     def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction: ...

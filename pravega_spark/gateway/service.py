@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -13,6 +13,7 @@ from pravega_common.names import is_internal_stream, segment_name
 from pravega_spark.gateway.contract import RangeSource, SegmentWriter
 from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
 from pravega_spark.ledger.coordinator import TransactionCoordinator
+from pravega_streams.batch.pipelined_calls import PipelinedCalls
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
 from pravega_streams.event.block_writer import BlockWriters
@@ -29,6 +30,7 @@ class ServiceGateway:
         self._coordinator = TransactionCoordinator(self._client)
         self._writers = BlockWriters(self._segments.endpoints)
         self._sockets = ReadSockets()
+        self._pipelined = PipelinedCalls(self._segments.endpoints, self._sockets)
 
     def create_scope(self, scope: str) -> bool:
         return self._controller.create_scope(scope)
@@ -90,6 +92,21 @@ class ServiceGateway:
 
     def boundaries(self, scope: str, stream: str, segment_id: int) -> EventIndex:
         return EventIndex.of(self._segments, segment_name(scope, stream, segment_id))
+
+    def boundaries_of_many(self, scope: str, stream: str, segment_ids: Sequence[int]) -> dict[int, EventIndex]:
+        names = {item: segment_name(scope, stream, item) for item in segment_ids}
+        found = EventIndex.of_many(self._segments, self._pipelined, names.values())
+        return {item: found[name] for item, name in names.items() if name in found}
+
+    def locate_offsets(self, scope: str, stream: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        names = {item: segment_name(scope, stream, item) for item in offsets}
+        found = self._pipelined.locate({names[item]: offset for item, offset in offsets.items()})
+        return {item: found[name] for item, name in names.items() if name in found}
+
+    def read_heads(self, scope: str, stream: str, ranges: Mapping[int, tuple[int, int]]) -> dict[int, memoryview]:
+        names = {item: segment_name(scope, stream, item) for item in ranges}
+        found = self._pipelined.read({names[item]: span for item, span in ranges.items()})
+        return {item: found[name] for item, name in names.items() if name in found}
 
     def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
         return self._controller.create_transaction(scope, stream, lease_ms)

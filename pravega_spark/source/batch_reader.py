@@ -48,11 +48,11 @@ class BatchReader(DataSourceReader):
             taken
             for one in positions.values()
             for span in one.spans(self._start(gateway, one), self._end(gateway, one))
-            if (taken := self.filters.narrowed(span, one.boundary_before, one.locate)) is not None
+            if (taken := self.filters.narrowed(span, one.events.boundary_before, one.events.locate)) is not None
         ]
 
         def locate(span: Span, offset: int) -> int:
-            return positions[span.scope, span.stream].locate(span.segment_id, offset, span.end)
+            return positions[span.scope, span.stream].events.locate(span.segment_id, offset, span.end)
 
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         return [SpanPartition(span) for span in pieces]

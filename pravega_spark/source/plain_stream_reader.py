@@ -75,7 +75,7 @@ class PlainStreamReader(DataSourceStreamReader):
         ]
 
         def locate(span: Span, offset: int) -> int:
-            return positions[scoped_name(span.scope, span.stream)].locate(span.segment_id, offset, span.end)
+            return positions[scoped_name(span.scope, span.stream)].events.locate(span.segment_id, offset, span.end)
 
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         return [SpanPartition(span) for span in pieces]

@@ -1,42 +1,29 @@
-"""Moves the positions of a stream's readers over scaling, truncation and seal, and finds boundaries of events."""
+"""Moves the positions of a stream's readers over scaling, truncation and seal."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
 
 from pravega_common.errors import (
     DataCorruption,
     InvalidArgument,
     NotFound,
-    SegmentNotFound,
-    SegmentTruncated,
     UnknownOutcome,
-    UnsupportedOperation,
 )
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
-from pravega_common.names import segment_epoch, segment_name
-from pravega_spark.gateway.contract import Boundaries, StreamGateway
+from pravega_common.names import segment_epoch
+from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.source.data_loss import data_loss, replaced
-from pravega_spark.source.event_walk import Walked, walk
 from pravega_spark.source.range_planner import Span
 from pravega_spark.source.read_bound import ReadBound, ended_at
-from pravega_streams.segment.event_index import EventCount, ReadTarget
-
-located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024, 128 * 1024 * 1024)
-"""How far before an offset a boundary is asked for, until one is found that is not behind it."""
-located_excess_bytes_max: Final = 256 * 1024
-"""How far behind a limit of bytes a known boundary may lie; a farther one is not taken, and events are stepped over."""
-events_max: Final = 2**62
-walk_bytes_max: Final = 64 * 1024 * 1024
-"""Stepped over event by event at once. Boundaries of an index are 64 KiB apart, but of a transaction it has the end."""
+from pravega_spark.source.segment_events import SegmentEvents
 
 _log = logging.getLogger(__name__)
 
 
 class StreamPositions:
-    """One stream as the source sees it. Every call asks the gateway again, but for boundaries: see ``forget_index``."""
+    """One stream as the source sees it. Every call asks the gateway again, but ``events`` keeps what it learnt."""
 
     def __init__(self, gateway: StreamGateway, scope: str, stream: str, *, fail_on_data_loss: bool) -> None:
         self._gateway = gateway
@@ -46,9 +33,8 @@ class StreamPositions:
         # Of sealed segments behind those that are read, which do not change: a handful of numbers each.
         self._sealed: dict[int, SegmentInfo] = {}
         self._successors: dict[int, list[int]] = {}
-        self._counts: dict[int, tuple[int, int, int | None]] = {}
-        # Of segments that were asked for boundaries since a plan began: each costs several calls.
-        self._index: dict[int, Boundaries | None] = {}
+        self._counts: dict[int, tuple[tuple[int, int], int | None]] = {}
+        self.events = SegmentEvents(gateway, scope, stream)
 
     def bound(self, cut: SegmentOffsets) -> ReadBound:
         """``InvalidArgument`` for a cut with segments that the stream never had."""
@@ -209,121 +195,22 @@ class StreamPositions:
                 spans.append(Span(self.scope, self.stream, item, first, last))
         return spans
 
-    def locate(self, segment_id: int, offset: int, end: int) -> int:
-        """The first known event boundary at or after ``offset``, at most ``end``; ``end`` where none is known.
+    def events_within(self, spans: Mapping[int, tuple[int, int]]) -> int | None:
+        """About how many events lie in the spans of segments (start and end of each); None where no index is kept.
 
-        Also of a segment that is deleted meanwhile: who reads the range says so.
+        Of a sealed segment behind the position they are counted once.
         """
-        if offset >= end:
-            return end
-        try:
-            return min(end, self._gateway.locate_offset(self.scope, self.stream, segment_id, offset))
-        except (UnsupportedOperation, SegmentNotFound):
-            return end
-        except SegmentTruncated as error:
-            return min(end, error.start_offset)
-
-    def boundary_before(self, segment_id: int, offset: int, start: int) -> int:
-        """A known event boundary at or before ``offset``, at least ``start``, which is one."""
-        for slack_bytes in located_slack_bytes:
-            located = (
-                start if offset - slack_bytes <= start else self.locate(segment_id, offset - slack_bytes, offset + 1)
-            )
-            if located <= offset:
-                return max(start, located)
-        return start
-
-    def after_bytes(self, segment_id: int, offset: int, wanted_bytes: int, end: int) -> int:
-        """A boundary about ``wanted_bytes`` after ``offset``, which is one; at most ``end``.
-
-        It is the next one that the index knows. Where that is far (inside a large transaction, and where the store
-        keeps no index), events are stepped over from the last one it knows.
-        """
-        wanted = offset + wanted_bytes
-        located = self.locate(segment_id, wanted, end)
-        if located - wanted <= located_excess_bytes_max:
-            return located
-        known = self.boundary_before(segment_id, wanted, offset)
-        try:
-            return self._walk(segment_id, known, located, events_max, wanted - known).offset
-        except SegmentTruncated as error:
-            return min(end, error.start_offset)
-
-    # By events and by time
-
-    def events_between(self, segment_id: int, start: int, end: int) -> int | None:
-        """About how many events lie between two positions; None where the store keeps no index or none any more."""
-        if start >= end:
-            return 0
-        first, last, counted = self._counts.get(segment_id, (0, 0, None))
-        if (first, last) == (start, end):
-            return counted
-        try:
-            boundaries = self._boundaries(segment_id)
-            counted = None if boundaries is None else boundaries.events_between(start, end).events
-        except (SegmentNotFound, SegmentTruncated):
-            return None
-        if segment_id in self._sealed:
-            self._counts[segment_id] = (start, end, counted)
-        return counted
-
-    def estimated_events(self, segment_id: int, start: int, end: int) -> EventCount | None:
-        """The same, with whether it is exact, and at least one if there are any bytes."""
-        if start >= end:
-            return EventCount(0, is_exact=True)
-        boundaries = self._boundaries(segment_id)
-        if boundaries is None:
-            return None
-        counted = boundaries.events_between(start, end)
-        return EventCount(max(1, counted.events), counted.is_exact)
-
-    def count_events(self, segment_id: int, start: int, end: int) -> int | None:
-        """The same, but exact unless the index is far behind the segment, and at least one if there are any bytes.
-
-        What lies between ``start``, ``end`` and the boundaries that the index knows is counted event by event.
-        """
-        if start >= end:
-            return 0
-        boundaries = self._boundaries(segment_id)
-        if boundaries is None:
-            return None
-        try:
-            first = self._walk(segment_id, start, min(end, boundaries.offset_at_or_after(start)), events_max)
-            counted = boundaries.events_between(first.offset, end)
-            if counted.is_exact:
-                return first.events + counted.events
-            ahead = boundaries.advance(first.offset, max(0, counted.events))
-            known = ahead if ahead.is_exact and ahead.offset <= end else ReadTarget(first.offset, 0, is_exact=True)
-            last = self._walk(segment_id, known.offset, end, events_max)
-        except SegmentTruncated:
-            return max(1, boundaries.events_between(start, end).events)
-        if last.offset < end:
-            return max(1, first.events + counted.events)
-        return first.events + known.events + last.events
-
-    def after_events(self, segment_id: int, offset: int, end: int, events_max: int) -> int:
-        """The end of ``events_max`` events after ``offset``, at most ``end``; ``end`` where the store keeps no index.
-
-        Exact unless the index is far behind the segment, then less. The index leads to the boundary below, and the
-        rest is stepped over event by event: two stretches of the index, each about 64 KiB, or what lies between
-        ``offset`` and the answer in the transactions at both ends.
-        """
-        boundaries = self._boundaries(segment_id)
-        if boundaries is None:
-            return end
-        try:
-            known = min(end, boundaries.offset_at_or_after(offset))
-            at = self._walk(segment_id, offset, known, events_max)
-            left = events_max - at.events
-            if at.offset < known or left == 0:
-                return at.offset
-            ahead = boundaries.advance(known, left)
-            if ahead.is_exact and ahead.events <= left and ahead.offset <= end:
-                known, left = ahead.offset, left - ahead.events
-            rest = self._walk(segment_id, known, end, left)
-        except SegmentTruncated as error:
-            return min(end, error.start_offset)
-        return rest.offset
+        unknown = {item: span for item, span in spans.items() if self._counts.get(item, (None, 0))[0] != span}
+        self.events.prepare_counts(unknown)
+        total = 0
+        for item, span in spans.items():
+            counted = self.events.events_between(item, *span) if item in unknown else self._counts[item][1]
+            if item in self._sealed:
+                self._counts[item] = (span, counted)
+            if counted is None:
+                return None
+            total += counted
+        return total
 
     def cut_at_time(self, time_ms: int, *, as_end: bool) -> SegmentOffsets:
         """From the head on over scaling, as far as events were written before a time.
@@ -333,42 +220,14 @@ class StreamPositions:
         """
         cut, infos = self.advanced(self._gateway.head_cut(self.scope, self.stream))
         while True:
-            taken = {item: max(offset, self._offset_at_time(item, time_ms, as_end)) for item, offset in cut.items()}
+            taken = {
+                item: max(offset, self.events.offset_at_time(item, time_ms, as_end=as_end))
+                for item, offset in cut.items()
+            }
             moved, infos = self.advanced(taken, {} if taken != cut else infos)
             if moved.keys() == cut.keys():
                 return moved
             cut = moved
-
-    def _offset_at_time(self, segment_id: int, time_ms: int, as_end: bool) -> int:
-        boundaries = self._boundaries(segment_id)
-        if boundaries is None:
-            raise UnsupportedOperation(
-                f"start_time and end_time need to know when events were written, and the store of {self.scope}/"
-                f"{self.stream} keeps no index of that (Pravega does from version 0.14 on); use start_stream_cut and "
-                "end_stream_cut"
-            )
-        return boundaries.offset_at_time(time_ms) if as_end else boundaries.offset_before_time(time_ms)
-
-    def forget_index(self) -> None:
-        """Forget the boundaries that were asked for: a plan must know those that were written before it began."""
-        self._index.clear()
-
-    def _boundaries(self, segment_id: int) -> Boundaries | None:
-        if segment_id not in self._index:
-            try:
-                self._index[segment_id] = self._gateway.boundaries(self.scope, self.stream, segment_id)
-            except UnsupportedOperation:
-                self._index[segment_id] = None
-        return self._index[segment_id]
-
-    def _walk(self, segment_id: int, start: int, end: int, events_max: int, bytes_max: int = walk_bytes_max) -> Walked:
-        if start >= end or events_max <= 0:
-            return Walked(start, 0)
-        source = self._gateway.open_range(segment_name(self.scope, self.stream, segment_id), start, end)
-        try:
-            return walk(source, events_max, min(bytes_max, walk_bytes_max))
-        finally:
-            source.close()
 
 
 def _all_done(successors: list[Successor], ended: set[int]) -> bool:

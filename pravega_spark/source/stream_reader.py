@@ -27,23 +27,18 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.idle_pause import IdlePause
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_span
-from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
+from pravega_spark.source.range_planner import Span, lag_bytes, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_spark.source.stream_positions import StreamPositions
-from pravega_streams.segment.event_index import EventCount
+from pravega_spark.source.trigger_limits import Ends, TriggerLimits
 
 _Infos = dict[str, dict[int, SegmentInfo]]
-_Ends = dict[str, dict[int, int]]
-_BySegment = dict[tuple[str, int], int]
 
 index_delay_max_ms: Final = 5_000
 """How long after an event its time may be unknown to the index of its store, and how far two clocks may differ."""
 
 plans_max: Final = 3
 """How often a batch is planned at most, when a segment or its stream is deleted while it is planned."""
-
-certain_excess: Final = 2
-"""An estimate of this many times the limit of events is certain to be more than the limit."""
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, ReadBound] = {}
         self._reported: dict[str, Any] | None = None
         self._is_end_settled = False
-        self._has_warned = False
+        self._limits = TriggerLimits(options)
 
     # Where to start
 
@@ -158,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         for positions in self._opened().values():
-            positions.forget_index()
+            positions.events.forget()
         begin = self._begin(SourceOffset.from_json(start).position)
         moved, infos = self._advanced(begin, {})
         ends = self._ends(moved, infos, limited=not isinstance(limit, ReadAllAvailable))
@@ -221,65 +216,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, cut in position.items()
             for item, offset in cut.items()
         }
-        ends: _Ends = {
+        ends: Ends = {
             name: {item: offset + backlogs[name, item] for item, offset in cut.items()}
             for name, cut in position.items()
         }
         if limited:
-            self._limit_bytes(position, backlogs, ends)
-            self._limit_events(position, ends, backlogs)
+            streams = {name: positions.events for name, positions in self._opened().items()}
+            self._limits.apply(streams, position, backlogs, ends)
         return ends
-
-    def _limit_bytes(self, position: OffsetsByStream, backlogs: _BySegment, ends: _Ends) -> None:
-        limit = self._options.approx_bytes_per_trigger
-        if limit is None:
-            return
-        for (name, item), wanted in share(limit, backlogs).items():
-            offset, end = position[name][item], ends[name][item]
-            if wanted < end - offset:
-                ends[name][item] = self._opened()[name].after_bytes(item, offset, wanted, end)
-
-    def _limit_events(self, position: OffsetsByStream, ends: _Ends, backlogs: _BySegment) -> None:
-        limit = self._options.max_events_per_trigger
-        if limit is None:
-            return
-        counts = self._counted(position, backlogs, limit)
-        if counts is None or sum(counts.values()) <= limit:
-            return
-        for (name, item), wanted in share(limit, counts).items():
-            if wanted:
-                positions, start = self._opened()[name], position[name][item]
-                ends[name][item] = positions.after_events(item, start, ends[name][item], wanted)
-
-    def _counted(self, position: OffsetsByStream, backlogs: _BySegment, limit: int) -> _BySegment | None:
-        """Events of each backlog: counted, or about right where there are far more than the limit. None: no index."""
-        about: dict[tuple[str, int], EventCount] = {}
-        for (name, item), backlog in backlogs.items():
-            start = position[name][item]
-            found = self._opened()[name].estimated_events(item, start, start + backlog)
-            if found is None:
-                self._warn_unlimited(name)
-                return None
-            about[name, item] = found
-        counts = {key: found.events for key, found in about.items()}
-        doubtful = [key for key, found in about.items() if not found.is_exact]
-        if sum(counts.values()) > limit * certain_excess:
-            # An index that knows nothing of a segment yet says 1, which is no share of it.
-            doubtful = [key for key in doubtful if counts[key] == 1]
-        for name, item in doubtful:
-            start = position[name][item]
-            counted = self._opened()[name].count_events(item, start, start + backlogs[name, item])
-            counts[name, item] = counts[name, item] if counted is None else counted
-        return counts
-
-    def _warn_unlimited(self, name: str) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "max_events_per_trigger has no effect: the store of %s keeps no index of event boundaries (Pravega "
-                "does from version 0.14 on); use approx_bytes_per_trigger",
-                name,
-            )
 
     def _report(self, ends: OffsetsByStream, available: OffsetsByStream, infos: _Infos) -> None:
         """With how much is left behind the batch, also in segments after a scaling that the position has not reached.
@@ -293,9 +237,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             last[name] = {**cut, **{item: self._end_of(name, item, 0, {name: later}) for item in later}}
         reported = {**SourceOffset(available).to_json(), "lag_bytes": lag_bytes(first, last)}
         events = [
-            self._opened()[name].events_between(item, first[name][item], end)
+            self._opened()[name].events_within({item: (first[name][item], end) for item, end in cut.items()})
             for name, cut in last.items()
-            for item, end in cut.items()
         ]
         if None not in events:
             reported["lag_events"] = sum(count or 0 for count in events)
@@ -322,7 +265,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             positions = self._opened().get(scoped_name(span.scope, span.stream))
             if positions is None:  # The batch is repeated, and the options name the stream no more.
                 positions = self._positions(span.scope, span.stream)
-            return positions.locate(span.segment_id, offset, span.end)
+            return positions.events.locate(span.segment_id, offset, span.end)
 
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         return [SpanPartition(span) for span in pieces]

@@ -12,34 +12,28 @@ lags behind the segment for a moment, usually a tenth of a second; what it does 
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
-from weakref import WeakKeyDictionary
 
 from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, Unavailable, UnsupportedOperation
 from pravega_common.event_index import (
     CREATION_TIME_ATTRIBUTE,
     EVENT_COUNT,
-    EXPECTED_EVENT_SIZE_ATTRIBUTE,
     LENGTH,
     TIME_MS,
     IndexRecord,
     RecordPage,
     RecordSearch,
-    index_record_bytes,
     page_range,
     page_records,
 )
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import index_segment_name
-from pravega_common.wire import commands as c
+from pravega_streams.batch.pipelined_calls import PipelinedCalls
+from pravega_streams.segment.index_pages import IndexPages, last_pages, pages_of, read_records, records_of
 from pravega_streams.segment.segment_client import SegmentClient
 
-pages_cached_max: Final = 256
-"""Pages of 24 KiB that are kept per client, for all segments together."""
 attempts_max: Final = 3
 """Attempts at one question, when the index is truncated while it is read."""
 
@@ -80,14 +74,22 @@ class EventIndex:
     are kept for all later questions. Errors of every method: those of ``SegmentClient``.
     """
 
-    def __init__(self, client: SegmentClient, pages: _Pages, index: SegmentInfo, segment: SegmentInfo) -> None:
-        """Use ``of``."""
+    def __init__(
+        self,
+        client: SegmentClient,
+        pages: IndexPages,
+        index: SegmentInfo,
+        segment: SegmentInfo,
+        tail: RecordPage | None = None,
+    ) -> None:
+        """Use ``of``. ``tail``: the last page, if it was read already."""
+        self._tail = tail
         self._client = client
         self._pages = pages
         self._index = index
         self.segment = segment.name
         self.start_offset = segment.start_offset
-        self._end = index.length // index_record_bytes
+        self._end = records_of(index)[1]
         self.indexed_length = self._ask(lambda: (self._at(self._end - 1) or _ORIGIN).length)
         """Length in the last record: up to here, boundaries are known."""
         self.length = max(segment.length, self.indexed_length)
@@ -99,7 +101,7 @@ class EventIndex:
 
         ``UnsupportedOperation`` where the store keeps none, ``SegmentNotFound`` if there is no such segment.
         """
-        pages = _pages_of(client)
+        pages = pages_of(client)
         name = index_segment_name(segment)
         try:
             index = client.info(name)
@@ -111,6 +113,25 @@ class EventIndex:
             ) from None
         # Only now, unless told: the records must not lie beyond the length.
         return cls(client, pages, index, info or client.info(segment))
+
+    @classmethod
+    def of_many(cls, client: SegmentClient, calls: PipelinedCalls, segments: Iterable[str]) -> dict[str, EventIndex]:
+        """The same of many segments, by name, at a cost of a few round trips a store.
+
+        Those that are not there or have no index are left out, and those that could not be asked about together: ``of``
+        says what it is.
+        """
+        pages = pages_of(client)
+        named = {segment: index_segment_name(segment) for segment in segments}
+        indexes = client.infos(named.values())
+        found = {segment: name for segment, name in named.items() if name in indexes}
+        pages.check_formats(calls, list(found.values()))
+        infos = client.infos(found)  # After the indexes: the records must not lie beyond the length.
+        return {
+            segment: cls(client, pages, indexes[name], infos[segment], tail)
+            for segment, name, tail in last_pages(calls, pages, found, indexes)
+            if segment in infos and pages.is_checked(name)
+        }
 
     # ---- questions ---------------------------------------------------------------------------------------------------
 
@@ -234,7 +255,7 @@ class EventIndex:
 
     @property
     def _first(self) -> int:
-        return -(-self._index.start_offset // index_record_bytes)
+        return records_of(self._index)[0]
 
     def _ask(self, question: Callable[[], _T]) -> _T:
         """Asked again with what is left of the index, if it was truncated in between."""
@@ -269,81 +290,14 @@ class EventIndex:
 
     def _page(self, number: int) -> RecordPage:
         first, end = page_range(number, self._first, self._end)
-        page = self._pages.get(self._index.name, number)
+        page = self._tail
+        if page is None or page.first > first or page.end < end or page.first // page_records != number:
+            page = self._pages.get(self._index.name, number)
         if page is None or page.first > first or page.end < end:
-            page = RecordPage(first, _read(self._client, self._index.name, first, end))
+            page = RecordPage(first, read_records(self._client, self._index.name, first, end))
             self._pages.put(self._index.name, number, page)
         return page
 
 
 def _estimate(events: float) -> EventCount:
     return EventCount(max(0, round(events)), is_exact=False)
-
-
-class _Pages:
-    """The pages of index segments that one client has read: records never change, and names are not used twice."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pages: OrderedDict[tuple[str, int], RecordPage] = OrderedDict()
-        self._checked: dict[str, None] = {}
-
-    def get(self, index: str, number: int) -> RecordPage | None:
-        with self._lock:
-            page = self._pages.get((index, number))
-            if page is not None:
-                self._pages.move_to_end((index, number))
-            return page
-
-    def put(self, index: str, number: int, page: RecordPage) -> None:
-        with self._lock:
-            self._pages[index, number] = page
-            self._pages.move_to_end((index, number))
-            if len(self._pages) > pages_cached_max:
-                self._pages.popitem(last=False)
-
-    def check_format(self, client: SegmentClient, index: str) -> None:
-        if index in self._checked:
-            return
-        size = client.attribute(index, EXPECTED_EVENT_SIZE_ATTRIBUTE)
-        if size != index_record_bytes:
-            raise UnsupportedOperation(
-                f"{index} has records of {size} bytes, and only those of {index_record_bytes} are understood here"
-            )
-        with self._lock:
-            if len(self._checked) >= indexes_checked_max:
-                self._checked.clear()
-            self._checked[index] = None
-
-
-indexes_checked_max: Final = 10_000
-"""Index segments whose format is remembered."""
-
-_caches: WeakKeyDictionary[SegmentClient, _Pages] = WeakKeyDictionary()
-_caches_lock = threading.Lock()
-
-
-def _pages_of(client: SegmentClient) -> _Pages:
-    with _caches_lock:
-        return _caches.setdefault(client, _Pages())
-
-
-def _read(client: SegmentClient, index: str, first: int, end: int) -> bytes:
-    """The bytes of these records, all of them written before."""
-    offset, left = first * index_record_bytes, (end - first) * index_record_bytes
-    parts = []
-    while left > 0:
-        data = _read_once(client, index, offset, left)
-        parts.append(data)
-        offset += len(data)
-        left -= len(data)
-    return b"".join(parts)
-
-
-def _read_once(client: SegmentClient, index: str, offset: int, length: int) -> bytes:
-    reply = client.call(
-        index, lambda rid: c.ReadSegment(index, offset, length, "", rid), c.SegmentRead, idempotent=True
-    )
-    if reply.offset != offset or not len(reply.data):
-        raise Unavailable(f"{index}: the store answered a read at offset {offset} without its data")
-    return bytes(reply.data[:length])

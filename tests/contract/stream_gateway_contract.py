@@ -322,6 +322,40 @@ class StreamGatewayContract:
         with pytest.raises(SegmentNotFound):
             gateway.boundaries(scope, "t", 99)
 
+    async def test_boundaries_of_many_segments(self, gateway: StreamGateway, scope: str) -> None:
+        """They say what the calls for one segment say; a segment that is not there is left out."""
+        self.make(gateway, scope, 3)
+        ends = [
+            self.append(gateway, segment_name(scope, "t", item), [b"x" * 100_000] * (item + 1)) for item in range(3)
+        ]
+        assert not gateway.boundaries_of_many(scope, "t", [99])
+        try:
+            gateway.boundaries(scope, "t", 0)
+        except UnsupportedOperation:
+            assert not gateway.boundaries_of_many(scope, "t", [0, 1, 2])
+            return
+
+        def counts() -> list[EventCount]:
+            found = gateway.boundaries_of_many(scope, "t", [0, 1, 2, 99])
+            assert sorted(found) == [0, 1, 2]
+            return [found[item].events_between(0, end) for item, end in enumerate(ends)]
+
+        await eventually(lambda: counts() == [EventCount(item + 1, True) for item in range(3)])
+        located = gateway.locate_offsets(scope, "t", {0: 1, 2: 5, 99: 1})
+        assert located == {item: gateway.locate_offset(scope, "t", item, 1) for item in (0, 2)}
+
+    def test_the_beginnings_of_ranges_of_many_segments(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope, 3)
+        for item in range(3):
+            self.append(gateway, segment_name(scope, "t", item), [b"%d" % item * 50] * 20)
+        ranges = {item: (58 * item, 58 * 20) for item in range(3)}
+        found = gateway.read_heads(scope, "t", {**ranges, 99: (0, 10)})
+        assert sorted(found) == [0, 1, 2]
+        for item, (start, end) in ranges.items():
+            whole = bytes(framed([b"%d" % item * 50] * 20))[start:end]
+            assert 0 < len(found[item]) <= len(whole)
+            assert whole.startswith(bytes(found[item]))
+
     def test_a_deleted_stream_created_anew_has_other_segments(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope, 2)
         before = set(gateway.tail_cut(scope, "t"))

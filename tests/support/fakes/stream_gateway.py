@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -264,6 +264,29 @@ class FakeGateway:
             info = _present(store, name)
             query = "SELECT start + LENGTH(data), events, time_ms FROM blocks WHERE segment = ? ORDER BY start"
             return FakeBoundaries(info, store.execute(query, (name,)).fetchall())
+
+    def boundaries_of_many(self, scope: str, stream: str, segment_ids: Sequence[int]) -> dict[int, FakeBoundaries]:
+        found = {}
+        for item in segment_ids:
+            with contextlib.suppress(SegmentNotFound):
+                found[item] = FakeGateway.boundaries(self, scope, stream, item)
+        return found
+
+    def locate_offsets(self, scope: str, stream: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        found = {}
+        for item, offset in offsets.items():
+            with contextlib.suppress(SegmentNotFound):
+                found[item] = FakeGateway.locate_offset(self, scope, stream, item, offset)
+        return found
+
+    def read_heads(self, scope: str, stream: str, ranges: Mapping[int, tuple[int, int]]) -> dict[int, memoryview]:
+        found = {}
+        for item, (start, end) in ranges.items():
+            data = bytearray(end - start)
+            source = FakeGateway.open_range(self, segment_name(scope, stream, item), start, end)
+            with contextlib.suppress(SegmentNotFound, SegmentTruncated):
+                found[item] = memoryview(data)[: source.read_into(memoryview(data))]
+        return found
 
     # Transactions
 

@@ -14,7 +14,7 @@ from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTrunc
 from pravega_common.event_index import IndexRecord, encode_records, page_records
 from pravega_common.wire import commands as c
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.segment import event_index
+from pravega_streams.segment import event_index, index_pages
 from pravega_streams.segment.event_index import Boundary, EventCount, EventIndex, ReadTarget
 from pravega_streams.segment.segment_client import SegmentClient
 from segment_service.contracts.attributes import EVENT_COUNT, AttributeUpdate, AttributeUpdateType
@@ -164,7 +164,7 @@ async def test_an_index_that_knows_nothing_yet(segments: InMemorySegmentStore, e
 async def test_random_indexes_of_many_pages(
     segments: InMemorySegmentStore, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(event_index, "pages_cached_max", 2)
+    monkeypatch.setattr(index_pages, "pages_cached_max", 2)
     rng = random.Random(seed)
     records, last = [], IndexRecord(0, 0, 1_000)
     for _ in range(rng.randrange(1, 4 * page_records)):
@@ -253,6 +253,6 @@ async def test_stores_without_an_index_say_so(segments: InMemorySegmentStore, en
 
 async def test_records_of_another_size_are_not_understood(segments: InMemorySegmentStore, endpoint: Endpoint) -> None:
     await segments.create_segment(SEGMENT)
-    raw(segments, INDEX).attributes[event_index.EXPECTED_EVENT_SIZE_ATTRIBUTE] = 32
+    raw(segments, INDEX).attributes[index_pages.EXPECTED_EVENT_SIZE_ATTRIBUTE] = 32
     with pytest.raises(UnsupportedOperation, match="32 bytes"):
         await asked(endpoint, lambda index: index)

@@ -19,13 +19,28 @@ from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source import segment_events
 from pravega_spark.source.batch_reader import BatchReader
 from pravega_spark.source.idle_pause import IdlePause, looking_share, pause_max_s
 from pravega_spark.source.partition_reader import SpanPartition
-from pravega_spark.source.stream_positions import located_excess_bytes_max
+from pravega_spark.source.segment_events import located_excess_bytes_max, prepared_segment_bytes_max
 from pravega_spark.source.stream_reader import StreamReader
 from tests.support.fakes.stream_gateway import FakeBoundaries
 from tests.unit.pravega_spark.streams import FakeStreams
+
+CALLS = (
+    "segment_infos",
+    "boundaries",
+    "boundaries_of_many",
+    "locate_offset",
+    "locate_offsets",
+    "read_heads",
+    "open_range",
+    "successors",
+    "head_cut",
+    "tail_cut",
+)
+"""What a plan asks a store for."""
 
 SCHEMA = pa.schema([("event", pa.binary()), ("segment_id", pa.int64())])
 
@@ -366,14 +381,14 @@ class TestLimits:
         query = Query(reader(streams, approx_bytes_per_trigger="18"))
         asked: list[int] = []
 
-        def noted(call: Callable[[str, str, int], Any]) -> Callable[[str, str, int], Any]:
-            def noting(scope: str, stream: str, segment_id: int) -> Any:
-                asked.append(segment_id)
-                return call(scope, stream, segment_id)
+        def noted(call: Callable[[str, str, Any], Any]) -> Callable[[str, str, Any], Any]:
+            def noting(scope: str, stream: str, segments: int | list[int]) -> Any:
+                asked.extend([segments] if isinstance(segments, int) else segments)
+                return call(scope, stream, segments)
 
             return noting
 
-        for name in ("segment_info", "boundaries"):
+        for name in ("segment_info", "boundaries", "boundaries_of_many"):
             monkeypatch.setattr(streams.gateway, name, noted(getattr(streams.gateway, name)))
         lags = []
         for _ in range(3):
@@ -773,7 +788,7 @@ class TestCosts:
 
             return noting
 
-        for name in ("segment_infos", "boundaries", "successors", "head_cut", "tail_cut"):
+        for name in CALLS:
             monkeypatch.setattr(streams.gateway, name, noted(name))
         return counted
 
@@ -785,22 +800,39 @@ class TestCosts:
         assert query.step() is None
         assert calls == {"segment_infos": 1}
 
-    def test_a_limited_plan_asks_each_segment_once_for_its_index(
-        self, streams: FakeStreams, calls: Counter[str]
+    @pytest.mark.parametrize("ahead_bytes", [prepared_segment_bytes_max, 60])
+    def test_a_plan_with_a_limit_of_events_asks_for_all_segments_together(
+        self, streams: FakeStreams, calls: Counter[str], monkeypatch: pytest.MonkeyPatch, ahead_bytes: int
     ) -> None:
+        """Also where the events of a batch lie behind what is read ahead, and the index must lead to them."""
+        monkeypatch.setattr(segment_events, "prepared_segment_bytes_max", ahead_bytes)
         streams.create("t", 40)
         for segment in range(40):
             streams.append("t", segment, numbered(segment * 10, segment * 10 + 10))
-        query = Query(reader(streams, max_events_per_trigger="80"))
+        query = Query(reader(streams, max_events_per_trigger="200"))
+        query.source.initialOffset()
         calls.clear()
-        assert sum(len(rows) for rows in query.step() or []) == 80
-        assert calls["boundaries"] == 40
-        assert calls["segment_infos"] <= 2
+        assert sum(len(rows) for rows in query.step() or []) == 200
+        assert calls.total() - calls["open_range"] <= 6
+        assert calls["open_range"] == 40, "one for each partition that is read, and none for the plan"
         # The next plan knows what was written meanwhile.
         streams.append("t", 0, numbered(400, 500))
         second = [len(rows) for rows in query.step() or []]
-        assert sum(second) <= 80 and max(second) > 10
-        assert calls["boundaries"] == 80
+        assert sum(second) <= 200 and max(second) > 10
+
+    def test_a_plan_with_a_limit_of_bytes_asks_for_all_segments_together(
+        self, streams: FakeStreams, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(segment_events, "prepared_segment_bytes_max", 10)
+        streams.create("t", 40)
+        for segment in range(40):
+            streams.append("t", segment, numbered(segment * 10, segment * 10 + 10))
+        query = Query(reader(streams, approx_bytes_per_trigger="4000"))
+        query.source.initialOffset()
+        calls.clear()
+        assert 0 < sum(len(rows) for rows in query.step() or []) < 400
+        assert calls.total() - calls["open_range"] <= 6
+        assert calls["open_range"] == 40
 
     def test_a_source_that_is_idle_looks_less_often(self, streams: FakeStreams) -> None:
         """A look is put off and not left out: what was written before it is found."""

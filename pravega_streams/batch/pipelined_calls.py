@@ -1,0 +1,139 @@
+"""Asks stores about many segments in a few round trips, for code without an event loop.
+
+All questions of a round are sent before the first answer is read. Nothing is retried: a question whose store is
+another, is away, or says no has no answer, and who needs one asks about that segment alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from pravega_common.errors import PravegaError
+from pravega_common.wire import commands as c
+from pravega_common.wire.versions import LOCATE_OFFSET_VERSION
+from pravega_streams.batch.range_reader import ReadSockets
+from pravega_streams.connection.blocking import WireSocket
+from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
+from pravega_streams.connection.silence import has_moved
+
+questions_per_round_max: Final = 256
+"""Questions that are sent before answers are read: some 30 KB to a store, so that it never waits for a reader."""
+read_rounds_max: Final = 3
+"""A store may send less than was asked for; how often the rest is asked for."""
+
+MakeQuestion = Callable[[int], c.Command]
+"""Makes the command with a request id."""
+
+_log = logging.getLogger(__name__)
+
+
+class PipelinedCalls:
+    """Questions to the stores of one cluster; shares idle connections with range readers. For one thread."""
+
+    def __init__(self, resolver: BlockingResolver, sockets: ReadSockets) -> None:
+        self._resolver = resolver
+        self._sockets = sockets
+
+    def ask(self, questions: Mapping[str, MakeQuestion], since_version: int = 0) -> dict[str, c.Command]:
+        """The reply to the question about each segment, good or bad; without those that got none.
+
+        Questions must be idempotent. A store whose protocol is older than ``since_version`` is not asked.
+        """
+        replies: dict[str, c.Command] = {}
+        for some in _in_rounds(questions):
+            replies.update(self._round(some, since_version))
+        return replies
+
+    def read(self, ranges: Mapping[str, tuple[int, int]]) -> dict[str, memoryview]:
+        """The bytes from the beginning of the range of each segment on, as many as came; left out where none did.
+
+        The ranges must have been written, and are meant to be some kilobytes each.
+        """
+        parts: dict[str, list[memoryview]] = {}
+        left = {segment: (start, end) for segment, (start, end) in ranges.items() if start < end}
+        for _ in range(read_rounds_max):
+            replies = self.ask({segment: _read_of(segment, *span) for segment, span in left.items()})
+            left_before, left = left, {}
+            for segment, reply in replies.items():
+                start, end = left_before[segment]
+                if not isinstance(reply, c.SegmentRead) or reply.offset != start or not len(reply.data):
+                    continue
+                data = memoryview(reply.data)[: end - start]
+                parts.setdefault(segment, []).append(data)
+                if len(data) < end - start and not reply.end_of_segment:
+                    left[segment] = (start + len(data), end)
+            if not left:
+                break
+        return {segment: some[0] if len(some) == 1 else memoryview(b"".join(some)) for segment, some in parts.items()}
+
+    def locate(self, offsets: Mapping[str, int]) -> dict[str, int]:
+        """The smallest known event boundary at or after an offset of each segment; left out where none came."""
+        replies = self.ask(
+            {segment: _locate(segment, offset) for segment, offset in offsets.items()}, LOCATE_OFFSET_VERSION
+        )
+        return {segment: reply.offset for segment, reply in replies.items() if isinstance(reply, c.OffsetLocated)}
+
+    def _round(self, questions: Mapping[str, MakeQuestion], since_version: int) -> dict[str, c.Command]:
+        by_store: dict[Endpoint, list[str]] = {}
+        replies: dict[str, c.Command] = {}
+        try:
+            for segment in questions:
+                by_store.setdefault(self._resolver.resolve(segment), []).append(segment)
+        except PravegaError as error:
+            _log.info("not all segments are asked about together: %s", error)
+        sent = []
+        for endpoint, segments in by_store.items():
+            asked = self._sent(endpoint, {segment: questions[segment] for segment in segments}, since_version)
+            if asked is not None:
+                sent.append(asked)
+        for connection, waiting in sent:
+            self._receive(connection, waiting, replies)
+        return replies
+
+    def _sent(
+        self, endpoint: Endpoint, questions: Mapping[str, MakeQuestion], since_version: int
+    ) -> tuple[WireSocket, dict[int, str]] | None:
+        """The connection, and the segments by the ids of their requests; None where the store cannot be asked."""
+        try:
+            connection = self._sockets.take(endpoint)
+            if since_version and connection.peer_version() < since_version:
+                self._sockets.give_back(endpoint, connection)
+                return None
+            waiting = {connection.next_request_id(): segment for segment in questions}
+            connection.send(*(questions[segment](request_id) for request_id, segment in waiting.items()))
+        except PravegaError as error:
+            _log.info("the store at %s is not asked about %d segments: %s", endpoint, len(questions), error)
+            return None
+        return connection, waiting
+
+    def _receive(self, connection: WireSocket, waiting: dict[int, str], replies: dict[str, c.Command]) -> None:
+        try:
+            one = next(iter(waiting.values()))
+            while waiting:
+                reply = connection.receive(lambda: has_moved(self._resolver, one, connection.endpoint))
+                segment = waiting.pop(getattr(reply, "request_id", -1), None)
+                if segment is not None:
+                    replies[segment] = reply
+        except PravegaError as error:
+            _log.info("%d questions got no answer: %s", len(waiting), error)
+            connection.close()  # What was sent is still to be answered.
+            self._resolver.forget(next(iter(waiting.values())))
+            return
+        self._sockets.give_back(connection.endpoint, connection)
+
+
+def _in_rounds(questions: Mapping[str, MakeQuestion]) -> Iterator[dict[str, MakeQuestion]]:
+    items = iter(questions.items())
+    while some := dict(itertools.islice(items, questions_per_round_max)):
+        yield some
+
+
+def _read_of(segment: str, start: int, end: int) -> MakeQuestion:
+    return lambda request_id: c.ReadSegment(segment, start, end - start, "", request_id)
+
+
+def _locate(segment: str, offset: int) -> MakeQuestion:
+    return lambda request_id: c.LocateOffset(request_id, segment, offset, "")
