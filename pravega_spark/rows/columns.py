@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -150,20 +150,22 @@ def sink_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False
         )
     stream = find_column(fields, STREAM_NAMES, ("string",)) if with_stream else None
     made = SinkColumns(event, find_column(fields, KEY_NAMES, KEY_TYPES), stream)
-    _check_none_is_lost(fields)
+    check_none_is_lost(
+        fields,
+        {*EVENT_NAMES, *KEY_NAMES, *SOURCE_COLUMNS},
+        "a sink writes 'event' (or 'value') and 'routing_key' (or 'key') alone; drop them, or put them into the event: "
+        "to_json(struct(*)) AS event",
+    )
     return made
 
 
-def _check_none_is_lost(fields: Sequence[tuple[str, str]]) -> None:
-    known = {*EVENT_NAMES, *KEY_NAMES, *SOURCE_COLUMNS}
+def check_none_is_lost(fields: Sequence[tuple[str, str]], known: Collection[str], why: str) -> None:
+    """``InvalidArgument`` for columns that are not ``known`` (names in lower case); ``why`` ends its sentence."""
     others = [name for name, _ in fields if name.lower() not in known]
     if others:
         listed = ", ".join(f"'{name}'" for name in others[:names_listed_max])
         more = f" and {len(others) - names_listed_max} more" if len(others) > names_listed_max else ""
-        raise InvalidArgument(
-            f"columns {listed}{more} would be lost: a sink writes 'event' (or 'value') and 'routing_key' (or 'key') "
-            "alone; drop them, or put them into the event: to_json(struct(*)) AS event"
-        )
+        raise InvalidArgument(f"columns {listed}{more} would be lost: {why}")
 
 
 def find_column(fields: Sequence[tuple[str, str]], names: Sequence[str], types: Sequence[str]) -> int | None:

@@ -14,8 +14,8 @@ from pravega_spark.rows.columns import (
     SOURCE_COLUMNS,
     STREAM_NAMES,
     SinkColumns,
+    check_none_is_lost,
     find_column,
-    names_listed_max,
 )
 from pravega_spark.rows.record_envelope import pack_records
 from pravega_spark.rows.record_rows import RECORD_PARTS
@@ -71,17 +71,10 @@ def record_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = Fal
         find_column(fields, ("timestamp",), ("timestamp",)),
         find_column(fields, STREAM_NAMES, ("string",)) if with_stream else None,
     )
-    _check_none_is_lost(fields)
+    check_none_is_lost(
+        fields,
+        {*RECORD_PARTS, *SOURCE_COLUMNS} - {"event"},
+        "with format=record a sink writes 'key', 'value', 'headers' and 'timestamp', and routes by 'key'; drop the "
+        "others, or put them into the value",
+    )
     return made
-
-
-def _check_none_is_lost(fields: Sequence[tuple[str, str]]) -> None:
-    known = {*RECORD_PARTS, *SOURCE_COLUMNS} - {"event"}
-    others = [name for name, _ in fields if name.lower() not in known]
-    if others:
-        listed = ", ".join(f"'{name}'" for name in others[:names_listed_max])
-        more = f" and {len(others) - names_listed_max} more" if len(others) > names_listed_max else ""
-        raise InvalidArgument(
-            f"columns {listed}{more} would be lost: with format=record a sink writes 'key', 'value', 'headers' and "
-            "'timestamp', and routes by 'key'; drop the others, or put them into the value"
-        )
