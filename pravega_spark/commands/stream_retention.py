@@ -14,7 +14,7 @@ from pravega_common.errors import InvalidArgument, StreamSealed
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import segment_epoch, segment_number
+from pravega_common.names import segment_epoch, segment_number, split_scoped_name
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.connection import connected, existing_stream
@@ -45,12 +45,19 @@ def cut(
     decode: Annotated[
         str, typer.Option(metavar="CUT", help="Only show the segments and offsets of a stream cut.")
     ] = "",
+    query: Annotated[
+        str,
+        typer.Option(metavar="CHECKPOINT", help="The position of a streaming query that is finished: its checkpoint."),
+    ] = "",
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Print a position of a stream as the text of a stream cut, or decode such a text."""
+    if query and not decode:
+        _print_committed(query, stream, as_json)
+        return
     if bool(decode) == bool(stream):
-        raise InvalidArgument("give either SCOPE/STREAM, or --decode CUT")
+        raise InvalidArgument("give either SCOPE/STREAM, or --query CHECKPOINT, or --decode CUT")
     if decode:
         decoded = StreamCut.from_text(decode.strip())
         if decoded.is_unbounded:
@@ -64,6 +71,20 @@ def cut(
         print_json(cut_json(scope, name, found))
     else:
         print(StreamCut(scope, name, found).as_text())
+
+
+def _print_committed(checkpoint: str, stream: str, as_json: bool) -> None:
+    """Print the cuts at which a query goes on, a line each; asks no cluster."""
+    from pravega_spark.source.checkpoint import committed_position
+
+    position = committed_position(checkpoint).position
+    if stream and stream not in position:
+        raise InvalidArgument(f"the query of checkpoint {checkpoint} reads {', '.join(position)}, not {stream}")
+    named = [(*split_scoped_name(name), cut) for name, cut in position.items() if stream in ("", name)]
+    if as_json:
+        print_json([cut_json(*item) for item in named] if not stream else cut_json(*named[0]))
+    else:
+        print("\n".join(StreamCut(*item).as_text() for item in named))
 
 
 def _show(scope: str, stream: str, found: SegmentOffsets, as_json: bool) -> None:
@@ -176,7 +197,7 @@ def _opened(controller: str, stream: str) -> Iterator[_Opened]:
 
 def _committed(opened: _Opened, checkpoint: str) -> tuple[SegmentOffsets, str]:
     """Returns the cut that a query has committed; the query goes on there when it starts again."""
-    from pravega_spark.commands.checkpoint import committed_position
+    from pravega_spark.source.checkpoint import committed_position
 
     committed = committed_position(checkpoint)
     name = f"{opened.scope}/{opened.stream}"

@@ -49,8 +49,8 @@ def _check_read(given: GivenOptions, use: Use) -> None:
                 raise ConfigurationError(f"option '{name}' splits segments, which needs order=none")
     _exclude(given, "start_stream_cut", "start_time", "both say where to start")
     _exclude(given, "end_stream_cut", "end_time", "both say where to stop")
-    start_ms, end_ms = given.value("start_time"), given.value("end_time")
-    if start_ms is not None and end_ms is not None and end_ms <= start_ms:
+    start_times, end_ms = given.value("start_time"), given.value("end_time")
+    if start_times is not None and end_ms is not None and end_ms <= start_times.last:
         raise ConfigurationError("option 'end_time' must be later than option 'start_time'")
     start = given.value("start_stream_cut")
     if use is Use.BATCH_READ and start is not None and start.is_latest:

@@ -88,7 +88,8 @@ OPTIONS: Final = (
         Use.READ,
         values.limit(parse_start),
         None,
-        "where to start: earliest, latest (streaming only), or the text of a stream cut; a checkpoint takes precedence",
+        "where to start: earliest, latest (streaming only), or a stream cut: its text, the JSON of an offset or of a "
+        "progress of a query, or the path of a query's checkpoint; a checkpoint of the query itself takes precedence",
         "earliest; latest in streaming",
     ),
     Option(
@@ -96,16 +97,18 @@ OPTIONS: Final = (
         Use.READ,
         values.limit(parse_end),
         None,
-        "where to stop: latest (as it is when the read starts), unbounded, or the text of a stream cut",
+        "where to stop: latest (as it is when the read starts), unbounded, or a stream cut in any form of "
+        "start_stream_cut",
         "latest; unbounded in streaming",
     ),
     Option(
         "start_time",
         Use.READ,
-        values.time_ms,
+        values.start_times,
         None,
         "where to start instead of a stream cut: no event written at this time or later is missed (ISO-8601, UTC "
-        "unless it names a zone, or milliseconds since 1970); a checkpoint takes precedence",
+        "unless it names a zone, or milliseconds since 1970; or a JSON object with a time for each stream); a "
+        "checkpoint takes precedence",
         "none",
     ),
     Option(

@@ -30,18 +30,21 @@ CATALOG_PROPERTIES: Final = frozenset(
 """The names that Spark's own catalog puts among the properties of a table, in lower case; the jar takes them off
 (``TableOptions.java``). Beside them each option of CREATE TABLE comes a second time, under ``option.NAME``."""
 
-_OF_KAFKA: Final = {
-    "kafka.bootstrap.servers": "controller",
+_KAFKA_ALIASES: Final = {
     "subscribe": "stream",
     "topic": "stream",
     "startingoffsets": "start_stream_cut",
     "endingoffsets": "end_stream_cut",
     "startingtimestamp": "start_time",
     "endingtimestamp": "end_time",
+    "maxoffsetspertrigger": "max_events_per_trigger",
 }
-"""Our names of options of Spark's Kafka connector, where the spelling alone does not lead to them."""
+"""Options of Spark's Kafka connector that mean the same here under another name."""
 
 _ONLY_OF_KAFKA: Final = {
+    "kafka.bootstrap.servers": "give option 'controller' the address of a controller, tcp://host:port",
+    "startingoffsetsbytimestamp": "start_time takes a JSON object with a time for each stream",
+    "endingoffsetsbytimestamp": "end_time is one time for all streams",
     "subscribepattern": "name the streams in option 'stream'",
     "assign": "a read takes all segments of a stream; filter by column 'segment_id'",
     "includeheaders": "write and read with format=record, whose column 'headers' is that of Kafka",
@@ -50,7 +53,7 @@ _ONLY_OF_KAFKA: Final = {
     "groupidprefix": "a query keeps its position in its checkpoint, and joins no group",
     "kafka.group.id": "a query keeps its position in its checkpoint, and joins no group",
 }
-"""Options of Spark's Kafka connector that have no counterpart here, and what to do instead."""
+"""Options of Spark's Kafka connector that mean something else there or have no counterpart, and what to do instead."""
 
 _CREATE_TABLE: Final = (
     "options of CREATE TABLE do not reach a Python source, but those of CREATE TEMPORARY VIEW and of SELECT … WITH (…) "
@@ -67,8 +70,6 @@ _BY_NAME: Final = {_plain(option.name): option for option in OPTIONS}
 
 def _nearest(plain: str) -> str | None:
     """The valid option that may have been meant."""
-    if plain in _OF_KAFKA:
-        return _OF_KAFKA[plain]
     found = difflib.get_close_matches(plain, _BY_NAME, n=1, cutoff=0.5)
     return _BY_NAME[found[0]].name if found else None
 
@@ -94,7 +95,10 @@ class GivenOptions:
         return name in self._given
 
     def _take(self, name: str, text: str) -> None:
-        option = _BY_NAME.get(_plain(name))
+        plain = _plain(name)
+        option = _BY_NAME.get(_KAFKA_ALIASES.get(plain, plain).replace("_", ""))
+        if plain in ("startingoffsets", "endingoffsets"):
+            _check_no_partitions(name, text)
         if option is None:
             if name.lower() in CATALOG_PROPERTIES or name.lower().startswith("option."):
                 raise ConfigurationError(
@@ -102,11 +106,11 @@ class GivenOptions:
                     "names its columns: CREATE TABLE t (event BINARY) USING pravega); with the jar of jvm-shim CREATE "
                     "TABLE … USING pravega works too"
                 )
-            if instead := _ONLY_OF_KAFKA.get(_plain(name)):
+            if instead := _ONLY_OF_KAFKA.get(plain):
                 raise ConfigurationError(
                     f"option '{name}' of Spark's Kafka connector has no counterpart here: {instead}"
                 )
-            nearest = _nearest(_plain(name))
+            nearest = _nearest(plain)
             hint = f"; did you mean '{nearest}'?" if nearest else ""
             raise ConfigurationError(f"unknown option '{name}'{hint}")
         if not option.use & self._use:
@@ -162,6 +166,16 @@ class GivenOptions:
         except InvalidArgument as error:
             raise ConfigurationError(str(error)) from error
         return scope
+
+
+def _check_no_partitions(name: str, text: str) -> None:
+    """``ConfigurationError`` for Kafka's offsets by topic and partition, which mean nothing in a stream."""
+    if text.lstrip().startswith("{") and '"streams"' not in text and '"sources"' not in text:
+        ours = _KAFKA_ALIASES[_plain(name)]
+        raise ConfigurationError(
+            f"option '{name}' has offsets of Kafka's partitions; a stream has segments: give '{ours}' a stream cut, or "
+            "the JSON of an offset of a query"
+        )
 
 
 def missing_option(name: str, instead: str = "") -> ConfigurationError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pravega_spark.options.limits import Limit
+from pravega_spark.options.limits import Limit, StartTimes
 from pravega_spark.options.stream_options import StreamOptions
 
 
@@ -15,7 +15,7 @@ class ReadOptions(StreamOptions):
 
     start_stream_cut: Limit | None
     end_stream_cut: Limit | None
-    start_time: int | None
+    start_time: StartTimes | None
     end_time: int | None
     approx_bytes_per_trigger: int | None
     max_events_per_trigger: int | None

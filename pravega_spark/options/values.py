@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.options.limits import Limit
+from pravega_spark.options.limits import Limit, StartTimes
 
 
 def boolean(text: str) -> bool:
@@ -71,6 +71,19 @@ def time_ms(text: str) -> int:
     except ValueError as error:
         raise ValueError("must be a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970") from error
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def start_times(text: str) -> StartTimes:
+    """A time for all streams, or a JSON object with one for each stream by its name."""
+    if not text.lstrip().startswith("{"):
+        return StartTimes(time_ms(text))
+    try:
+        made = json.loads(text)
+    except ValueError as error:
+        raise ValueError("must be a time, or a JSON object of times by stream") from error
+    if not made or not all(type(value) in (str, int) for value in made.values()):
+        raise ValueError('must have a time for each stream, as in {"scope/stream": "2026-01-31T12:00:00Z"}')
+    return StartTimes(by_stream={name.strip(): time_ms(str(value)) for name, value in made.items()})
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class BatchReader(DataSourceReader):
 
     def _start(self, gateway: StreamGateway, one: StreamPositions) -> SegmentOffsets:
         if self._options.start_time is not None:
-            return one.cut_at_time(self._options.start_time, as_end=False)
+            return one.cut_at_time(self._options.start_time.of(one.scope, one.stream), as_end=False)
         limit = self._options.start_stream_cut
         if limit is None or limit.keyword is not None:
             return gateway.head_cut(one.scope, one.stream)

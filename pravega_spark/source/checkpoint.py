@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyarrow import fs
-
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
@@ -40,16 +38,33 @@ def committed_position(folder: str) -> CommittedPosition:
     lines = _read(files, f"{root}/offsets/{batch_id}", folder).splitlines()
     if not lines or lines[0] not in KNOWN_VERSIONS:
         raise InvalidArgument(
-            f"{folder}/offsets/{batch_id} begins with {lines[0][:20] if lines else 'nothing'!r}, but this command "
+            f"{folder}/offsets/{batch_id} begins with {lines[0][:20] if lines else 'nothing'!r}, but this version "
             f"knows the versions {' and '.join(KNOWN_VERSIONS)}; it was written by another version of Spark"
         )
     positions = [offset.position for offset in map(_offset_of, lines[2:]) if offset is not None]
     if not positions:
         raise InvalidArgument(f"the query of checkpoint {folder} reads no stream of this connector")
-    return CommittedPosition(batch_id, _earliest(positions, folder))
+    return CommittedPosition(batch_id, _earliest(positions, f"the query of checkpoint {folder}"))
+
+
+def told_position(made: Any) -> OffsetsByStream:
+    """The position in parsed JSON: an offset of a source, or the progress of a query, where its batch ended.
+
+    ``InvalidArgument`` for other JSON, and for a progress without a source of this connector.
+    """
+    if not isinstance(made, dict) or "sources" not in made:
+        return SourceOffset.from_json(made).position
+    ends = [source.get("endOffset") for source in made["sources"] if isinstance(source, dict)]
+    found = [_offset_of(end if isinstance(end, str) else json.dumps(end)) for end in ends]
+    positions = [offset.position for offset in found if offset is not None]
+    if not positions:
+        raise InvalidArgument("the progress has no source that reads streams of this connector, and has read something")
+    return _earliest(positions, "the query of this progress")
 
 
 def _opened(folder: str) -> tuple[Any, str]:
+    from pyarrow import fs  # Options are parsed by every command, and this takes a while to import.
+
     try:
         if "://" in folder or folder.startswith("file:"):
             opened: tuple[Any, str] = fs.FileSystem.from_uri(folder)
@@ -60,6 +75,8 @@ def _opened(folder: str) -> tuple[Any, str]:
 
 
 def _last_finished(files: Any, root: str, folder: str) -> int:
+    from pyarrow import fs
+
     found = {}
     for name in ("commits", "offsets"):
         infos = files.get_file_info(fs.FileSelector(f"{root}/{name}", allow_not_found=True))
@@ -70,9 +87,7 @@ def _last_finished(files: Any, root: str, folder: str) -> int:
         )
     finished = found["commits"] & found["offsets"]
     if not finished:
-        raise InvalidArgument(
-            f"the query of checkpoint {folder} has not finished any batch yet; nothing may be removed"
-        )
+        raise InvalidArgument(f"the query of checkpoint {folder} has not finished any batch yet: it has no position")
     return max(finished)
 
 
@@ -95,7 +110,7 @@ def _offset_of(line: str) -> SourceOffset | None:
     return SourceOffset.from_json(made)
 
 
-def _earliest(positions: list[OffsetsByStream], folder: str) -> OffsetsByStream:
+def _earliest(positions: list[OffsetsByStream], query: str) -> OffsetsByStream:
     """Merges the positions of a query's sources: of a stream that is read twice, the one that both have passed."""
     merged: dict[str, SegmentOffsets] = {}
     for position in positions:
@@ -103,8 +118,8 @@ def _earliest(positions: list[OffsetsByStream], folder: str) -> OffsetsByStream:
             known = merged.setdefault(stream, dict(cut))
             if known.keys() != cut.keys():
                 raise InvalidArgument(
-                    f"the query of checkpoint {folder} reads {stream} twice, and its sources stand in different "
-                    "segments; try again when they are level"
+                    f"{query} reads {stream} twice, and its sources stand in different segments; try again when they "
+                    "are level"
                 )
             merged[stream] = {item: min(offset, known[item]) for item, offset in cut.items()}
     return merged

@@ -99,7 +99,7 @@ class PlainStreamReader(DataSourceStreamReader):
         gateway, limit = provisioned_gateway(self._options), self._options.start_stream_cut
         if self._options.start_time is not None:
             positions = self._positions(gateway, scoped_name(scope, stream))
-            return positions.cut_at_time(self._options.start_time, as_end=False)
+            return positions.cut_at_time(self._options.start_time.of(scope, stream), as_end=False)
         if limit is None or limit.is_latest:
             return gateway.tail_cut(scope, stream)
         if limit.keyword is not None:

@@ -100,7 +100,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _first_cut(self, name: str) -> SegmentOffsets:
         if self._options.start_time is not None:
-            return self._opened()[name].cut_at_time(self._options.start_time, as_end=False)
+            time_ms = self._options.start_time.of(*split_scoped_name(name))
+            return self._opened()[name].cut_at_time(time_ms, as_end=False)
         limit = self._options.start_stream_cut
         if limit is None or limit.is_latest:
             return self._tail(name)

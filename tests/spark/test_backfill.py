@@ -31,7 +31,7 @@ from pravega_spark.backfill.export import ExportResult, resolver, run_export
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.load import Chunks, progress_of_stages, run_load
 from pravega_spark.backfill.progress import JobProgress
-from pravega_spark.commands.checkpoint import committed_position
+from pravega_spark.source.checkpoint import committed_position
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient

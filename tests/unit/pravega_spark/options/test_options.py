@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
+from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import ConfigurationError
+from pravega_common.errors import ConfigurationError, InvalidArgument
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.options.definitions import OPTIONS, Use, markdown_table
-from pravega_spark.options.limits import LATEST
+from pravega_spark.options.limits import EARLIEST, LATEST, StartTimes
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.stream_options import StreamOptions
 from pravega_spark.options.write_options import WriteOptions
+from pravega_spark.source.offsets import SourceOffset
 
 BASE = {"scope": "s", "stream": "t"}
 CUT = StreamCut("s", "t", {0: 5}).as_text()
@@ -72,12 +75,19 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"steam": "x"}, "unknown option 'steam'; did you mean 'stream'?"),
         ({"startstreamcuts": "latest"}, "did you mean 'start_stream_cut'?"),
         ({"zzz": "x"}, "unknown option 'zzz'$"),
-        ({"startingOffsets": "x"}, "unknown option 'startingOffsets'; did you mean 'start_stream_cut'?"),
+        ({"startingOffsets": "x"}, "option 'start_stream_cut' is 'x', but is no position"),
+        ({"startingOffsets": '{"t":{"0":5}}'}, "Kafka's partitions; a stream has segments: give 'start_stream_cut'"),
+        ({"startingOffsetsByTimestamp": "{}"}, "start_time takes a JSON object with a time for each stream"),
         ({"subscribePattern": "t.*"}, "'subscribePattern' of Spark's Kafka connector has no counterpart here: name"),
         ({"minOffsetsPerTrigger": "5"}, "has no counterpart here: a micro-batch takes what is there"),
         ({"includeHeaders": "true"}, "write and read with format=record, whose column 'headers'"),
-        ({"maxOffsetsPerTrigger": "5"}, "did you mean 'max_events_per_trigger'?"),
-        ({"kafka.bootstrap.servers": "x"}, "did you mean 'controller'?"),
+        ({"maxOffsetsPerTrigger": "x", "order": "key"}, "option 'max_events_per_trigger' is 'x', but must be"),
+        ({"startingTimestamp": "5", "start_time": "5"}, "'start_time' is given in two spellings"),
+        ({"kafka.bootstrap.servers": "x"}, "no counterpart here: give option 'controller' the address"),
+        ({"start_time": "{}"}, "must have a time for each stream"),
+        ({"start_time": '{"s/t": "soon"}'}, "must be a time such as"),
+        ({"start_stream_cut": "{x"}, "begins as JSON, and is none"),
+        ({"start_stream_cut": '{"sources": []}'}, "the progress has no source that reads streams"),
         ({"exactlyOnce": "true", "exactly_once": "false"}, "option 'exactly_once' is given in two spellings"),
         ({"default_retention_size_bytes": str(2**63)}, "at least 0 and at most 9223372036854775807"),
         ({"stream": "s/a b"}, "stream name 'a b' may only contain"),
@@ -112,7 +122,8 @@ def test_every_default_is_one_of_its_own_values() -> None:
 def test_one_sentence_for_what_is_wrong(given: dict[str, str], message: str) -> None:
     use = (
         Use.BATCH_READ
-        if any("stream_cut" in name or name.endswith("_time") for name in given) or "order" in given
+        if any("stream_cut" in name or name.endswith("_time") or name.startswith("starting") for name in given)
+        or "order" in given
         else Use.BATCH_WRITE
     )
     use = Use.STREAM_READ if "order" in given else use
@@ -125,6 +136,61 @@ def test_batch_does_not_start_at_latest() -> None:
     with pytest.raises(ConfigurationError, match="only a streaming read"):
         read(Use.BATCH_READ, start_stream_cut="Latest")
     assert read(Use.STREAM_READ, start_stream_cut=" LATEST ").start_stream_cut == LATEST
+
+
+def test_kafka_names() -> None:
+    made = ReadOptions.parse(
+        {"scope": "s", "subscribe": "a,b", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "9"}, Use.STREAM_READ
+    )
+    assert (made.streams, made.start_stream_cut) == ((("s", "a"), ("s", "b")), EARLIEST)
+    assert made.max_events_per_trigger == 9
+    assert WriteOptions.parse({"scope": "s", "topic": "t"}, Use.STREAM_WRITE).stream == "t"
+
+
+OFFSET = SourceOffset({"s/t": {0: 7, 1: 9}, "s/u": {0: 3}}, {"s/t": {0: 0, 1: 9}, "s/u": {0: 3}}).to_json()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(OFFSET),
+        json.dumps({"sources": [{"endOffset": json.dumps(OFFSET)}, {"endOffset": {"logOffset": 4}}]}),
+        json.dumps({"name": "q", "sources": [{"startOffset": None, "endOffset": OFFSET}]}),
+    ],
+)
+@pytest.mark.parametrize("name", ["start_stream_cut", "end_stream_cut", "startingOffsets"])
+def test_a_cut_in_the_json_of_a_query(name: str, text: str) -> None:
+    made = read(Use.STREAM_READ, **{name: text})
+    limit = made.end_stream_cut if name == "end_stream_cut" else made.start_stream_cut
+    assert limit is not None
+    assert (limit.cut_of("s", "t"), limit.cut_of("s", "u")) == ({0: 7, 1: 9}, {0: 3})
+    with pytest.raises(InvalidArgument, match="the stream cut is of s/t, s/u, but the stream to read is s/x"):
+        limit.cut_of("s", "x")
+
+
+def test_a_cut_in_a_checkpoint(tmp_path: Path) -> None:
+    for name in ("offsets", "commits"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "offsets" / "4").write_text("\n".join(["v1", "{}", json.dumps(OFFSET)]))
+    (tmp_path / "commits" / "4").write_text("v1\n{}")
+    for text in (str(tmp_path), f"file://{tmp_path}"):
+        limit = read(start_stream_cut=text).start_stream_cut
+        assert limit is not None and limit.cut_of("s", "u") == {0: 3}
+    # It is read when the position is wanted: a query that goes on has one of its own.
+    limit = read(start_stream_cut=f"{tmp_path}/gone").start_stream_cut
+    assert limit is not None
+    with pytest.raises(InvalidArgument, match="is no checkpoint of a streaming query"):
+        limit.cut_of("s", "t")
+
+
+def test_start_times_of_streams() -> None:
+    times = read(start_time='{"s/t": "2026-01-31T12:00:00Z", "u": 5}').start_time
+    assert times is not None
+    assert (times.of("s", "t"), times.of("x", "u"), times.last) == (1769860800000, 5, 1769860800000)
+    with pytest.raises(InvalidArgument, match="has times of s/t, u, but none of s/v"):
+        times.of("s", "v")
+    everywhere = read(start_time="7").start_time
+    assert everywhere is not None and everywhere.of("s", "t") == 7
 
 
 def test_splitting_needs_order_none() -> None:
@@ -171,7 +237,8 @@ def test_several_streams() -> None:
     ],
 )
 def test_times(text: str, time_ms: int) -> None:
-    assert read(start_time=text).start_time == time_ms
+    assert read(start_time=text).start_time == StartTimes(time_ms)
+    assert read(end_time=text).end_time == time_ms
 
 
 def test_every_option_that_spark_adds_is_accepted() -> None:

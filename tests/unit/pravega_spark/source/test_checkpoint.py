@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.commands.checkpoint import committed_position
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.application import make_application
+from pravega_spark.source.checkpoint import committed_position
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
@@ -82,7 +85,7 @@ def test_what_is_no_checkpoint_to_truncate_at(checkpoint: Checkpoint, tmp_path: 
     with pytest.raises(InvalidArgument, match="is no checkpoint of a streaming query"):
         committed_position(str(tmp_path / "missing"))
     checkpoint.planned(0, offset({"s/t": {0: 1}}))
-    with pytest.raises(InvalidArgument, match="has not finished any batch yet; nothing may be removed"):
+    with pytest.raises(InvalidArgument, match="has not finished any batch yet: it has no position"):
         committed_position(str(checkpoint.folder))
     checkpoint.planned(1, '{"logOffset":3}')
     checkpoint.finished(1)
@@ -101,3 +104,17 @@ def test_a_damaged_offset_is_named(checkpoint: Checkpoint) -> None:
     checkpoint.finished(0)
     with pytest.raises(InvalidArgument, match="offset is damaged: stream s/t"):
         committed_position(str(checkpoint.folder))
+
+
+def test_the_command_prints_where_a_query_goes_on(checkpoint: Checkpoint) -> None:
+    """Without asking a cluster: each stream's cut is a line."""
+    checkpoint.planned(1, offset({"s/t": {0: 300}, "s/u": {7: 1}}))
+    checkpoint.finished(1)
+    command = ["stream", "cut", "--query", str(checkpoint.folder)]
+    told = CliRunner().invoke(make_application(), command)
+    cuts = [StreamCut.from_text(line) for line in told.stdout.split()]
+    assert cuts == [StreamCut("s", "t", {0: 300}), StreamCut("s", "u", {7: 1})]
+    one = CliRunner().invoke(make_application(), [*command[:2], "s/u", *command[2:], "--json"])
+    assert json.loads(one.stdout)["text"] == cuts[1].as_text()
+    other = CliRunner().invoke(make_application(), [*command[:2], "s/v", *command[2:]])
+    assert isinstance(other.exception, InvalidArgument) and "reads s/t, s/u, not s/v" in str(other.exception)
