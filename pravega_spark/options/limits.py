@@ -15,7 +15,6 @@ from typing import Final
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.source.checkpoint import committed_position, told_position
 
 
 class Keyword(enum.Enum):
@@ -28,26 +27,18 @@ class Keyword(enum.Enum):
 
 @dataclass(frozen=True)
 class Limit:
-    """A start or an end: either a keyword, or a cut for each stream (by ``scope/stream``).
+    """A start or an end: a keyword, a cut for each stream (by ``scope/stream``), or where a query says that it stands.
 
-    ``checkpoint``: the folder that has the cuts; it is read when a cut is asked for.
+    ``told``: JSON of an offset or a progress of a query, or the folder of its checkpoint (``source/told_cuts.py``).
     """
 
     keyword: Keyword | None
     cuts: dict[str, SegmentOffsets] = field(default_factory=dict)
-    checkpoint: str = ""
+    told: str = ""
 
     @property
     def is_latest(self) -> bool:
         return self.keyword is Keyword.LATEST
-
-    def cut_of(self, scope: str, stream: str) -> SegmentOffsets:
-        """The cut given for a stream; ``InvalidArgument`` if the stream has no cut here, or no checkpoint is there."""
-        cuts = committed_position(self.checkpoint).position if self.checkpoint else self.cuts
-        cut = cuts.get(f"{scope}/{stream}")
-        if cut is None:
-            raise InvalidArgument(f"the stream cut is of {', '.join(cuts)}, but the stream to read is {scope}/{stream}")
-        return cut
 
 
 @dataclass(frozen=True)
@@ -101,12 +92,10 @@ def parse_end(text: str) -> Limit:
 
 def _cuts(text: str) -> Limit:
     if text.lstrip().startswith("{"):
-        try:
-            return Limit(None, dict(told_position(json.loads(text))))
-        except json.JSONDecodeError as error:
-            raise InvalidArgument(f"it begins as JSON, and is none: {error}") from error
+        _check_json(text)
+        return Limit(None, told=text)
     if _FOLDER.match(text.strip()):
-        return Limit(None, checkpoint=text.strip())
+        return Limit(None, told=text.strip())
     cuts: dict[str, SegmentOffsets] = {}
     for part in text.split(","):
         cut = StreamCut.from_text(part.strip())
@@ -116,3 +105,12 @@ def _cuts(text: str) -> Limit:
             raise InvalidArgument(f"two stream cuts of {cut.scoped_stream}")
         cuts[cut.scoped_stream] = dict(cut.offsets)
     return Limit(None, cuts)
+
+
+def _check_json(text: str) -> None:
+    try:
+        made = json.loads(text)
+    except ValueError as error:
+        raise InvalidArgument(f"this JSON is damaged: {error}") from error
+    if not made.keys() & {"streams", "sources"}:
+        raise InvalidArgument("JSON must be an offset of a query (with streams) or a progress of one (with sources)")

@@ -17,6 +17,7 @@ from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, 
 from pravega_spark.source.range_planner import Span, split
 from pravega_spark.source.span_filters import NO_FILTERS
 from pravega_spark.source.stream_positions import StreamPositions
+from pravega_spark.source.told_cuts import cut_of
 
 METADATA_SCHEMAS = {
     "StreamInfo": "head_stream_cut string, tail_stream_cut string",
@@ -63,8 +64,7 @@ class BatchReader(DataSourceReader):
         limit = self._options.start_stream_cut
         if limit is None or limit.keyword is not None:
             return gateway.head_cut(one.scope, one.stream)
-        cut: SegmentOffsets = limit.cut_of(one.scope, one.stream)
-        return cut
+        return cut_of(limit, one.scope, one.stream)
 
     def _end(self, gateway: StreamGateway, one: StreamPositions) -> SegmentOffsets:
         if self._options.end_time is not None:
@@ -72,8 +72,7 @@ class BatchReader(DataSourceReader):
         limit = self._options.end_stream_cut
         if limit is None or limit.keyword is not None:
             return gateway.tail_cut(one.scope, one.stream)
-        cut: SegmentOffsets = limit.cut_of(one.scope, one.stream)
-        return cut
+        return cut_of(limit, one.scope, one.stream)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):  # Without partitions Spark makes one up that has no span.

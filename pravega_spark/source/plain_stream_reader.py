@@ -24,6 +24,7 @@ from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_span
 from pravega_spark.source.range_planner import Span, split
 from pravega_spark.source.stream_positions import StreamPositions
+from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.spark_version import ADMISSION_CONTROL, refuse
 
 _ABSENT: Final = ("approx_bytes_per_trigger", "max_events_per_trigger", "end_stream_cut", "end_time")
@@ -104,8 +105,7 @@ class PlainStreamReader(DataSourceStreamReader):
             return gateway.tail_cut(scope, stream)
         if limit.keyword is not None:
             return gateway.head_cut(scope, stream)
-        cut: SegmentOffsets = limit.cut_of(scope, stream)
-        return cut
+        return cut_of(limit, scope, stream)
 
     def _positions(self, gateway: StreamGateway, name: str) -> StreamPositions:
         return StreamPositions(gateway, *split_scoped_name(name), fail_on_data_loss=self._options.fail_on_data_loss)

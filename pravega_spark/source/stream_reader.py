@@ -30,6 +30,7 @@ from pravega_spark.source.partition_reader import SpanPartition, read_span
 from pravega_spark.source.range_planner import Span, lag_bytes, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_spark.source.stream_positions import StreamPositions
+from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.source.trigger_limits import Ends, TriggerLimits
 
 _Infos = dict[str, dict[int, SegmentInfo]]
@@ -89,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limit = self._options.end_stream_cut
             if limit is not None and limit != UNBOUNDED:
                 for name, positions in made.items():
-                    cut = self._tail(name) if limit.is_latest else limit.cut_of(*split_scoped_name(name))
+                    cut = self._tail(name) if limit.is_latest else cut_of(limit, *split_scoped_name(name))
                     self._end[name] = positions.bound(cut)
             self._streams = made
         return self._streams
@@ -105,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limit = self._options.start_stream_cut
         if limit is None or limit.is_latest:
             return self._tail(name)
-        return self._head(name) if limit.keyword is not None else limit.cut_of(*split_scoped_name(name))
+        return self._head(name) if limit.keyword is not None else cut_of(limit, *split_scoped_name(name))
 
     def _tail(self, name: str) -> SegmentOffsets:
         return provisioned_gateway(self._options).tail_cut(*split_scoped_name(name))

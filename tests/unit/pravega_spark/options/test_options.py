@@ -19,6 +19,7 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.stream_options import StreamOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.source.offsets import SourceOffset
+from pravega_spark.source.told_cuts import cut_of
 
 BASE = {"scope": "s", "stream": "t"}
 CUT = StreamCut("s", "t", {0: 5}).as_text()
@@ -86,8 +87,8 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"kafka.bootstrap.servers": "x"}, "no counterpart here: give option 'controller' the address"),
         ({"start_time": "{}"}, "must have a time for each stream"),
         ({"start_time": '{"s/t": "soon"}'}, "must be a time such as"),
-        ({"start_stream_cut": "{x"}, "begins as JSON, and is none"),
-        ({"start_stream_cut": '{"sources": []}'}, "the progress has no source that reads streams"),
+        ({"start_stream_cut": "{x"}, "this JSON is damaged"),
+        ({"start_stream_cut": '{"topic": 5}'}, "JSON must be an offset of a query"),
         ({"exactlyOnce": "true", "exactly_once": "false"}, "option 'exactly_once' is given in two spellings"),
         ({"default_retention_size_bytes": str(2**63)}, "at least 0 and at most 9223372036854775807"),
         ({"stream": "s/a b"}, "stream name 'a b' may only contain"),
@@ -163,9 +164,13 @@ def test_a_cut_in_the_json_of_a_query(name: str, text: str) -> None:
     made = read(Use.STREAM_READ, **{name: text})
     limit = made.end_stream_cut if name == "end_stream_cut" else made.start_stream_cut
     assert limit is not None
-    assert (limit.cut_of("s", "t"), limit.cut_of("s", "u")) == ({0: 7, 1: 9}, {0: 3})
+    assert (cut_of(limit, "s", "t"), cut_of(limit, "s", "u")) == ({0: 7, 1: 9}, {0: 3})
     with pytest.raises(InvalidArgument, match="the stream cut is of s/t, s/u, but the stream to read is s/x"):
-        limit.cut_of("s", "x")
+        cut_of(limit, "s", "x")
+    nothing = read(start_stream_cut='{"sources": []}').start_stream_cut
+    assert nothing is not None
+    with pytest.raises(InvalidArgument, match="the progress has no source that reads streams"):
+        cut_of(nothing, "s", "t")
 
 
 def test_a_cut_in_a_checkpoint(tmp_path: Path) -> None:
@@ -175,12 +180,12 @@ def test_a_cut_in_a_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "commits" / "4").write_text("v1\n{}")
     for text in (str(tmp_path), f"file://{tmp_path}"):
         limit = read(start_stream_cut=text).start_stream_cut
-        assert limit is not None and limit.cut_of("s", "u") == {0: 3}
+        assert limit is not None and cut_of(limit, "s", "u") == {0: 3}
     # It is read when the position is wanted: a query that goes on has one of its own.
     limit = read(start_stream_cut=f"{tmp_path}/gone").start_stream_cut
     assert limit is not None
     with pytest.raises(InvalidArgument, match="is no checkpoint of a streaming query"):
-        limit.cut_of("s", "t")
+        cut_of(limit, "s", "t")
 
 
 def test_start_times_of_streams() -> None:
@@ -249,7 +254,7 @@ def test_every_option_that_spark_adds_is_accepted() -> None:
 def test_cut_as_a_limit() -> None:
     start = read(start_stream_cut=CUT).start_stream_cut
     assert start is not None
-    assert start.cut_of("s", "t") == {0: 5}
+    assert cut_of(start, "s", "t") == {0: 5}
 
 
 @pytest.mark.parametrize(
