@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -92,7 +91,7 @@ class StreamRetention:
             return
         epoch = await context.current_epoch()
         names = epoch.names(context.scope, context.stream)
-        infos = await asyncio.gather(*(self._access.info(name) for name in names))
+        infos = await self._access.infos(names)
         cut = {identifier: info.length for identifier, info in zip(epoch.segment_ids, infos, strict=True)}
         size = await _size_till(context, references[-1] if references else None, await place_in(context, cut))
         await context.put(retention_cut_key(now_ms), RetentionCutRecord(cut))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from pravega_common.errors import SegmentNotFound, SegmentSealed
 from pravega_common.model.segments import SegmentInfo
 
 
@@ -14,7 +15,8 @@ class SegmentAccess(Protocol):
     Every call is idempotent as the workflows need it: creating an existing segment, sealing a sealed one, deleting
     a missing one, truncating below the start and merging a source whose merge is *recorded* all succeed. Store
     moves and lost connections are retried inside within ``call_time_max_s``; then ``Unavailable`` (certainly not
-    done) or ``UnknownOutcome``. Several segments in one call go to their stores concurrently, batched per container.
+    done) or ``UnknownOutcome``. Several segments in one call travel in batches, to all stores concurrently; a plain
+    Pravega gets a request for each.
     """
 
     async def create_segments(
@@ -33,11 +35,24 @@ class SegmentAccess(Protocol):
         """``SegmentNotFound`` if missing."""
         ...
 
+    async def infos(self, segments: Sequence[str]) -> list[SegmentInfo]:
+        """The same of many, in their order. ``SegmentNotFound`` names one that is missing."""
+        ...
+
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge in order; the target's length after each, also for a source that was merged into it before.
 
         ``SegmentNotFound`` with the name of a source that is missing, and of whose merge into this target the store has
         no record: nothing was merged then.
+        """
+        ...
+
+    async def merge_batches(
+        self, merges: Sequence[tuple[str, Sequence[str]]]
+    ) -> list[list[int] | SegmentNotFound | SegmentSealed]:
+        """``merge_batch`` for many targets, by (target, sources): the lengths, or the error that is this target's own.
+
+        Any other error is raised, once nothing of the call is in flight any more: each merge may have been made then.
         """
         ...
 

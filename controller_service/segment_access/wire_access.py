@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from pravega_common.errors import SegmentExists, SegmentNotFound, SegmentSealed, SegmentTruncated
+from pravega_common.errors import (
+    PravegaError,
+    SegmentError,
+    SegmentExists,
+    SegmentNotFound,
+    SegmentSealed,
+    SegmentTruncated,
+)
 from pravega_common.invariants import check
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.wire import commands as c
+from pravega_streams.connection.batches import SegmentCall
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 
-calls_concurrent_max: Final = 256
-"""Requests of one call outstanding at the stores; each container works its share off in groups. A limit for all calls
-together would let those to a store that is away keep others from stores that answer."""
+R = TypeVar("R", bound=c.Command)
 
 
 class WireSegmentAccess:
-    """One request per segment, all outstanding together on one connection per store."""
+    """Segments of one call travel in batches, to all stores at the same time; a plain Pravega gets single requests."""
 
     def __init__(self, client: RawClient, token: str = "") -> None:
         self._client = client
@@ -29,42 +34,25 @@ class WireSegmentAccess:
     async def create_segments(
         self, segments: Sequence[str], *, scale_type: int = 0, target_rate: int = 0, rollover_size_bytes: int = 0
     ) -> None:
-        async def create(segment: str) -> None:
-            try:
-                await self._client.call(
-                    segment,
-                    lambda rid: c.CreateSegment(
-                        rid, segment, target_rate, scale_type, self._token, rollover_size_bytes
-                    ),
-                    c.SegmentCreated,
-                    idempotent=True,
-                )
-            except SegmentExists:
-                return
+        def create(segment: str) -> SegmentCall[c.SegmentCreated]:
+            def make(rid: int) -> c.Command:
+                return c.CreateSegment(rid, segment, target_rate, scale_type, self._token, rollover_size_bytes)
 
-        await self._for_all(segments, create)
+            return SegmentCall(segment, make, c.SegmentCreated)
+
+        await self._all_done(segments, create, SegmentExists)
 
     async def seal_segments(self, segments: Sequence[str]) -> None:
-        async def seal(segment: str) -> None:
-            try:
-                await self._client.call(
-                    segment, lambda rid: c.SealSegment(rid, segment, self._token), c.SegmentSealed, idempotent=True
-                )
-            except SegmentSealed:
-                return
+        def seal(segment: str) -> SegmentCall[c.SegmentSealed]:
+            return SegmentCall(segment, lambda rid: c.SealSegment(rid, segment, self._token), c.SegmentSealed)
 
-        await self._for_all(segments, seal)
+        await self._all_done(segments, seal, SegmentSealed)
 
     async def delete_segments(self, segments: Sequence[str]) -> None:
-        async def delete(segment: str) -> None:
-            try:
-                await self._client.call(
-                    segment, lambda rid: c.DeleteSegment(rid, segment, self._token), c.SegmentDeleted, idempotent=True
-                )
-            except SegmentNotFound:
-                return
+        def delete(segment: str) -> SegmentCall[c.SegmentDeleted]:
+            return SegmentCall(segment, lambda rid: c.DeleteSegment(rid, segment, self._token), c.SegmentDeleted)
 
-        await self._for_all(segments, delete)
+        await self._all_done(segments, delete, SegmentNotFound)
 
     async def truncate_segment(self, segment: str, offset: int) -> None:
         try:
@@ -87,29 +75,38 @@ class WireSegmentAccess:
         )
 
     async def info(self, segment: str) -> SegmentInfo:
-        reply = await self._client.call(
-            segment,
-            lambda rid: c.GetStreamSegmentInfo(rid, segment, self._token),
-            c.StreamSegmentInfo,
-            idempotent=True,
-        )
-        if not reply.exists or reply.is_deleted:
-            raise SegmentNotFound(segment)
-        return SegmentInfo(segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified)
+        call = self._info_call(segment)
+        return _info_of(await self._client.call(segment, call.make, call.expect, idempotent=True))
+
+    async def infos(self, segments: Sequence[str]) -> list[SegmentInfo]:
+        replies = await self._client.call_many([self._info_call(segment) for segment in segments], idempotent=True)
+        return [_info_of(reply) for reply in _good(replies)]
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
-        if not sources:
-            return []
-        # Made again after a lost answer it finds the sources gone, and the records of their merges in the target.
-        reply = await self._client.call(
-            target,
-            lambda rid: c.MergeSegmentsBatch(rid, target, tuple(sources), self._token),
-            c.SegmentsBatchMerged,
-            idempotent=True,
-        )
-        lengths = [merged.new_target_write_offset for merged in reply.merged]
-        check(len(lengths) == len(sources), "a batch merge answered another number of lengths", target=target)
+        [lengths] = await self.merge_batches([(target, sources)])
+        if isinstance(lengths, SegmentError):
+            raise lengths
         return lengths
+
+    async def merge_batches(
+        self, merges: Sequence[tuple[str, Sequence[str]]]
+    ) -> list[list[int] | SegmentNotFound | SegmentSealed]:
+        def merge(target: str, sources: tuple[str, ...]) -> SegmentCall[c.SegmentsBatchMerged]:
+            def make(rid: int) -> c.Command:
+                return c.MergeSegmentsBatch(rid, target, sources, self._token)
+
+            return SegmentCall(target, make, c.SegmentsBatchMerged)
+
+        calls = [merge(target, tuple(sources)) for target, sources in merges if sources]
+        # Made again after a lost answer it finds the sources gone, and the records of their merges in the target.
+        outcomes = iter(await self._client.call_many(calls, idempotent=True))
+        found: list[list[int] | SegmentNotFound | SegmentSealed] = []
+        for _, sources in merges:
+            outcome = next(outcomes) if sources else None
+            if isinstance(outcome, PravegaError) and not isinstance(outcome, SegmentNotFound | SegmentSealed):
+                raise outcome
+            found.append(_lengths_of(outcome, len(sources)) if isinstance(outcome, c.Command) else outcome or [])
+        return found
 
     async def create_table_segment(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None:
         await self._tables.create(segment, key_length, rollover_size_bytes)
@@ -117,16 +114,37 @@ class WireSegmentAccess:
     async def delete_table_segment(self, segment: str, must_be_empty: bool) -> None:
         await self._tables.delete(segment, must_be_empty)
 
-    async def _for_all(self, segments: Sequence[str], call: Callable[[str], Awaitable[None]]) -> None:
-        """All calls together; the first error counts, after all have ended."""
+    def _info_call(self, segment: str) -> SegmentCall[c.StreamSegmentInfo]:
+        def make(rid: int) -> c.Command:
+            return c.GetStreamSegmentInfo(rid, segment, self._token)
 
-        slots = asyncio.Semaphore(calls_concurrent_max)
+        return SegmentCall(segment, make, c.StreamSegmentInfo)
 
-        async def limited(segment: str) -> None:
-            async with slots:
-                await call(segment)
-
-        outcomes = await asyncio.gather(*(limited(segment) for segment in segments), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
+    async def _all_done(
+        self, segments: Sequence[str], call: Callable[[str], SegmentCall[R]], done_before: type[SegmentError]
+    ) -> None:
+        """Repeat all until each is done, or was before; the first error counts, after all have ended."""
+        for outcome in await self._client.call_many([call(segment) for segment in segments], idempotent=True):
+            if isinstance(outcome, PravegaError) and not isinstance(outcome, done_before):
                 raise outcome
+
+
+def _good(outcomes: Sequence[R | PravegaError]) -> list[R]:
+    good = []
+    for outcome in outcomes:
+        if isinstance(outcome, PravegaError):
+            raise outcome
+        good.append(outcome)
+    return good
+
+
+def _info_of(reply: c.StreamSegmentInfo) -> SegmentInfo:
+    if not reply.exists or reply.is_deleted:
+        raise SegmentNotFound(reply.segment)
+    return SegmentInfo(reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified)
+
+
+def _lengths_of(reply: c.SegmentsBatchMerged, sources: int) -> list[int]:
+    lengths = [merged.new_target_write_offset for merged in reply.merged]
+    check(len(lengths) == sources, "a batch merge answered another number of lengths", target=reply.target)
+    return lengths

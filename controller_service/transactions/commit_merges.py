@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -19,8 +20,35 @@ from pravega_common.runtime.failpoints import register
 
 MERGED = register("transaction_commit.merged")
 
-calls_concurrent_max: Final = 64
-"""Calls to the segment stores that one round keeps in flight."""
+
+@dataclass(slots=True)
+class _TargetMerge:
+    """The merge of all sources of a round into one segment."""
+
+    target: MergeTarget
+    segment_id: int
+    segment: str
+    sources: list[str]
+    left: list[str] = field(init=False)
+    """The sources that are not known to be missing."""
+    merged: dict[str, int] | None = None
+    """The segment's length after each of those; None until they are merged."""
+
+    def __post_init__(self) -> None:
+        self.left = list(self.sources)
+
+    def may_lack(self, source: str) -> bool:
+        """Whether a source is known to hold nothing."""
+        return self._length_of(source) == 0
+
+    def vanished(self, source: str) -> DataCorruption:
+        return DataCorruption(
+            f"{source} of {self._length_of(source)} bytes is missing, and {self.segment} has no record of its merge: a "
+            "transaction segment vanished without having been merged"
+        )
+
+    def _length_of(self, source: str) -> int:
+        return self.target.source_lengths[self.sources.index(source)]
 
 
 class CommitMerges:
@@ -56,11 +84,7 @@ class CommitMerges:
 
     async def infos(self, segments: Sequence[str]) -> list[SegmentInfo]:
         """Look segments up, in their order. ``SegmentNotFound`` names one that is missing."""
-        infos: list[SegmentInfo] = []
-        for start in range(0, len(segments), calls_concurrent_max):
-            chunk = segments[start : start + calls_concurrent_max]
-            infos.extend(await asyncio.gather(*map(self._segments.info, chunk)))
-        return infos
+        return await self._segments.infos(segments)
 
     async def left(
         self, context: StreamContext, ids: Sequence[uuid.UUID], targets: Sequence[MergeTarget]
@@ -86,46 +110,65 @@ class CommitMerges:
         """Merge a round's sources into an epoch; per segment id, the offset behind each transaction."""
         ids = record.ids
         by_number = {segment.number: segment for segment in epoch.segments}
-
-        async def merge(target: MergeTarget) -> tuple[int, list[int]]:
-            segment = by_number[target.number]
-            name = segment.name(context.scope, context.stream)
-            sources = _sources(context, ids, target.number)
-            lengths = await self._merge_present(record, target, name, sources)
-            self.verify(record, target, name, lengths)
-            return segment.segment_id, lengths
-
-        return dict(await all_ended(*map(merge, record.targets)))
+        merges = [
+            _TargetMerge(
+                target,
+                by_number[target.number].segment_id,
+                by_number[target.number].name(context.scope, context.stream),
+                _sources(context, ids, target.number),
+            )
+            for target in record.targets
+        ]
+        errors = await self._merge_present(record, merges)
+        positions = {}
+        for merge in merges:
+            if merge.merged is None:
+                continue
+            positions[merge.segment_id] = lengths = await self._lengths_after(merge)
+            try:
+                self.verify(record, merge.target, merge.segment, lengths)
+            except DataCorruption as error:
+                errors.append(error)
+        if errors:
+            raise _first_that_counts(errors)
+        return positions
 
     async def _merge_present(
-        self, record: CommittingRecord, target: MergeTarget, segment: str, sources: list[str]
-    ) -> list[int]:
-        """Merge the sources; the target's length after each.
+        self, record: CommittingRecord, merges: Sequence[_TargetMerge]
+    ) -> list[SegmentSealed | DataCorruption]:
+        """Merge the sources of all targets; the errors of those that cannot be, once no merge is in flight any more.
 
         The store answers a merge that is made again from its record. A source that is missing without one is an error,
         unless it is known to hold nothing (a round that went on as a rolling one merged it elsewhere before), or an
         operator accepted the loss.
         """
-        lengths_known = dict(zip(sources, target.source_lengths, strict=True))
-        left = list(sources)
-        while True:
-            try:
-                merged = dict(zip(left, await self._segments.merge_batch(segment, left), strict=True))
-                break
-            except SegmentNotFound as error:
-                if error.segment not in left:
-                    raise
-                if lengths_known[error.segment] and not record.loss_accepted:
-                    raise DataCorruption(
-                        f"{error.segment} of {lengths_known[error.segment]} bytes is missing, and {segment} has no "
-                        "record of its merge: a transaction segment vanished without having been merged"
-                    ) from error
-                left.remove(error.segment)
-        if not merged:
-            return [(await self._segments.info(segment)).length] * len(sources)
-        lengths, before = [], min(merged.values())
-        for source in sources:
-            before = merged.get(source, before)
+        errors: list[SegmentSealed | DataCorruption] = []
+        waiting = list(merges)
+        while waiting:
+            outcomes = await self._segments.merge_batches([(merge.segment, merge.left) for merge in waiting])
+            again = []
+            for merge, outcome in zip(waiting, outcomes, strict=True):
+                if isinstance(outcome, SegmentSealed):
+                    errors.append(outcome)
+                elif not isinstance(outcome, SegmentNotFound):
+                    merge.merged = dict(zip(merge.left, outcome, strict=True))
+                elif outcome.segment not in merge.left:
+                    raise outcome
+                elif merge.may_lack(outcome.segment) or record.loss_accepted:
+                    merge.left.remove(outcome.segment)
+                    again.append(merge)
+                else:
+                    errors.append(merge.vanished(outcome.segment))
+            waiting = again
+        return errors
+
+    async def _lengths_after(self, merge: _TargetMerge) -> list[int]:
+        """The target's length after each source, of one that was merged elsewhere as after the one before it."""
+        if not merge.merged:
+            return [(await self._segments.info(merge.segment)).length] * len(merge.sources)
+        lengths, before = [], min(merge.merged.values())
+        for source in merge.sources:
+            before = merge.merged.get(source, before)
             lengths.append(before)
         return lengths
 
@@ -147,8 +190,12 @@ async def all_ended(*work: Coroutine[Any, Any, Any]) -> list[Any]:
     outcomes = await asyncio.gather(*work, return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if errors:
-        raise next((error for error in errors if not isinstance(error, SegmentSealed)), errors[0])
+        raise _first_that_counts(errors)
     return outcomes
+
+
+def _first_that_counts(errors: Sequence[BaseException]) -> BaseException:
+    return next((error for error in errors if not isinstance(error, SegmentSealed)), errors[0])
 
 
 def names_by_number(context: StreamContext, epoch: EpochRecord, numbers: Sequence[int]) -> list[str]:

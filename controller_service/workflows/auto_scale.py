@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -142,9 +141,7 @@ class AutoScale:
         """The segments whose silent marks are not true any more: nothing says so but the time of their last change."""
         silent = [segment for segment in group if marks[segment.segment_id].until_ms == 0]
         try:
-            infos = await asyncio.gather(
-                *(self._access.info(segment.name(event.scope, event.stream)) for segment in silent)
-            )
+            infos = await self._access.infos([segment.name(event.scope, event.stream) for segment in silent])
         except SegmentNotFound:
             return []  # Another scale or a deletion is at work, which the start of this one meets.
         return [

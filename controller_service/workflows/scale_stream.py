@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
@@ -176,7 +175,7 @@ async def _move_to_epoch(
     sealed_names = [segment.name(scope, stream) for segment in sealed]
     await access.seal_segments(sealed_names)
     failpoint(SEGMENTS_SEALED)
-    infos = await asyncio.gather(*(access.info(name) for name in sealed_names))
+    infos = await access.infos(sealed_names)
     sizes = {segment.segment_id: info.length for segment, info in zip(sealed, infos, strict=True)}
     await store.update(scope, stream, lambda fresh: _complete(fresh, transition, sizes), TRANSITION)
 

@@ -109,6 +109,48 @@ class SegmentAccessContract:
             await access.merge_batch(S, [source])
         assert (await access.info(source)).length == 5
 
+    async def test_many_are_looked_up_in_their_order(self, access: SegmentAccess, append: Append) -> None:
+        await access.create_segments([S, T])
+        await append(T, 7)
+        assert [info.name for info in await access.infos([T, S, T])] == [T, S, T]
+        assert [info.length for info in await access.infos([T, S])] == [7, 0]
+        assert await access.infos([]) == []
+        with pytest.raises(SegmentNotFound) as missing:
+            await access.infos([S, transaction_of(S), T])
+        assert missing.value.segment.startswith(f"{S}#transaction")
+
+    async def test_each_target_of_many_has_its_own_outcome(self, access: SegmentAccess, append: Append) -> None:
+        sealed, missing = "scope/stream/2.#epoch.0", transaction_of(T)
+        sources = [transaction_of(S), transaction_of(T), transaction_of(sealed)]
+        await access.create_segments([S, T, sealed, *sources])
+        for length, source in enumerate(sources, 1):
+            await append(source, length)
+        await access.seal_segments([sealed, *sources])
+        merges = [(S, [sources[0]]), (T, [sources[1], missing]), (sealed, [sources[2]]), (T, [])]
+        merged, refused, too_late, nothing = await access.merge_batches(merges)
+        assert (merged, nothing) == ([1], [])
+        assert isinstance(refused, SegmentNotFound)
+        assert refused.segment == missing
+        assert isinstance(too_late, SegmentSealed)
+        assert (await access.info(sources[1])).length == 2, "nothing of a refused target is merged"
+        assert await access.merge_batches([(T, [sources[1]]), (S, [sources[0]])]) == [[2], [1]]
+        assert await access.merge_batches([]) == []
+
+    async def test_a_thousand_segments_in_one_call(self, access: SegmentAccess, append: Append) -> None:
+        names = [f"scope/wide/{number}.#epoch.0" for number in range(1_001)]
+        sources = [transaction_of(name) for name in names]
+        await access.create_segments(names)
+        await access.create_segments([*names, *sources])
+        await append(sources[7], 5)
+        assert [info.length for info in await access.infos(sources)] == [5 * (number == 7) for number in range(1_001)]
+        merged = await access.merge_batches([(name, [source]) for name, source in zip(names, sources, strict=True)])
+        assert merged == [[5 * (number == 7)] for number in range(1_001)]
+        await access.seal_segments(names)
+        assert all(info.is_sealed for info in await access.infos(names))
+        await access.delete_segments([*names, *sources])
+        with pytest.raises(SegmentNotFound):
+            await access.info(names[0])
+
     async def test_table_segments_are_made_and_deleted_repeatably(self, access: SegmentAccess) -> None:
         for _ in range(2):
             await access.create_table_segment("scope/table_kvtable/0.#epoch.0", key_length=8)

@@ -11,6 +11,8 @@ import pytest
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.segment_access.wire_access import WireSegmentAccess
 from pravega_common.wire import commands as c
+from pravega_common.wire.versions import EXTENSIONS
+from pravega_streams.connection import asynchronous
 from tests.contract.segment_access_contract import Append, SegmentAccessContract
 from tests.support.fakes.segment_access import InMemorySegmentAccess
 from tests.support.store_in_process import RunningStore, running_store
@@ -30,7 +32,14 @@ class TestInMemorySegmentAccess(SegmentAccessContract):
         return append
 
 
+@pytest.mark.parametrize("extensions", [EXTENSIONS, 0], ids=["batches", "plain"])
 class TestWireSegmentAccess(SegmentAccessContract):
+    """With batches, and with single requests as a plain Pravega gets them."""
+
+    @pytest.fixture(autouse=True)
+    def announce(self, extensions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(asynchronous, "EXTENSIONS", extensions)
+
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[RunningStore]:
         async with running_store(tmp_path) as store:

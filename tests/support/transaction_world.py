@@ -53,7 +53,7 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import is_transaction_segment
 from pravega_common.runtime.failpoints import arm, disarm_all
-from tests.support.fakes.segment_access import InMemorySegmentAccess
+from tests.support.fakes.segment_access import InMemorySegmentAccess, OneByOne
 
 T = TypeVar("T")
 
@@ -159,7 +159,7 @@ class CrashSwitch:
         raise Crashed
 
 
-class CrashingProxy:
+class CrashingProxy(OneByOne):
     """A proxy of any object, whose coroutine methods go through a crash switch."""
 
     def __init__(self, inner: Any, switch: CrashSwitch) -> None:

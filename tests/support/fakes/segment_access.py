@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pravega_common.errors import SegmentNotFound, SegmentSealed, TableNotEmpty
 from pravega_common.model.segments import SegmentInfo
@@ -20,7 +22,29 @@ class InMemorySegment:
     last_modified_ms: int = 0
 
 
-class InMemorySegmentAccess:
+class OneByOne:
+    """Serves calls about many segments by calls about one, so that a proxy can delay or break off each of these."""
+
+    async def infos(self: Any, segments: Sequence[str]) -> list[SegmentInfo]:
+        return _without_errors(await asyncio.gather(*map(self.info, segments), return_exceptions=True))
+
+    async def merge_batches(
+        self: Any, merges: Sequence[tuple[str, Sequence[str]]]
+    ) -> list[list[int] | SegmentNotFound | SegmentSealed]:
+        calls = (self.merge_batch(target, sources) for target, sources in merges)
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        _without_errors([one for one in outcomes if not isinstance(one, SegmentNotFound | SegmentSealed)])
+        return outcomes
+
+
+def _without_errors(outcomes: list[Any]) -> list[Any]:
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes
+
+
+class InMemorySegmentAccess(OneByOne):
     """``append`` plays the writer. ``tables`` holds table segments: name to key length."""
 
     def __init__(self) -> None:

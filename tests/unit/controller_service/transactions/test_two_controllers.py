@@ -14,6 +14,7 @@ from controller_service.store.records import StreamState
 from controller_service.transactions.commit_holds import CommitRun
 from pravega_common.errors import DataCorruption, PravegaError
 from pravega_common.model.transactions import TransactionState
+from tests.support.fakes.segment_access import OneByOne
 from tests.support.transaction_world import CrashSwitch, Instance, World
 
 S, T = "scope", "stream"
@@ -158,7 +159,7 @@ class Gate:
         return gated
 
 
-class Slowed:
+class Slowed(OneByOne):
     """Segment access of which one call waits for a gate, or takes its time."""
 
     def __init__(self, world: World, inner: Any, name: str, gate: Gate | None = None) -> None:
