@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -20,11 +20,19 @@ from controller_service.store.records import (
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from pravega_common.errors import SegmentNotFound, StreamNotFound, UnknownOutcome, VersionConflict
+from pravega_common.errors import (
+    Outcome,
+    PravegaError,
+    SegmentNotFound,
+    StreamNotFound,
+    UnknownOutcome,
+    VersionConflict,
+)
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE, mark_stream, scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.services.retrying import RetryLimits, retry
 
 KIND: Final = "create_stream"
 
@@ -32,6 +40,10 @@ ENTRY_ADDED = register("controller.create_stream_entry_added")
 RECORDS_WRITTEN = register("controller.create_stream_records_written")
 SEGMENTS_CREATED = register("controller.create_stream_segments_created")
 
+T = TypeVar("T")
+
+settle_limits: Final = RetryLimits(attempts_max=10, pause_s=lambda failed: 0.02 * 2.0**failed)
+"""Attempts within some 20 s, on top of those of the calls themselves."""
 _MARK_CONFIGURATION: Final = StreamConfiguration(ScalingPolicy.fixed(1))
 
 
@@ -89,7 +101,7 @@ class CreateStream:
             made, _ = await asyncio.gather(
                 self._complete(scope, stream, stream_id, configuration), self._create_mark_stream(scope, stream)
             )
-        context = await self._activate(stream_id, *made)
+        context = await self._retried(lambda: self._activate(stream_id, *made))
         if context is None:
             return
         # The records may be those of another attempt than the entry.
@@ -101,7 +113,7 @@ class CreateStream:
         name = mark_stream(stream)
         entry, _ = await self._store.add_entry(scope, name, ())
         made = await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
-        await self._activate(entry.stream_id, *made)
+        await self._retried(lambda: self._activate(entry.stream_id, *made))
 
     async def _complete(
         self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration
@@ -127,12 +139,17 @@ class CreateStream:
         stored = (await context.configuration()).configuration
         epoch = await context.current_epoch()
         segments = epoch.names(scope, stream)
-        await self._access.create_segments(
-            segments,
-            scale_type=stored.scaling.scale_type,
-            target_rate=stored.scaling.target_rate,
-            rollover_size_bytes=stored.rollover_size_bytes,
-        )
+        try:
+            await self._access.create_segments(
+                segments,
+                scale_type=stored.scaling.scale_type,
+                target_rate=stored.scaling.target_rate,
+                rollover_size_bytes=stored.rollover_size_bytes,
+            )
+        except PravegaError:
+            # Some of them may exist, and the next attempt asks for nothing if the stream was deleted meanwhile.
+            await self._retried(lambda: self._take_away_if_gone(context, segments))
+            raise
         failpoint(SEGMENTS_CREATED)
         return context, segments
 
@@ -153,6 +170,23 @@ class CreateStream:
             self._store.forget(found.scope, found.stream)
         await self._access.delete_segments(segments)
         return None
+
+    async def _take_away_if_gone(self, made: StreamContext, segments: Sequence[str]) -> None:
+        """Delete what was made for a stream whose deletion may have passed before it came."""
+        try:
+            context = await self._store.open(made.scope, made.stream, STATE)
+            if context.stream_id == made.stream_id and not (await context.state_record()).is_deleting:
+                return
+        except StreamNotFound:
+            self._store.forget(made.scope, made.stream)
+        await self._access.delete_segments(segments)
+
+    async def _retried(self, settle: Callable[[], Awaitable[T]]) -> T:
+        """Insist here on a step behind the creation of segments: a later attempt of the request, which finds the stream
+        gone, would not know that there are any."""
+        return await retry(
+            settle, settle_limits, self._store.clock, when=lambda error: error.outcome is not Outcome.REJECTED
+        )
 
     async def _changed(self, found: StreamContext, change: Callable[[StreamContext], Awaitable[None]]) -> StreamContext:
         """``StreamStore.update`` that begins with what was read before."""

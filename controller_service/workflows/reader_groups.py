@@ -17,7 +17,7 @@ from controller_service.store.members import (
     group_stream_rollover_bytes,
     reader_groups,
 )
-from controller_service.store.records import SUBSCRIBERS, SubscriberRecord, SubscribersRecord
+from controller_service.store.records import SUBSCRIBERS, StreamState, SubscriberRecord, SubscribersRecord
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
@@ -190,10 +190,13 @@ class ReaderGroups:
         stream = reader_group_stream(group)
         entry = await self._store.entry(scope, stream)
         if entry is not None:
+            # A half-made one is deleted without having been sealed: its creation asks whether the group still wants it,
+            # so nobody would complete it.
             try:
-                await self._seal_stream.carry_out(scope, stream, entry.stream_id)
+                if await (await self._store.open(scope, stream)).state() is not StreamState.CREATING:
+                    await self._seal_stream.carry_out(scope, stream, entry.stream_id)
             except StreamNotFound:
-                # Half-made: it can be deleted without having been sealed.
+                # Without records, or gone meanwhile.
                 pass
             failpoint(STREAM_SEALED)
             await self._delete_stream.carry_out(scope, stream, entry.stream_id)

@@ -10,20 +10,23 @@ from typing import Any
 import pytest
 
 from controller_service.store.records import StreamState
-from pravega_common.errors import Outcome, PravegaError
+from pravega_common.errors import Outcome, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.runtime import failpoints
 from tests.support.repository import ROOT
 from tests.support.stream_audit import audit_streams, requests_left
 from tests.support.transaction_world import WORKING, Crashed, CrashSwitch, Instance, VirtualClock
 from tests.support.workflow_steps import (
+    GROUP_ID,
     NEEDS_OLD_VERSION,
     OPERATORS,
     TWO,
     WATERMARKS,
     WORKFLOWS,
+    S,
     Scene,
     Workflow,
     controller_failpoints,
+    group_config,
     scene_of_two,
     steps_of,
     table,
@@ -199,4 +202,54 @@ async def test_segments_that_a_slow_creation_makes_after_the_deletion_are_taken_
     await world.clock.pass_time(10)
     await audit_streams(world.streams, world.segments)
     assert await scene.state("stream") is StreamState.ACTIVE
+    await world.close()
+
+
+async def test_segments_of_a_creation_whose_answer_is_lost_after_the_deletion_are_taken_away() -> None:
+    """The repetition of the creation finds the stream gone, and does not know what the first attempt made."""
+    scene = await scene_of_two()
+    world, created, gate = scene.world, asyncio.Event(), asyncio.Event()
+    create_segments = world.segments.create_segments
+
+    async def late(*args: Any, **kwargs: Any) -> None:
+        created.set()
+        await gate.wait()
+        await create_segments(*args, **kwargs)
+        raise UnknownOutcome("the answer was lost")
+
+    world.segments.create_segments = late  # type: ignore[method-assign]
+    creation = asyncio.ensure_future(scene.first.create.create("scope", "stream", TWO))
+    await world.run(created.wait())
+    world.segments.create_segments = create_segments  # type: ignore[method-assign]
+    await world.run(scene.second.delete.delete("now", "scope", "stream"))
+    gate.set()
+    await world.run(asyncio.wait({creation}))
+    await world.clock.pass_time(10)
+    await audit_streams(world.streams, world.segments)
+    assert world.segments.segments == {}
+    await world.close()
+
+
+async def test_a_group_is_deleted_while_the_controller_that_makes_it_cannot_go_on() -> None:
+    """Its creation, carried out again, finds the group being deleted, and completes the group's stream no more."""
+    scene = await scene_of_two()
+    world, first = scene.world, scene.first
+    create_segments = first.segments.create_segments
+    refused = asyncio.Event()
+
+    async def refuse(*args: Any, **kwargs: Any) -> None:
+        refused.set()
+        raise Unavailable("the store is away")
+
+    WORKING.set(first.name)
+    first.segments.create_segments = refuse
+    creation = asyncio.ensure_future(first.groups.create(S, "group", GROUP_ID, group_config()))
+    await world.run(refused.wait())
+    assert await world.run(scene.second.groups.delete(S, "group", GROUP_ID), 60)
+    first.segments.create_segments = create_segments
+    await world.run(asyncio.wait({creation}))
+    await world.clock.pass_time(10)
+    await audit_streams(world.streams, world.segments)
+    assert world.segments.segments == {}
+    assert await requests_left(world.store) == 0
     await world.close()
