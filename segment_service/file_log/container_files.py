@@ -51,10 +51,11 @@ class PlogFile:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOver:
-    """The log as a new owner finds it."""
+class FoundLog:
+    """A log as its files show it."""
 
     epoch: int
+    """That of the new owner; of a log that was only looked at, the highest one."""
     truncated_at: LogAddress | None
     plogs: list[PlogFile]
 
@@ -80,7 +81,7 @@ class ContainerFiles:
 
     # --- taking over and reading -------------------------------------------------------------------------------------
 
-    def take_over(self, epoch_min: int) -> TakenOver:
+    def take_over(self, epoch_min: int) -> FoundLog:
         """Fence the owner there is, find the end of the log, and record a new epoch of at least ``epoch_min``."""
         with self._lock:
             self._drop_owner()
@@ -89,34 +90,54 @@ class ContainerFiles:
             except OSError as error:
                 raise Unavailable(f"{self._folder}: the log cannot be taken over: {error.strerror}") from error
 
-    def _take_over(self, epoch_min: int) -> TakenOver:
+    def _take_over(self, epoch_min: int) -> FoundLog:
         self._files.make_folder(self._folder)
         state = self._state_file.read() or self._new_state()
         if state.container_id != self._container_id:
             raise DataCorruption(f"{self._folder}: holds the log of container {state.container_id}")
         self._plogs = self._read_headers(state)
-        plogs = [
-            PlogFile(header, self._plogs[number + 1].previous_end)
-            for number, header in self._plogs.items()
-            if number + 1 in self._plogs
-        ]
-        self._chain, self._end = Chain(0), header_bytes
-        if self._plogs:
-            last = self._plogs[max(self._plogs)]
-            found = self._find_end(last)
-            self._chain, self._end = found.chain, found.end
-            plogs.append(PlogFile(last, found.end))
+        found = self._find_end(state, durably=True)
+        self._chain, self._end = found.chain, found.end
         entries = self._chain.next_sequence or 0
-        if entries < state.acked:
-            raise DataCorruption(
-                f"{self._folder}: {entries} entries were found, {state.acked} had been acknowledged: data was lost"
-            )
         shown = max((header.epoch for header in self._plogs.values()), default=0)
         epoch = max(state.epoch + 1, shown + 1, epoch_min)
         self._state = self._state_file.write(replace(state, epoch=epoch, acked=entries))
         failpoint(EPOCH_TAKEN)
         self._owner_epoch = epoch
-        return TakenOver(epoch, state.truncated_at, plogs)
+        return FoundLog(epoch, state.truncated_at, self._ended_plogs(found.end))
+
+    def look(self) -> FoundLog | None:
+        """Find the log in its files as they are now; ``None`` without one. Nothing is written and nobody is fenced, as
+        another process may be its owner. ``DataCorruption`` also if that one freed files (see ``begins_at``)."""
+        with self._lock:
+            try:
+                state = self._state_file.read()
+                if state is None:
+                    if self._folder.exists() and self._numbers():
+                        raise DataCorruption(f"{self._folder}: has plog files and no state: the state was lost")
+                    return None
+                self._plogs = self._read_headers(state)
+                found = self._find_end(state, durably=False)
+            except FileNotFoundError as error:
+                raise DataCorruption(f"{error.filename} is gone: data was lost") from error
+            except OSError as error:
+                raise Unavailable(f"{self._folder}: the log cannot be read: {error.strerror}") from error
+            return FoundLog(state.epoch, state.truncated_at, self._ended_plogs(found.end))
+
+    def begins_at(self) -> LogAddress | None:
+        """Read the truncation point; ``None`` for the very beginning of the log, and without a log."""
+        try:
+            state = self._state_file.read()
+        except OSError as error:
+            raise Unavailable(f"{self._folder}: the state cannot be read: {error.strerror}") from error
+        return None if state is None else state.truncated_at
+
+    def _ended_plogs(self, last_end: int) -> list[PlogFile]:
+        """All plog files with their ends: each header says where the one before ends."""
+        return [
+            PlogFile(header, self._plogs[number + 1].previous_end if number + 1 in self._plogs else last_end)
+            for number, header in self._plogs.items()
+        ]
 
     def _new_state(self) -> FileLogState:
         if self._numbers():
@@ -146,18 +167,28 @@ class ContainerFiles:
             raise DataCorruption(f"{path}: is plog {header.number} of another log or container")
         return header
 
-    def _find_end(self, header: PlogFileHeader) -> RecoveredEnd:
-        """The end of the last file. What is found is made durable first, and then read from the disk: after a sync that
-        failed, the memory of the system may show what the disk has not got."""
-        path = self._path(header.number)
-        descriptor = self._files.open(path)
-        try:
-            self._files.sync(descriptor)
-            self._files.forget_pages(descriptor)
-            size = path.stat().st_size
-            return find_end(self._files, descriptor, size, header, str(path))
-        finally:
-            self._files.close(descriptor)
+    def _find_end(self, state: FileLogState, *, durably: bool) -> RecoveredEnd:
+        """The end of the last file. ``durably``: what is found is made durable first, and then read from the disk, as
+        the memory of the system may show what the disk has not got after a sync that failed."""
+        found = RecoveredEnd(header_bytes, Chain(0))
+        if self._plogs:
+            header = self._plogs[max(self._plogs)]
+            path = self._path(header.number)
+            descriptor = self._files.open(path)
+            try:
+                if durably:
+                    self._files.sync(descriptor)
+                    self._files.forget_pages(descriptor)
+                size = path.stat().st_size
+                found = find_end(self._files, descriptor, size, header, str(path))
+            finally:
+                self._files.close(descriptor)
+        entries = found.chain.next_sequence or 0
+        if entries < state.acked:
+            raise DataCorruption(
+                f"{self._folder}: {entries} entries were found, {state.acked} had been acknowledged: data was lost"
+            )
+        return found
 
     def read(self, plog: PlogFile, start: int) -> list[StoredEntry]:
         """Some entries of a plog from ``start`` on: none only at its end, or where its bytes are damaged."""

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pravega_common.errors import DataCorruption, Outcome, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import Outcome, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check, unreachable
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import LogAddress, LogEntry, Replication
-from segment_service.file_log.container_files import ContainerFiles, PlogFile, TakenOver
+from segment_service.file_log.container_files import ContainerFiles, FoundLog
 from segment_service.file_log.folder import FileLogFolder
-from segment_service.file_log.layout import header_bytes
+from segment_service.file_log.found_log import read_found
 from segment_service.file_log.plog_writer import DiskFull, Frame
 from segment_service.plog.appends import fail_append, frame_bytes, frame_refusal, frames_pending_max
-from segment_service.plog.chain import Chain, sealed_entries
-from segment_service.plog.plog_client import StoredEntry
 
 frames_per_write_max: Final = 64
 """Frames that one write and one sync make durable together."""
@@ -50,7 +48,7 @@ class FileDataLog(Service):
         self._folder = folder
         self._files: ContainerFiles = folder.container(container_id)
         self._clock = clock or SystemClock()
-        self._found: TakenOver | None = None
+        self._found: FoundLog | None = None
         self._read_done = False
         self._queue: deque[_Pending] = deque()
         self._writing: list[_Pending] = []
@@ -85,32 +83,8 @@ class FileDataLog(Service):
     async def read(self) -> AsyncIterator[LogEntry]:
         check(not self._read_done, "the log was read twice or after an append", log=self.name)
         self._read_done = True
-        found = self._required()
-        expected, chain = found.truncated_at, Chain()
-        for plog in found.plogs:
-            header = plog.header
-            start = header_bytes if expected is None else expected.offset
-            if chain.next_sequence not in (None, header.first_sequence) or chain.last not in (None, header.previous):
-                raise DataCorruption(f"plog {header.number} begins with frame {header.first_sequence}, not in sequence")
-            if start == header_bytes:
-                chain.next_sequence, chain.last = header.first_sequence, header.previous
-            async for entry in sealed_entries(self._stored(plog, start), header.number, start, plog.end, chain):
-                expected = None
-                yield entry
-            if expected is not None:
-                raise DataCorruption(f"the frame at {expected}, where the log begins, is gone: the disk lost data")
-
-    async def _stored(self, plog: PlogFile, start: int) -> AsyncIterator[StoredEntry]:
-        while start < plog.end:
-            entries = await self._folder.run(partial(self._files.read, plog, start))
-            if not entries:
-                raise DataCorruption(
-                    f"plog {plog.header.number} of container {self._container_id}: no entry at offset {start}, its "
-                    f"entries end at {plog.end}"
-                )
-            for entry in entries:
-                yield entry
-            start = entries[-1].end
+        async for entry in read_found(self._required(), self._files, self._folder.run):
+            yield entry
 
     # --- appending ---------------------------------------------------------------------------------------------------
 
@@ -243,5 +217,5 @@ class FileDataLog(Service):
         self._writing = []
         self._queue.clear()
 
-    def _required(self) -> TakenOver:
+    def _required(self) -> FoundLog:
         return self._found or unreachable("the log was not initialized", log=self.name)

@@ -81,6 +81,13 @@ class Files:
         return os.listdir(folder)
 
 
+class ReadOnlyFiles(Files):
+    """Opens files for reading only; whatever else is asked of them, the system refuses."""
+
+    def open(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
 def write_all(files: Files, descriptor: int, buffers: Sequence[Buffer], offset: int) -> None:
     """Write all buffers from ``offset`` on, without joining them; short writes go on where they ended."""
     views = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]

@@ -30,6 +30,11 @@ _LOCK: Final = "lock"
 _RESERVE: Final = "reserve"
 
 
+def container_folder(root: Path, container_id: int) -> Path:
+    """The folder of one container's log."""
+    return root / f"c{container_id}"
+
+
 class FileLogFolder(Service):
     """The folder ``root`` with the logs of all containers, for one process on one machine.
 
@@ -70,7 +75,7 @@ class FileLogFolder(Service):
         """The files of one container; all its logs in this process share them."""
         found = self._containers.get(container_id)
         if found is None:
-            folder = self._root / f"c{container_id}"
+            folder = container_folder(self._root, container_id)
             found = ContainerFiles(folder, container_id, self._plog_bytes, self._files)
             self._containers[container_id] = found
         return found

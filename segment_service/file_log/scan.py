@@ -48,32 +48,40 @@ def find_end(files: Files, descriptor: int, size: int, header: PlogFileHeader, w
     """Follow the entries of the last file up to the first that fails, which is where a crash tore it.
 
     What lies behind was written by one crash or by none: if an entry there says that more than those found had been
-    acknowledged, the disk lost data: ``DataCorruption``.
+    acknowledged, the disk lost data: ``DataCorruption``. Another process may be writing the file: what it adds
+    meanwhile is followed too.
     """
     chain = Chain(header.first_sequence, header.previous, header.epoch)
-    position, acked = header_bytes, 0
+    position, acked, before = header_bytes, 0, -1
+    while position != before:
+        before = position
+        position, shown = _follow(files, descriptor, size, header, position, chain, where)
+        acked = max([acked, shown, *_entries_behind(files, descriptor, size, header, position)])
+        if acked <= (chain.next_sequence or 0):
+            return RecoveredEnd(position, chain)
+    raise DataCorruption(
+        f"{where} is whole up to entry {(chain.next_sequence or 0) - 1} at offset {position}, "
+        f"but {acked} entries had been acknowledged: the disk lost data"
+    )
+
+
+def _follow(
+    files: Files, descriptor: int, size: int, header: PlogFileHeader, position: int, chain: Chain, where: str
+) -> tuple[int, int]:
+    """Follow whole entries from ``position`` on: returns their end, and how many they say had been acknowledged."""
+    acked = 0
     while entries := read_slice(files, descriptor, header, position, size):
         for stored in entries:
             place = f"{where}, offset {stored.start}"
             try:
                 entry = decode_entry(stored.data, place)
             except DataCorruption:
-                entries = []
-                break
+                return position, acked
             check_kind(entry, PlogEntryKind.DATA, place)
             chain.accept(entry, LogAddress(header.number, stored.start), place)
             acked = max(acked, entry.header.acked)
             position = stored.end
-        if not entries:
-            break
-    for later in _entries_behind(files, descriptor, size, header, position):
-        acked = max(acked, later)
-    if acked > (chain.next_sequence or 0):
-        raise DataCorruption(
-            f"{where} is whole up to entry {(chain.next_sequence or 0) - 1} at offset {position}, "
-            f"but {acked} entries had been acknowledged: the disk lost data"
-        )
-    return RecoveredEnd(position, chain)
+    return position, acked
 
 
 def _entries_behind(files: Files, descriptor: int, size: int, header: PlogFileHeader, start: int) -> Iterator[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -12,14 +11,9 @@ from typing import TYPE_CHECKING
 
 from pravega_common.runtime.clock import SystemClock
 from segment_service.config import SegmentStoreConfig
-from segment_service.file_log.folder import FileLogFolder
-from segment_service.maintenance.doctor_command import say
-from segment_service.maintenance.log_reading import LogSource
-from segment_service.maintenance.log_restart import FileLogSource
-from segment_service.maintenance.redis_log_reading import RedisLogSource
+from segment_service.maintenance.doctor_command import log_source, say
 from segment_service.maintenance.store_backup import BackupOutcome, StoreBackup
 from segment_service.maintenance.tier2_access import open_tier2
-from segment_service.plog.plog_client import PlogSettings
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -47,15 +41,6 @@ def _run(options: argparse.Namespace) -> int:
 
 async def back_up(config: SegmentStoreConfig, folder: Path) -> BackupOutcome:
     """A backup of the cluster whose settings these are."""
-    clock = SystemClock()
-    async with contextlib.AsyncExitStack() as stack:
-        logs: LogSource
-        if config.tier1.folder is not None:  # a log in files is read by its owner alone: the store must be stopped
-            files = FileLogFolder(config.tier1.folder, plog_bytes=config.tier1.plog_bytes)
-            await files.start()
-            stack.push_async_callback(files.stop)
-            logs = FileLogSource(files, clock)
-        else:
-            logs = RedisLogSource(config.tier1.persistence_groups, config.store.containers, PlogSettings())
-        chunks = await stack.enter_async_context(open_tier2(config))
-        return await StoreBackup(chunks, logs, folder, clock, say).run(config.cluster.name, config.store.containers)
+    async with open_tier2(config) as chunks:
+        backup = StoreBackup(chunks, log_source(config), folder, SystemClock(), say)
+        return await backup.run(config.cluster.name, config.store.containers)

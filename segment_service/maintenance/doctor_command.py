@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from pravega_common.runtime.clock import SystemClock
 from segment_service.config import SegmentStoreConfig
 from segment_service.maintenance.doctor import StoreDoctor
+from segment_service.maintenance.file_log_reading import FileLogSource
 from segment_service.maintenance.findings import ContainerReport, DataFinding, StoreReport
+from segment_service.maintenance.log_reading import LogSource
 from segment_service.maintenance.redis_log_reading import RedisLogSource
 from segment_service.maintenance.tier2_access import open_tier2
 from segment_service.plog.plog_client import PlogSettings
@@ -48,11 +50,16 @@ def _doctor(options: argparse.Namespace) -> int:
 
 async def examine(config: SegmentStoreConfig, only: list[int], *, deep: bool, with_tier1: bool) -> StoreReport:
     """The examination of the cluster whose settings these are."""
-    logs = None  # a log in files is read by its owner alone
-    if with_tier1 and config.tier1.folder is None:
-        logs = RedisLogSource(config.tier1.persistence_groups, config.store.containers, PlogSettings())
+    logs = log_source(config) if with_tier1 else None
     async with open_tier2(config) as chunks:
         return await StoreDoctor(chunks, logs, SystemClock(), say).examine(config.store.containers, only, deep=deep)
+
+
+def log_source(config: SegmentStoreConfig) -> LogSource:
+    """The logs that the settings name; stores may run."""
+    if config.tier1.folder is not None:
+        return FileLogSource(config.tier1.folder)
+    return RedisLogSource(config.tier1.persistence_groups, config.store.containers, PlogSettings())
 
 
 def _print_report(report: StoreReport) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -12,7 +12,7 @@ from pravega_common.errors import PravegaError, Unavailable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceGroup
-from segment_service.contracts.data_log import DurableDataLog, LogEntry
+from segment_service.contracts.data_log import DurableDataLog
 from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.maintenance.plog_census import ServerCensus, copies_of, take_census
@@ -126,23 +126,6 @@ class RedisLogRestart:
                 connection.abort()
         except ConnectionLost as error:
             raise Unavailable(f"Redis at {server.address} was lost: {error}") from error
-
-
-class FileLogSource:
-    """``LogSource`` in a folder that is locked by this process. A reading takes an epoch and changes no frame."""
-
-    def __init__(self, folder: FileLogFolder, clock: Clock) -> None:
-        self._folder = folder
-        self._clock = clock
-
-    async def read(self, container_id: int) -> AsyncIterator[LogEntry]:
-        log = FileDataLog(container_id, self._folder, self._clock)
-        try:
-            await log.initialize()
-            async for entry in log.read():
-                yield entry
-        finally:
-            await log.close()
 
 
 class FileLogRestart:

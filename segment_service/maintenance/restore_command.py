@@ -20,10 +20,9 @@ from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.maintenance import backup_files
 from segment_service.maintenance.backup_restore import BackupRestore, check_settings
-from segment_service.maintenance.doctor_command import say
+from segment_service.maintenance.doctor_command import log_source, say
 from segment_service.maintenance.log_reading import LogSource
-from segment_service.maintenance.log_restart import FileLogRestart, FileLogSource, RedisLogRestart
-from segment_service.maintenance.redis_log_reading import RedisLogSource
+from segment_service.maintenance.log_restart import FileLogRestart, RedisLogRestart
 from segment_service.maintenance.restore_plan import ListedSegments, RestorePlan
 from segment_service.maintenance.store_restore import ContainerOutcome, StoreRestore
 from segment_service.maintenance.tier2_access import open_tier2
@@ -113,13 +112,12 @@ async def _opened(config: SegmentStoreConfig) -> AsyncIterator[_Places]:
             folder = FileLogFolder(config.tier1.folder, plog_bytes=config.tier1.plog_bytes)
             await folder.start()
             stack.push_async_callback(folder.stop)
-            yield _Places(cpo, chunks, FileLogSource(folder, clock), FileLogRestart(folder, clock), clock)
+            yield _Places(cpo, chunks, log_source(config), FileLogRestart(folder, clock), clock)
             return
         groups, containers = config.tier1.persistence_groups, config.store.containers
         settings = PlogSettings(block_bytes=config.tier1.plog_bytes, allow_unsafe_redis=config.tier1.allow_unsafe_redis)
-        source = RedisLogSource(groups, containers, settings)
         restart = RedisLogRestart(cpo, config.cluster.name, groups, containers, settings, clock, ask_redis)
-        yield _Places(cpo, chunks, source, restart, clock)
+        yield _Places(cpo, chunks, log_source(config), restart, clock)
 
 
 def print_outcome(outcome: ContainerOutcome) -> None:

@@ -12,6 +12,7 @@ from tests.support.eventually import eventually_blocking
 from tests.support.standalone_operator import (
     EventLoad,
     create_stream,
+    destroy_control_plane,
     destroy_tier1,
     destroy_tier2,
     keys,
@@ -29,8 +30,14 @@ wait_max_s = 60.0
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"tier2": "minio"}, {"redis_servers": 3}, {"redis_servers": 3, "tier2": "minio", "segment_stores": 2}],
-    ids=["one server", "minio", "three servers", "three servers, minio, two stores"],
+    [
+        {},
+        {"tier2": "minio"},
+        {"redis_servers": 3},
+        {"redis_servers": 3, "tier2": "minio", "segment_stores": 2},
+        {"tier1": "file"},
+    ],
+    ids=["one server", "minio", "three servers", "three servers, minio, two stores", "log in files"],
 )
 def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path, options: dict[str, object]) -> None:
     folder = tmp_path / "backup"
@@ -41,12 +48,15 @@ def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path,
             eventually_blocking(lambda: load.written > events_before + 500, "the load", wait_max_s)
             acknowledged = load.written - keys
             done = store_command(own, "backup", str(folder))
+            examined = store_command(own, "doctor")
             at_end = load.written
             eventually_blocking(lambda: load.written > at_end + 500, "the load after the backup", wait_max_s)
         assert done["files"] > 0 and done["damaged"] == []
+        assert examined["is_sound"] and all(one["log"] for one in examined["containers"])
         kill_everything(own)
         destroy_tier1(own)
         destroy_tier2(own)
+        destroy_control_plane(own)
         with servers_alone(own):
             planned = store_command(own, "restore", f"--from={folder}", status=1)
             assert not planned["is_done"] and planned["containers"]

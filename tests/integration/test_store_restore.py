@@ -22,7 +22,8 @@ from segment_service.contracts.data_log import DurableDataLog
 from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.maintenance import log_restart
-from segment_service.maintenance.log_restart import FileLogRestart, FileLogSource, RedisLogRestart
+from segment_service.maintenance.file_log_reading import FileLogSource
+from segment_service.maintenance.log_restart import FileLogRestart, RedisLogRestart
 from segment_service.maintenance.redis_log_reading import RedisLogSource
 from segment_service.maintenance.store_restore import ContainerOutcome, StoreRestore
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
@@ -302,7 +303,7 @@ async def test_a_log_in_files_that_is_gone(world: World, tmp_path: Path) -> None
         maintenance = StoreRestore(
             world.cpo,
             kit.stored,
-            FileLogSource(kit.folder, kit.clock),
+            FileLogSource(root),
             FileLogRestart(kit.folder, kit.clock),
             kit.clock,
         )

@@ -43,7 +43,7 @@ def store_command(cluster: StandaloneProcess, command: str, *arguments: str, sta
         timeout=command_time_max_s,
         check=False,
     )
-    assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
+    assert done.returncode == status and done.stdout, f"{done.stdout}\n{done.stderr}"
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 
@@ -116,19 +116,25 @@ def servers_alone(cluster: StandaloneProcess) -> Iterator[None]:
 def destroy_tier1(cluster: StandaloneProcess) -> None:
     """Lose what the Redis servers, that of the control plane too, or the log's files had."""
     data = cluster.folder / "data"
-    for path in [*data.glob("redis*"), data / "tier1"]:
-        if path.is_dir():
-            shutil.rmtree(path)
-            path.mkdir()
+    _empty(*data.glob("redis*"), data / "tier1")
 
 
 def destroy_tier2(cluster: StandaloneProcess) -> None:
     """Lose the directory of Tier 2, or what MinIO had."""
     data = cluster.folder / "data"
-    for path in (data / "tier2", data / "minio" / "data"):
-        if path.is_dir():
-            shutil.rmtree(path)
-            path.mkdir()
+    _empty(data / "tier2", data / "minio" / "data")
+
+
+def destroy_control_plane(cluster: StandaloneProcess) -> None:
+    """Lose the control plane oracle that is a file; another is lost with its Redis (``destroy_tier1``)."""
+    _empty(cluster.folder / "data" / "cpo")
+
+
+def _empty(*folders: Path) -> None:
+    for folder in folders:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+            folder.mkdir()
 
 
 def create_stream(cluster: StandaloneProcess) -> None:
