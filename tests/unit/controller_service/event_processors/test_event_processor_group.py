@@ -144,6 +144,24 @@ async def test_a_slow_event_holds_only_its_own_key(world: GroupWorld) -> None:
     assert processor.handled == ["b:1", "a:1", "a:2"]
 
 
+@pytest.mark.parametrize("concurrency", list(Concurrency))
+async def test_a_slow_event_holds_what_comes_behind_its_slice(world: GroupWorld, concurrency: Concurrency) -> None:
+    """Of every key: one reason why commits and aborts are no events (controller_service/queue/README.md)."""
+    world.stream = InMemoryEventStream(segments=1)
+    gate = asyncio.Event()
+    processor = FakeProcessor(concurrency, acts={"slow:1": hanging(gate)})
+    world.write("slow:1")
+    await world.start("one", processor)
+    await eventually(lambda: processor.running == {"slow:1"})
+    world.write("other:1")
+    waited_until_s = world.clock.monotonic_s() + 60
+    await eventually(lambda: world.clock.monotonic_s() > waited_until_s, "a minute of the clock")
+    assert processor.handled == []
+    gate.set()
+    await handled(processor, "other:1")
+    assert processor.handled == ["slow:1", "other:1"]
+
+
 async def test_no_more_events_of_a_slice_are_taken_than_the_limit(
     world: GroupWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
