@@ -1,15 +1,19 @@
 """Lists the controller's workflows as scripts of one call each, with what must be true afterwards.
 
-``python -m tests.support.workflow_steps`` prints the table of workflows and their failpoints.
+``python -m tests.support.workflow_steps`` prints the table of workflows and their failpoints, at each of which
+``tests/unit/controller_service/workflows/test_two_live_controllers.py`` disturbs the controller that works.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+
+import structlog
 
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.store.members import (
@@ -36,6 +40,9 @@ GROUP_ID: Final = "11111111-2222-3333-4444-555555555555"
 TWO: Final = StreamConfiguration(ScalingPolicy.fixed(2))
 THREE: Final = StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 7, 2, 3), tags=("tag",))
 
+DISTURBANCES: Final = ("dies", "cut off", "stands still")
+"""The ways in which each step is disturbed: the controller dies, the call to it is cancelled, or the controller stands
+still until its lease is over."""
 NEEDS_OLD_VERSION: Final = {"transaction_commit.made_rolling"}
 """A step that only a round of a version before the marks of rounds leads to."""
 OPERATORS: Final = {"transaction_repair.given_up", "transaction_repair.loss_accepted"}
@@ -541,5 +548,14 @@ async def table() -> str:
     return "\n".join(["| workflow | steps |", "|---|---|", *rows])
 
 
+async def summary() -> str:
+    """The number of cases that the tests make of the table."""
+    steps = sum([len(await steps_of(item)) for item in WORKFLOWS])
+    kinds = ", ".join(DISTURBANCES)
+    return f"{len(WORKFLOWS)} workflows, {steps} steps; at each step: {kinds} ({steps * len(DISTURBANCES)} cases)"
+
+
 if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     print(asyncio.run(table()))
+    print(f"\n{asyncio.run(summary())}")

@@ -16,6 +16,7 @@ from tests.support.repository import ROOT
 from tests.support.stream_audit import audit_streams, requests_left
 from tests.support.transaction_world import WORKING, Crashed, CrashSwitch, Instance, VirtualClock
 from tests.support.workflow_steps import (
+    DISTURBANCES,
     GROUP_ID,
     NEEDS_OLD_VERSION,
     OPERATORS,
@@ -148,7 +149,7 @@ async def check_whole(scene: Scene, workflow: Workflow) -> None:
     assert sorted(event for events in world.segments.events.values() for event in events) == sorted(scene.expected)
 
 
-@pytest.mark.parametrize("kind", ["dies", "cut off", "stands still"])
+@pytest.mark.parametrize("kind", DISTURBANCES)
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda item: item.name)
 async def test_the_other_controller_finishes_the_work(workflow: Workflow, kind: str) -> None:
     problems: dict[str, str] = {}
