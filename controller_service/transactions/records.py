@@ -162,12 +162,16 @@ class RecentlyCompleted:
 
     @classmethod
     def decode(cls, data: bytes) -> RecentlyCompleted:
-        return cls(
-            tuple(
-                (uuid.UUID(bytes=identifier), CompletedTransaction(_RECENT_STATES[state], completed_ms))
-                for identifier, state, completed_ms in _RECENT_ENTRY.iter_unpack(data)
+        """``DataCorruption`` for bytes that ``encode`` did not make."""
+        try:
+            return cls(
+                tuple(
+                    (uuid.UUID(bytes=identifier), CompletedTransaction(_RECENT_STATES[state], completed_ms))
+                    for identifier, state, completed_ms in _RECENT_ENTRY.iter_unpack(data)
+                )
             )
-        )
+        except (struct.error, IndexError) as error:
+            raise DataCorruption(f"no list of completed transactions: {data[:80]!r} ({error})") from error
 
 
 def transaction_segments(scope: str, stream: str, identifier: uuid.UUID, numbers: Iterable[int]) -> list[str]:

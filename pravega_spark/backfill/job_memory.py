@@ -73,7 +73,7 @@ class JobMemory:
 
         ``JobMisplaced`` says what to do where none may be had.
         """
-        if self._memory.read(CLAIMED) is not None:
+        if self._recorded(CLAIMED) is not None:
             return self._claimed_before(own)
         failpoint(AFTER_QUERY)
         first_segment = self._first_segment_created()
@@ -97,7 +97,7 @@ class JobMemory:
 
         To be called before the job is recorded: a record without a query id is one of 0.1.0.
         """
-        known = self._memory.read(QUERY)
+        known = self._recorded(QUERY)
         if known is not None:
             return str(known["query_id"])
         query_id = str(uuid.uuid4())
@@ -105,6 +105,16 @@ class JobMemory:
             query_id = self._query_id_of_before() or query_id
         self._memory.create(QUERY, {"version": memory_version, "query_id": query_id})
         return query_id
+
+    def _recorded(self, name: str) -> dict[str, Any] | None:
+        """Read a record of this class; ``JobMisplaced`` for one of another version."""
+        found = self._memory.read(name)
+        if found is not None and found.get("version") != memory_version:
+            raise JobMisplaced(
+                f"{self._memory.path}/{name} has version {found.get('version')}, this program reads {memory_version}: "
+                "go on with the version of pravega-spark that wrote it"
+            )
+        return found
 
     def _query_id_of_before(self) -> str | None:
         if not self._is_of_files:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -18,7 +19,14 @@ from controller_service.store.records import (
     TruncationRecord,
 )
 from controller_service.store.serializer import decode, encode
-from controller_service.transactions.records import ActiveTransaction, RegistrationRecord, SetReference
+from controller_service.transactions.records import (
+    ActiveTransaction,
+    CompletedBatches,
+    CompletedTransaction,
+    RecentlyCompleted,
+    RegistrationRecord,
+    SetReference,
+)
 from pravega_common.errors import DataCorruption
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
@@ -106,6 +114,25 @@ def test_a_stored_transaction_stays_as_it_is_and_a_sink_gained_fields_at_its_end
     assert encode(sink).decode() == written
     for stored in (STORED_SINK, written):
         assert decode(SinkRecord, stored.encode()) == sink
+
+
+def test_the_list_of_completed_transactions_is_golden() -> None:
+    assert encode(CompletedBatches((3, 4), 4)) == b'{"_v":2,"numbers":[3,4],"sharded_from":4}'
+    assert decode(CompletedBatches, b'{"_v":1,"numbers":[3]}') == CompletedBatches((3,))
+    with pytest.raises(DataCorruption, match="newer controller"):
+        decode(CompletedBatches, b'{"_v":3,"numbers":[3]}')
+    recent = RecentlyCompleted(
+        (
+            (uuid.UUID(int=7), CompletedTransaction(TransactionState.COMMITTED, 9)),
+            (uuid.UUID(int=8), CompletedTransaction(TransactionState.ABORTED, 10)),
+        )
+    )
+    golden = bytes.fromhex(f"{7:032x}00{9:016x}{8:032x}01{10:016x}")
+    assert recent.encode() == golden
+    assert RecentlyCompleted.decode(golden) == recent
+    for damaged in (golden[:-1], golden[:16] + b"\x02" + golden[17:]):
+        with pytest.raises(DataCorruption, match="no list of completed transactions"):
+            RecentlyCompleted.decode(damaged)
 
 
 STORED_TRUNCATION = '{"_v":1,"cut":{"5":3},"size_till":6,"updating":true,"since":{"2":1}}'

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from controller_service.store.serializer import decode, encode
 from controller_service.transactions import commit_queue
 from controller_service.transactions.commit_queue import (
+    BlockReference,
     CommitQueue,
     OrderBlock,
     block_transactions_max,
@@ -23,6 +24,19 @@ from pravega_common.errors import DataCorruption, Throttled
 
 def of(epoch: int, number: int) -> uuid.UUID:
     return names.transaction_id(epoch, 0, number)
+
+
+def test_golden_bytes() -> None:
+    queue = CommitQueue(("0a",), 3, (BlockReference(1, 2, 0, 4),), 2)
+    golden = (
+        b'{"_v":2,"waiting":["0a"],"accepted":3,"blocks":[{"slot":1,"number":2,"epoch":0,"count":4}],"blocks_made":2}'
+    )
+    assert encode(queue) == golden and decode(CommitQueue, golden) == queue
+    assert decode(CommitQueue, b'{"_v":1,"waiting":["0a"],"accepted":3}') == CommitQueue(("0a",), 3)
+    block = OrderBlock(2, ("0a", "0b"))
+    assert encode(block) == b'{"_v":1,"number":2,"ids":["0a","0b"]}'
+    with pytest.raises(DataCorruption, match="newer controller"):
+        decode(CommitQueue, golden.replace(b'"_v":2', b'"_v":3'))
 
 
 class Order:

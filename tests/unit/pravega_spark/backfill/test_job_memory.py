@@ -193,6 +193,17 @@ def test_a_job_of_0_1_0_is_adopted_where_the_sink_knows_it(cluster: Cluster) -> 
     assert Cluster().run(Folder("/b/j", {RECORD: {}}), is_of_files=False).query_id == "j"
 
 
+@pytest.mark.parametrize("name", [QUERY, CLAIMED])
+@pytest.mark.parametrize("version", [0, 2, None])
+def test_a_memory_of_another_version_is_refused(cluster: Cluster, name: str, version: int | None) -> None:
+    folder = Folder("/a/j")
+    query_id = cluster.run(folder).query_id
+    assert folder.records[QUERY] == folder.records[CLAIMED] == {"version": 1, "query_id": query_id}
+    folder.records[name] = {"version": version, "query_id": query_id}
+    with pytest.raises(JobMisplaced, match=f"{name} has version {version}, this program reads 1"):
+        cluster.run(folder)
+
+
 def test_the_bytes_of_a_claim() -> None:
     assert to_bytes(CLAIM) == GOLDEN
     assert from_bytes(GOLDEN) == CLAIM
