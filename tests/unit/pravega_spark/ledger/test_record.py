@@ -27,6 +27,12 @@ from pravega_spark.ledger.record import (
 )
 
 SINK = Sink("query", "scope/stream")
+GOLDEN = (
+    b'{"version":1,"query":"query","destination":"scope/stream","touched_ms":0,"runs":["a"],"last_batch":7,'
+    b'"last_events":21,"last_bytes":201,"state":"COMMITTED","batch":7,"run":"a","events":21,"bytes":201,'
+    b'"streams":[["scope","stream"]],"members":[[0,"00000000000000000000000000000000",0,10,100],'
+    b'[0,"00000000000000000000000000000001",1,11,101]]}'
+)
 OPEN, COMMITTED, ABORTED, UNKNOWN = MemberStatus
 
 
@@ -50,12 +56,23 @@ def test_bytes_come_back() -> None:
         assert from_bytes(to_bytes(record)) == record
 
 
-def test_the_bytes_are_as_documented() -> None:
-    value = json.loads(to_bytes(committed(7)))
-    assert value["version"] == 1
-    assert (value["query"], value["destination"]) == ("query", "scope/stream")
-    assert (value["state"], value["batch"], value["last_batch"]) == ("COMMITTED", 7, 7)
-    assert value["members"][1] == [0, member(1).transaction_id.hex, 1, 11, 101]
+def test_golden_bytes() -> None:
+    assert to_bytes(committed(7)) == GOLDEN
+    assert from_bytes(GOLDEN) == committed(7)
+
+
+@pytest.mark.parametrize("length", range(0, 330, 7))
+def test_a_record_that_is_cut_is_refused(length: int) -> None:
+    with pytest.raises(DataCorruption, match="record of a sink cannot be read"):
+        from_bytes(GOLDEN[:length])
+
+
+@pytest.mark.parametrize("name", json.loads(GOLDEN))
+def test_a_record_without_a_field_is_refused(name: str) -> None:
+    value = json.loads(GOLDEN)
+    del value[name]
+    with pytest.raises(DataCorruption, match="record of a sink cannot be read"):
+        from_bytes(json.dumps(value).encode())
 
 
 def test_damage_and_newer_versions_are_named() -> None:
