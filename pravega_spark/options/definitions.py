@@ -155,8 +155,8 @@ OPTIONS: Final = (
         Use.READ,
         values.integer(1, 100_000),
         None,
-        "split long ranges until there are this many partitions; in streaming only with order=none",
-        "one per segment",
+        "split long ranges until there are this many partitions, and pack none; in streaming only with order=none",
+        "one per segment; in a batch small ranges share one",
     ),
     Option(
         "max_partition_bytes",
@@ -164,7 +164,7 @@ OPTIONS: Final = (
         values.integer(1),
         None,
         "split ranges longer than this; in streaming only with order=none",
-        "no limit",
+        "128 MiB; no limit in streaming",
     ),
     Option(
         "metadata",

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pravega_common.model.segments import SegmentOffsets
+from pravega_common.names import scoped_name
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.read_options import ReadOptions
-from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_span
-from pravega_spark.source.range_planner import Span, split
+from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_spans
+from pravega_spark.source.range_planner import Span, pack, pack_bytes_of, split
 from pravega_spark.source.span_filters import NO_FILTERS
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.told_cuts import cut_of
+
+batch_partition_bytes: Final = 128 * 1024 * 1024
+"""The largest partition of a batch read unless options say otherwise, about: that of Spark's own files."""
 
 METADATA_SCHEMAS = {
     "StreamInfo": "head_stream_cut string, tail_stream_cut string",
@@ -45,18 +50,24 @@ class BatchReader(DataSourceReader):
             for name in self._options.streams
             if self.filters.takes_stream(*name)
         }
+        ends = {scoped_name(*name): self._end(gateway, one) for name, one in positions.items()}
         spans = [
             taken
-            for one in positions.values()
-            for span in one.spans(self._start(gateway, one), self._end(gateway, one))
+            for name, one in positions.items()
+            for span in one.spans(self._start(gateway, one), ends[scoped_name(*name)])
             if (taken := self.filters.narrowed(span, one.events.boundary_before, one.events.locate)) is not None
         ]
 
         def locate(span: Span, offset: int) -> int:
             return positions[span.scope, span.stream].events.locate(span.segment_id, offset, span.end)
 
-        pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
-        return [SpanPartition(span) for span in pieces]
+        most_bytes = self._options.max_partition_bytes or batch_partition_bytes
+        pieces = split(spans, self._options.min_partitions, most_bytes, locate)
+        packs: list[tuple[Span, ...]] = [(piece,) for piece in pieces]
+        if self._options.min_partitions is None:
+            packs = pack(pieces, pack_bytes_of(pieces, most_bytes))
+        first, *others = packs or [()]
+        return [SpanPartition(*first, ends=ends), *(SpanPartition(*some) for some in others)]
 
     def _start(self, gateway: StreamGateway, one: StreamPositions) -> SegmentOffsets:
         if self._options.start_time is not None:
@@ -76,8 +87,8 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):  # Without partitions Spark makes one up that has no span.
-            yield from read_span(
-                partition.span,
+            yield from read_spans(
+                partition,
                 self._schema,
                 self._options.controller,
                 fail_on_data_loss=self._options.fail_on_data_loss,

@@ -16,19 +16,22 @@ from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.rows.columns import RowBuilder
 from pravega_spark.rows.framing import EventWindow, event_header_bytes, window_bytes_default
 from pravega_spark.source.data_loss import data_loss
+from pravega_spark.source.offsets import OffsetsByStream
 from pravega_spark.source.range_planner import Span
 
 _log = logging.getLogger(__name__)
 
 
 class SpanPartition(InputPartition):
-    """A span to read. Pickled to the executor."""
+    """Spans to read one after the other. Pickled to the executor."""
 
-    def __init__(self, span: Span) -> None:
-        self.span = span
+    def __init__(self, *spans: Span, ends: OffsetsByStream | None = None) -> None:
+        """``ends``: where the whole read ends, noted in one partition of a batch read (``read_cut.py``)."""
+        self.spans = spans
+        self.ends = ends
 
     def __repr__(self) -> str:
-        return f"SpanPartition({self.span})"
+        return f"SpanPartition{self.spans}"
 
 
 class RowsPartition(InputPartition):
@@ -36,6 +39,14 @@ class RowsPartition(InputPartition):
 
     def __init__(self, rows: list[tuple[str, str]]) -> None:
         self.rows = rows
+
+
+def read_spans(
+    partition: SpanPartition, schema: pa.Schema, controller: str, *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """The events of all spans of a partition; raises as ``read_span``."""
+    for span in partition.spans:
+        yield from read_span(span, schema, controller, fail_on_data_loss=fail_on_data_loss)
 
 
 def read_span(span: Span, schema: pa.Schema, controller: str, *, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
-from pravega_spark.source.partition_reader import SpanPartition, read_span
+from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, split
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.told_cuts import cut_of
@@ -83,8 +83,8 @@ class PlainStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):
-            yield from read_span(
-                partition.span,
+            yield from read_spans(
+                partition,
                 self._schema,
                 self._options.controller,
                 fail_on_data_loss=self._options.fail_on_data_loss,

@@ -5,9 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pravega_common.names import split_scoped_name
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
+
+packed_bytes_min: Final = 1024 * 1024
+"""Spans that have no more together share a partition: to start a task takes longer than to read them."""
+packed_partitions_min: Final = 64
+"""Small spans are packed until there are about this many partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,25 @@ def _split_one(span: Span, piece_bytes: int, locate: Callable[[Span, int], int])
             borders.append(border)
     borders.append(span.end)
     return [Span(span.scope, span.stream, span.segment_id, first, last) for first, last in itertools.pairwise(borders)]
+
+
+def pack(spans: Sequence[Span], pack_bytes: int) -> list[tuple[Span, ...]]:
+    """Put successive spans together, as long as they have at most ``pack_bytes``; a larger one stays alone."""
+    packs: list[list[Span]] = []
+    left = 0
+    for span in spans:
+        if span.length > left:
+            packs.append([])
+            left = pack_bytes
+        packs[-1].append(span)
+        left -= span.length
+    return [tuple(some) for some in packs]
+
+
+def pack_bytes_of(spans: Sequence[Span], max_partition_bytes: int) -> int:
+    """Bytes up to which small spans share a partition, so that there are still enough partitions for a cluster."""
+    total = sum(span.length for span in spans)
+    return min(max_partition_bytes, max(packed_bytes_min, total // packed_partitions_min))
 
 
 def lag_bytes(position: OffsetsByStream, available: OffsetsByStream) -> int:

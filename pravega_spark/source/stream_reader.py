@@ -26,7 +26,7 @@ from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.idle_pause import IdlePause
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
-from pravega_spark.source.partition_reader import SpanPartition, read_span
+from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, lag_bytes, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_spark.source.stream_positions import StreamPositions
@@ -292,8 +292,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):
-            yield from read_span(
-                partition.span,
+            yield from read_spans(
+                partition,
                 self._schema,
                 self._options.controller,
                 fail_on_data_loss=self._options.fail_on_data_loss,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
+import pravega_spark
+from pravega_common.errors import InvalidArgument
 from pravega_common.stream_cut import StreamCut
 from tests.spark.streams import Streams
 
@@ -64,6 +66,40 @@ def test_stream_cuts(streams: Streams) -> None:
     assert streams.numbers("t", startStreamCut="earliest", endStreamCut=middle) == list(range(100))
     same = streams.read("t", end_stream_cut=middle)
     assert same.union(same).count() == 200
+
+
+def test_the_cut_that_a_read_up_to_latest_used(streams: Streams) -> None:
+    """It is chosen once, for the frame and what is made of it; a stream goes on there without a gap."""
+    streams.create("t", 3)
+    streams.create("empty")
+    streams.fill("t", 0, 100)
+    frame = streams.read(f"{streams.scope}/t,{streams.scope}/empty")
+    assert frame.count() == 100
+    streams.fill("t", 100, 150)
+    told = pravega_spark.cut_of(frame)
+    assert pravega_spark.cut_of(frame.filter("offset >= 0").select("event")) == told
+    assert frame.count() == 100
+    assert {StreamCut.from_text(text).stream for text in told.split(",")} == {"t", "empty"}
+    rest = streams.numbers(
+        "t", start_stream_cut=next(t for t in told.split(",") if StreamCut.from_text(t).stream == "t")
+    )
+    assert rest == list(range(100, 150))
+    # Of a frame that nobody used it is chosen now.
+    unused = streams.read("t")
+    cut = pravega_spark.cut_of(unused)
+    assert cut == streams.tail("t")
+    streams.fill("t", 150, 160)
+    assert unused.count() == 150 and pravega_spark.cut_of(unused) == cut
+    streams.create("to", 3)
+    copied = (
+        streams.stream("t", start_stream_cut=cut).load().selectExpr("event", "cast(segment_id as string) routing_key")
+    )
+    streams.run(copied, "to")
+    assert streams.numbers("to") == list(range(150, 160))
+    with pytest.raises(InvalidArgument, match="up to different ends"):
+        pravega_spark.cut_of(frame.select("event").union(unused.select("event")))
+    with pytest.raises(InvalidArgument, match="reads no stream of format pravega as a batch"):
+        pravega_spark.cut_of(streams.rows(0, 5))
 
 
 def test_over_a_scale(streams: Streams) -> None:

@@ -15,6 +15,7 @@ from pravega_spark.datasource import stream_reader
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source import batch_reader
 from pravega_spark.source.batch_reader import BatchReader
 from pravega_spark.source.partition_reader import SpanPartition
 from tests.unit.pravega_spark.streams import FakeStreams
@@ -51,7 +52,16 @@ def test_one_partition_for_each_segment(streams: FakeStreams) -> None:
     streams.append("t", 1, numbered(8, 10))
     (third,) = streams.scale("t", [1], [(0.5, 1.0)])
     streams.append("t", third, numbered(10, 11))
-    assert parts(batch(streams)) == [numbered(0, 8), numbered(8, 10), numbered(10, 11)]
+    assert parts(batch(streams, min_partitions="1")) == [numbered(0, 8), numbered(8, 10), numbered(10, 11)]
+    assert parts(batch(streams)) == [numbered(0, 11)], "small ranges share a partition"
+
+
+def test_long_ranges_are_split_without_being_asked_to(streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_reader, "batch_partition_bytes", 54)
+    streams.create("t", 2)
+    streams.append("t", 0, numbered(0, 8))
+    streams.append("t", 1, numbered(8, 9))
+    assert [len(some) for some in parts(batch(streams))] == [3, 3, 3]
 
 
 @pytest.mark.parametrize(
@@ -72,9 +82,9 @@ def test_splitting(streams: FakeStreams, given: dict[str, str], sizes: list[int]
     assert [event for part in split for event in part] == numbered(0, 8)
 
 
-def test_empty_streams_have_no_partitions(streams: FakeStreams) -> None:
+def test_empty_streams_have_no_rows(streams: FakeStreams) -> None:
     streams.create("t", 3)
-    assert batch(streams, min_partitions="4").partitions() == []
+    assert parts(batch(streams, min_partitions="4")) == [[]]
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
@@ -132,7 +142,7 @@ def test_a_read_makes_no_stream(streams: FakeStreams) -> None:
             batch(streams, scope=scope, stream=stream).partitions()
     assert streams.gateway.list_streams("s") == ["orders"]
     assert not streams.gateway.scope_exists("nowhere")
-    assert batch(streams, stream="new", allow_create_stream="true").partitions() == []
+    assert parts(batch(streams, stream="new", allow_create_stream="true")) == [[]]
     assert streams.gateway.list_streams("s") == ["new", "orders"]
 
 
@@ -145,4 +155,4 @@ def test_a_cut_of_a_stream_that_was_replaced(streams: FakeStreams) -> None:
         with pytest.raises(DataCorruption, match=r"deleted and made again.* offset 4800, but it has 48 bytes"):
             batch(streams, **{option: cut}).partitions()
     spans = batch(streams, end_stream_cut=cut, fail_on_data_loss="false").partitions()
-    assert [item.span.end for item in spans if isinstance(item, SpanPartition)] == [48]
+    assert [item.spans[0].end for item in spans if isinstance(item, SpanPartition)] == [48]

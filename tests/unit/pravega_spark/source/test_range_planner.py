@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pravega_spark.source.offsets import SourceOffset
-from pravega_spark.source.range_planner import Span, lag_bytes, share, spans_of_batch, split
+from pravega_spark.source.range_planner import (
+    Span,
+    lag_bytes,
+    pack,
+    pack_bytes_of,
+    packed_bytes_min,
+    packed_partitions_min,
+    share,
+    spans_of_batch,
+    split,
+)
 
 
 def test_batch_from_its_offsets_alone() -> None:
@@ -44,6 +56,25 @@ def test_split_by_count_and_size() -> None:
     assert [(piece.start, piece.end) for piece in pieces] == [(100, 350), (350, 600), (600, 850), (850, 1100), (0, 10)]
     assert len(split(spans, 8, None, tens)) >= 8
     assert split([], 8, 1, tens) == []
+
+
+@given(st.lists(st.integers(1, 3 * packed_bytes_min), max_size=300), st.integers(1, 10**9))
+def test_packs_are_small_or_of_one_span(lengths: list[int], most_bytes: int) -> None:
+    spans = [Span("s", "t", number, 0, length) for number, length in enumerate(lengths)]
+    pack_bytes = pack_bytes_of(spans, most_bytes)
+    packs = pack(spans, pack_bytes)
+    assert [span for some in packs for span in some] == spans
+    assert all(len(some) == 1 or sum(span.length for span in some) <= pack_bytes <= most_bytes for some in packs)
+    # No two neighbours would fit together.
+    for first, second in itertools.pairwise(packs):
+        assert sum(span.length for span in first) + second[0].length > pack_bytes
+
+
+def test_many_small_ranges_make_some_dozens_of_partitions() -> None:
+    spans = [Span("s", "t", number, 0, packed_bytes_min) for number in range(1000)]
+    assert packed_partitions_min <= len(pack(spans, pack_bytes_of(spans, 2**40))) <= 2 * packed_partitions_min
+    few = [Span("s", "t", number, 0, 10 * packed_bytes_min) for number in range(4)]
+    assert len(pack(few, pack_bytes_of(few, 2**40))) == 4
 
 
 def test_split_where_no_boundary_is_known() -> None:
