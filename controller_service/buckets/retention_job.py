@@ -16,7 +16,7 @@ first_run_max_s: Final = 60.0
 streams_at_once_max: Final = 8
 
 
-class RetentionJob(BucketJob[tuple[str, str]]):
+class RetentionJob(BucketJob[tuple[str, str, str]]):
     """A stream that fails is logged and waits for the next run, with the others undisturbed."""
 
     def __init__(
@@ -41,8 +41,9 @@ class RetentionJob(BucketJob[tuple[str, str]]):
         self._store = store
         self._apply = apply
 
-    async def look_after(self, entry: tuple[str, str]) -> None:
-        scope, stream = entry
+    async def look_after(self, entry: tuple[str, str, str]) -> None:
+        scope, stream, stream_id = entry
+        self._store.note_id(scope, stream, stream_id)
         try:
             await self._apply(scope, stream)
         except StreamNotFound:
@@ -51,8 +52,8 @@ class RetentionJob(BucketJob[tuple[str, str]]):
         except PravegaError as error:
             self.log.warning("retention of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
 
-    async def pages(self) -> AsyncIterator[list[tuple[str, str]]]:
-        """Scopes and names of all streams that can have a policy, a page at a time."""
+    async def pages(self) -> AsyncIterator[list[tuple[str, str, str]]]:
+        """Scopes, names and ids of all streams that can have a policy, a page at a time."""
         token = b""
         while True:
             scopes, token = await self._store.list_scopes(token)
@@ -62,7 +63,7 @@ class RetentionJob(BucketJob[tuple[str, str]]):
             if not token:
                 return
 
-    async def _pages_of(self, scope: str) -> AsyncIterator[list[tuple[str, str]]]:
+    async def _pages_of(self, scope: str) -> AsyncIterator[list[tuple[str, str, str]]]:
         token = b""
         while True:
             try:
@@ -72,6 +73,6 @@ class RetentionJob(BucketJob[tuple[str, str]]):
             except PravegaError as error:
                 self.log.warning("streams of a scope cannot be listed", scope=scope, error=repr(error))
                 return
-            yield [(scope, stream) for stream, _ in streams if not stream.startswith(MARK_PREFIX)]
+            yield [(scope, name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX)]
             if not token:
                 return

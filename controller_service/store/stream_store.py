@@ -302,6 +302,10 @@ class StreamStore(ScopeStore):
 
     # ---- caches ------------------------------------------------------------------------------------------------------
 
+    def note_id(self, scope: str, stream: str, stream_id: str) -> None:
+        """Remember the id of a stream that was just read from its scope's list: ``open`` need not look it up."""
+        self._keep(self._stream_ids, (scope, stream), stream_id, entries_cached_max)
+
     def forget(self, scope: str, stream: str) -> None:
         self._stream_ids.pop((scope, stream), None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -23,6 +23,7 @@ from controller_service.store.records import (
     retention_cut_key,
 )
 from controller_service.store.stream_context import StreamContext
+from controller_service.store.versioned_store import Versioned
 from pravega_common.errors import Unavailable
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScalingPolicy
@@ -332,3 +333,29 @@ async def test_the_job_runs_every_period_on_its_part_and_outlives_a_lost_oracle(
     await advance(60)
     assert len(applied) == len(mine) + 2 * len(names)
     await job.stop()
+
+
+async def test_a_run_reads_each_stream_once() -> None:
+    """On a controller that knows none of them yet: their list has said their ids."""
+    parts = ControllerParts()
+    first = parts.controller()
+    await first.start()
+    await first.store.create_scope(S)
+    for number in range(20):
+        configuration = StreamConfiguration(ScalingPolicy.fixed(1))
+        await first.parts.workflows.create.create(S, f"stream{number}", configuration)
+    await first.stop()
+    second = parts.controller()
+    await second.start()
+    reads: Counter[str] = Counter()
+    get_many = parts.tables.get_many
+
+    async def counting(table: str, keys: Sequence[str]) -> list[Versioned | None]:
+        reads[table.rsplit("/", 1)[-1].split(".#.")[0]] += 1
+        return await get_many(table, keys)
+
+    parts.tables.get_many = counting  # type: ignore[method-assign]
+    await second.retention.run_once()
+    assert reads["metadata"] == 20
+    assert reads["streamsInScope"] == 0
+    await second.stop()
