@@ -17,9 +17,15 @@ from pravega_spark.options.definitions import Use
 from pravega_spark.options.given import missing_option
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
-from pravega_spark.rows.columns import RECORD_SOURCE_SCHEMA, SOURCE_SCHEMA, check_source_schema, sink_columns
+from pravega_spark.rows.columns import (
+    RECORD_SOURCE_SCHEMA,
+    SOURCE_SCHEMA,
+    SinkColumns,
+    check_source_schema,
+    sink_columns,
+)
 from pravega_spark.rows.record_columns import WrittenColumns, record_columns
-from pravega_spark.sink.copied_events import warn_of_lost_keys
+from pravega_spark.sink.copied_events import routed_by_segment, warn_of_lost_keys
 from pravega_spark.source.batch_reader import METADATA_SCHEMAS, BatchReader, MetadataReader
 from pravega_spark.spark_version import ADMISSION_CONTROL, ARROW_STREAM_SINK, PUSHED_FILTERS, has, refuse
 
@@ -99,5 +105,7 @@ def _sink_columns(options: WriteOptions, schema: StructType) -> WrittenColumns:
     columns = find(fields, with_stream=options.stream is None)
     if options.stream is None and columns.stream is None:
         raise missing_option("stream", ", or a column 'stream' that says where each row goes")
+    if options.route_by == "segment" and isinstance(columns, SinkColumns):
+        columns = routed_by_segment(schema.names, columns)
     warn_of_lost_keys(schema.names, columns, options.destination)
     return columns

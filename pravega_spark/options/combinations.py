@@ -38,6 +38,8 @@ def _check_write(given: GivenOptions) -> None:
     for name in ("txn_app_id", "job_id"):
         if given.is_given(name) and not given.value("exactly_once"):
             raise ConfigurationError(f"option '{name}' needs exactly_once=true")
+    if given.value("format") == "record" and given.value("route_by") == "segment":
+        raise ConfigurationError("options 'format' and 'route_by' exclude each other: a record is routed by its key")
 
 
 def _check_read(given: GivenOptions, use: Use) -> None:
@@ -47,6 +49,11 @@ def _check_read(given: GivenOptions, use: Use) -> None:
         for name in ("min_partitions", "max_partition_bytes"):
             if given.is_given(name):
                 raise ConfigurationError(f"option '{name}' splits segments, which needs order=none")
+    least, most = given.value("min_events_per_trigger"), given.value("max_events_per_trigger")
+    if least is not None and most is not None and least > most:
+        raise ConfigurationError("option 'min_events_per_trigger' must not be more than 'max_events_per_trigger'")
+    if given.is_given("max_trigger_delay") and least is None:
+        raise ConfigurationError("option 'max_trigger_delay' needs min_events_per_trigger too")
     _exclude(given, "start_stream_cut", "start_time", "both say where to start")
     _exclude(given, "end_stream_cut", "end_time", "both say where to stop")
     start_times, end_ms = given.value("start_time"), given.value("end_time")

@@ -136,6 +136,22 @@ OPTIONS: Final = (
         "no limit",
     ),
     Option(
+        "min_events_per_trigger",
+        Use.STREAM_READ,
+        values.integer(1),
+        None,
+        "how many events there must be, about, before a micro-batch begins; they wait for at most max_trigger_delay",
+        "none",
+    ),
+    Option(
+        "max_trigger_delay",
+        Use.STREAM_READ,
+        values.duration_ms,
+        900_000,
+        "the longest time that events wait for min_events_per_trigger: a number with ms, s, m, h or d, as in 30s",
+        "`15m`",
+    ),
+    Option(
         "fail_on_data_loss",
         Use.READ,
         values.boolean,
@@ -236,6 +252,14 @@ OPTIONS: Final = (
         None,
         "retention by size of a created stream",
         "keep all",
+    ),
+    Option(
+        "route_by",
+        Use.WRITE,
+        values.choice("key", "segment"),
+        "key",
+        "key: a row goes where its routing key leads; segment: rows of one segment_id, the column that a read adds, "
+        "stay together and in order, for a copy of plain events, which have no key",
     ),
     Option(
         "exactly_once",

@@ -38,6 +38,7 @@ _KAFKA_ALIASES: Final = {
     "startingtimestamp": "start_time",
     "endingtimestamp": "end_time",
     "maxoffsetspertrigger": "max_events_per_trigger",
+    "minoffsetspertrigger": "min_events_per_trigger",
 }
 """Options of Spark's Kafka connector that mean the same here under another name."""
 
@@ -48,8 +49,6 @@ _ONLY_OF_KAFKA: Final = {
     "subscribepattern": "name the streams in option 'stream'",
     "assign": "a read takes all segments of a stream; filter by column 'segment_id'",
     "includeheaders": "write and read with format=record, whose column 'headers' is that of Kafka",
-    "minoffsetspertrigger": "a micro-batch takes what is there; trigger less often",
-    "maxtriggerdelay": "a micro-batch takes what is there; trigger less often",
     "groupidprefix": "a query keeps its position in its checkpoint, and joins no group",
     "kafka.group.id": "a query keeps its position in its checkpoint, and joins no group",
 }

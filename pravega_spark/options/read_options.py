@@ -11,7 +11,7 @@ from pravega_spark.options.stream_options import StreamOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(StreamOptions):
-    """The checked options of one source; times are milliseconds since 1970."""
+    """The checked options of one source; times are milliseconds since 1970, time spans are milliseconds."""
 
     start_stream_cut: Limit | None
     end_stream_cut: Limit | None
@@ -19,6 +19,8 @@ class ReadOptions(StreamOptions):
     end_time: int | None
     approx_bytes_per_trigger: int | None
     max_events_per_trigger: int | None
+    min_events_per_trigger: int | None
+    max_trigger_delay: int
     fail_on_data_loss: bool
     order: Literal["key", "none"]
     min_partitions: int | None

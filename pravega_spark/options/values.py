@@ -6,9 +6,10 @@ Each parser raises ``ValueError`` with what is allowed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument
 from pravega_spark.options.limits import Limit, StartTimes
@@ -71,6 +72,18 @@ def time_ms(text: str) -> int:
     except ValueError as error:
         raise ValueError("must be a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970") from error
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|)")
+_UNITS_MS: Final = {"ms": 1, "": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration_ms(text: str) -> int:
+    """A time span in milliseconds; without a unit it is in these."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError("must be a number with ms, s, m, h or d, as in 30s")
+    return int(found[1]) * _UNITS_MS[found[2]]
 
 
 def start_times(text: str) -> StartTimes:

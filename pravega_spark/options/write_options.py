@@ -16,6 +16,7 @@ MismatchPolicy = Literal["fail", "skip"]
 class WriteOptions(StreamOptions):
     """The checked options of one sink."""
 
+    route_by: Literal["key", "segment"]
     exactly_once: bool
     transaction_timeout_ms: int
     read_after_write_consistency: bool

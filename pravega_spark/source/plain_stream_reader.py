@@ -27,7 +27,13 @@ from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.spark_version import ADMISSION_CONTROL, refuse
 
-_ABSENT: Final = ("approx_bytes_per_trigger", "max_events_per_trigger", "end_stream_cut", "end_time")
+_ABSENT: Final = (
+    "approx_bytes_per_trigger",
+    "max_events_per_trigger",
+    "min_events_per_trigger",
+    "end_stream_cut",
+    "end_time",
+)
 
 
 class PlainStreamReader(DataSourceStreamReader):

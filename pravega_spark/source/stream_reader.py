@@ -29,6 +29,7 @@ from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, lag_bytes, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
+from pravega_spark.source.segment_events import events_max
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.source.trigger_limits import Ends, TriggerLimits
@@ -132,6 +133,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.approx_bytes_per_trigger)
         if self._options.max_events_per_trigger is not None:
             return ReadMaxRows(self._options.max_events_per_trigger)
+        if self._options.min_events_per_trigger is not None:
+            return ReadMaxRows(events_max)  # Trigger.Once has no limit, and waits for no event.
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -158,7 +161,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             positions.events.forget()
         begin = self._begin(SourceOffset.from_json(start).position)
         moved, infos = self._advanced(begin, {})
-        ends = self._ends(moved, infos, limited=not isinstance(limit, ReadAllAvailable))
+        limited = not isinstance(limit, ReadAllAvailable)
+        ends = self._ends(moved, infos, limited=limited)
         available = {
             name: {item: self._end_of(name, item, moved[name][item], infos) for item in moved[name]} for name in moved
         }
@@ -224,6 +228,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         if limited:
             streams = {name: positions.events for name, positions in self._opened().items()}
+            if not self._target and self._limits.holds_back(streams, position, backlogs, self._monotonic_s()):
+                return position
             self._limits.apply(streams, position, backlogs, ends)
         return ends
 

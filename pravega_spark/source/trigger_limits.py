@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.rows.framing import event_header_bytes
 from pravega_spark.source.offsets import OffsetsByStream
 from pravega_spark.source.range_planner import share
 from pravega_spark.source.segment_events import SegmentEvents
@@ -30,6 +31,9 @@ class TriggerLimits:
     def __init__(self, options: ReadOptions) -> None:
         self._bytes = options.approx_bytes_per_trigger
         self._events = options.max_events_per_trigger
+        self._events_min = options.min_events_per_trigger
+        self._delay_max_s = options.max_trigger_delay / 1000
+        self._held_since_s: float | None = None
         self._streams: Mapping[str, SegmentEvents] = {}
         self._has_warned = False
 
@@ -42,6 +46,32 @@ class TriggerLimits:
             self._limit_bytes(self._bytes, position, backlogs, ends)
         if self._events is not None:
             self._limit_events(self._events, position, backlogs, ends)
+
+    def holds_back(
+        self, streams: Mapping[str, SegmentEvents], position: OffsetsByStream, backlogs: BySegment, now_s: float
+    ) -> bool:
+        """Whether there are too few events for a micro-batch, which may wait; by a monotonic clock in seconds."""
+        if self._events_min is None or not any(backlogs.values()):
+            self._held_since_s = None
+            return False
+        if self._held_since_s is None:
+            self._held_since_s = now_s
+        if now_s - self._held_since_s < self._delay_max_s and self._are_fewer(
+            self._events_min, streams, position, backlogs
+        ):
+            return True
+        self._held_since_s = None
+        return False
+
+    def _are_fewer(
+        self, limit: int, streams: Mapping[str, SegmentEvents], position: OffsetsByStream, backlogs: BySegment
+    ) -> bool:
+        """Whether there are fewer events than this; not where nobody knows."""
+        if sum(backlogs.values()) < limit * event_header_bytes:
+            return True
+        self._streams = streams
+        about = self._about(self._spans(position, backlogs))
+        return about is not None and sum(found.events for found in about.values()) < limit
 
     def _limit_bytes(self, limit: int, position: OffsetsByStream, backlogs: BySegment, ends: Ends) -> None:
         wanted = {
@@ -69,20 +99,10 @@ class TriggerLimits:
 
     def _counted(self, limit: int, position: OffsetsByStream, backlogs: BySegment) -> BySegment | None:
         """Events of each backlog: counted, or about right where there are far more than the limit. None: no index."""
-        spans = {
-            (name, item): (position[name][item], position[name][item] + backlog)
-            for (name, item), backlog in backlogs.items()
-        }
-        by_stream = _by_stream(spans)
-        for name, some in by_stream.items():
-            self._streams[name].prepare(some)
-        about: dict[tuple[str, int], EventCount] = {}
-        for (name, item), span in spans.items():
-            found = self._streams[name].estimated(item, *span)
-            if found is None:
-                self._warn_unlimited(name)
-                return None
-            about[name, item] = found
+        spans = self._spans(position, backlogs)
+        about = self._about(spans)
+        if about is None:
+            return None
         counts = {key: found.events for key, found in about.items()}
         doubtful = [key for key, found in about.items() if not found.is_exact]
         if sum(counts.values()) > limit * certain_excess:
@@ -93,6 +113,26 @@ class TriggerLimits:
                 counts[name, item] = counts[name, item] if counted is None else counted
         return counts
 
+    @staticmethod
+    def _spans(position: OffsetsByStream, backlogs: BySegment) -> dict[tuple[str, int], tuple[int, int]]:
+        return {
+            (name, item): (position[name][item], position[name][item] + backlog)
+            for (name, item), backlog in backlogs.items()
+        }
+
+    def _about(self, spans: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], EventCount] | None:
+        """Events of each span, from what is asked for together; None without an index."""
+        for name, some in _by_stream(spans).items():
+            self._streams[name].prepare(some)
+        about: dict[tuple[str, int], EventCount] = {}
+        for (name, item), span in spans.items():
+            found = self._streams[name].estimated(item, *span)
+            if found is None:
+                self._warn_unlimited(name)
+                return None
+            about[name, item] = found
+        return about
+
     def _has_read_ahead(self, name: str, segment_id: int) -> bool:
         return self._streams[name].has_read_ahead(segment_id)
 
@@ -100,8 +140,8 @@ class TriggerLimits:
         if not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "max_events_per_trigger has no effect: the store of %s keeps no index of event boundaries (Pravega "
-                "does from version 0.14 on); use approx_bytes_per_trigger",
+                "limits of events per trigger have no effect: the store of %s keeps no index of event boundaries "
+                "(Pravega does from version 0.14 on); use approx_bytes_per_trigger",
                 name,
             )
 

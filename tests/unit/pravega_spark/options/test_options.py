@@ -68,6 +68,12 @@ def test_every_default_is_one_of_its_own_values() -> None:
     for option in OPTIONS:
         if option.default is not None:
             assert option.parse(str(option.default)) == option.default
+            if (
+                option.default_text.startswith("`")
+                and "or" not in option.default_text
+                and " " not in option.default_text
+            ):
+                assert option.parse(option.default_text.strip("`")) == option.default
 
 
 @pytest.mark.parametrize(
@@ -80,7 +86,9 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"startingOffsets": '{"t":{"0":5}}'}, "Kafka's partitions; a stream has segments: give 'start_stream_cut'"),
         ({"startingOffsetsByTimestamp": "{}"}, "start_time takes a JSON object with a time for each stream"),
         ({"subscribePattern": "t.*"}, "'subscribePattern' of Spark's Kafka connector has no counterpart here: name"),
-        ({"minOffsetsPerTrigger": "5"}, "has no counterpart here: a micro-batch takes what is there"),
+        ({"minOffsetsPerTrigger": "5", "order": "key", "max_events_per_trigger": "4"}, "must not be more than"),
+        ({"maxTriggerDelay": "5s", "order": "key"}, "'max_trigger_delay' needs min_events_per_trigger"),
+        ({"max_trigger_delay": "soon", "order": "key"}, "must be a number with ms, s, m, h or d, as in 30s"),
         ({"includeHeaders": "true"}, "write and read with format=record, whose column 'headers'"),
         ({"maxOffsetsPerTrigger": "x", "order": "key"}, "option 'max_events_per_trigger' is 'x', but must be"),
         ({"startingTimestamp": "5", "start_time": "5"}, "'start_time' is given in two spellings"),

@@ -145,6 +145,30 @@ def test_a_copy_of_plain_events_warns_once_of_lost_keys(streams: FakeStreams, ca
     assert warnings("event segment_id offset", stream="u") == 1
 
 
+def test_a_copy_by_segment_keeps_the_order_of_each(streams: FakeStreams, caplog: pytest.LogCaptureFixture) -> None:
+    """Rows of one segment go to one segment, without a warning; the three others may share one."""
+    schema = pa.schema([("event", pa.binary()), ("Segment_ID", pa.int64()), ("offset", pa.int64())])
+    options = {"controller": streams.controller, "scope": "s", "stream": "t", "route_by": "segment"}
+    writer = datasource.batch_writer({**options, "exactly_once": "false"}, from_arrow_schema(schema), overwrite=False)
+    numbers = range(300)
+    columns = [[b"%03d" % number for number in numbers], [number % 7 << 32 for number in numbers], list(numbers)]
+    writer.write(iter([pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=schema)]))
+    found = streams.events("t")
+    assert sorted(int(event) for events in found.values() for event in events) == list(numbers)
+    for source in range(7):
+        holders = [[n for n in map(int, events) if n % 7 == source] for events in found.values()]
+        assert [some for some in holders if some] == [list(range(source, 300, 7))]
+    assert sum(1 for events in found.values() if events) > 1
+    assert "lose their order" not in caplog.text
+    for names, said in (
+        ("event offset", "needs the column 'segment_id'"),
+        ("event key segment_id", "'key' is a routing"),
+    ):
+        ddl = from_arrow_schema(pa.schema([(name, pa.string()) for name in names.split()]))
+        with pytest.raises(ConfigurationError, match=said):
+            datasource.batch_writer(options, ddl, overwrite=False)
+
+
 def test_the_schema_of_a_read() -> None:
     assert read_schema({"path": "s/t", "format": "Record"}) == RECORD_SOURCE_SCHEMA
     assert read_schema({"path": "s/t", "format": "event"}) == read_schema({"path": "s/t"}) == SOURCE_SCHEMA
@@ -155,4 +179,6 @@ def test_refused_options() -> None:
         WriteOptions.parse({"path": "s/t", "format": "avro"}, Use.WRITE)
     with pytest.raises(ConfigurationError, match="'metadata' and 'format' exclude each other"):
         ReadOptions.parse({"path": "s/t", "format": "record", "metadata": "StreamInfo"}, Use.BATCH_READ)
+    with pytest.raises(ConfigurationError, match="'format' and 'route_by' exclude each other"):
+        WriteOptions.parse({"path": "s/t", "format": "record", "route_by": "segment"}, Use.WRITE)
     assert ReadOptions.parse({"path": "s/t", "format": "event", "metadata": "StreamInfo"}, Use.BATCH_READ).metadata

@@ -526,7 +526,7 @@ class TestLimits:
         monkeypatch.setattr(streams.gateway, "boundaries", unknown)
         query = Query(reader(streams, max_events_per_trigger="3"))
         assert query.step() == [numbered(0, 10)]
-        assert "max_events_per_trigger has no effect" in caplog.text
+        assert "limits of events per trigger have no effect" in caplog.text
         streams.append("t", 0, numbered(10, 20))
         query = Query(reader(streams, approx_bytes_per_trigger="1"))
         query.step()
@@ -770,6 +770,57 @@ class TestDamage:
         assert isinstance(partition, SpanPartition)
         shipped = pickle.loads(pickle.dumps(reader(streams)))
         assert [row for batch in shipped.read(partition) for row in batch.column(0).to_pylist()] == numbered(0, 2)
+
+
+class TestEnoughEvents:
+    """With ``min_events_per_trigger``, on a clock of the test."""
+
+    def query(self, streams: FakeStreams, **given: str) -> tuple[Query, list[float]]:
+        now = [0.0]
+        options = {"controller": streams.controller, "scope": "s", "stream": "t", "start_stream_cut": "earliest"}
+        made = ReadOptions.parse({**options, **given}, Use.STREAM_READ)
+        return Query(StreamReader(made, SCHEMA, lambda: now[0], lambda _: None)), now
+
+    def test_a_batch_begins_when_there_are_enough(self, streams: FakeStreams) -> None:
+        streams.create("t", 2)
+        query, _ = self.query(streams, min_events_per_trigger="10", max_events_per_trigger="12")
+        streams.append("t", 0, numbered(0, 5))
+        streams.append("t", 1, numbered(5, 9))
+        assert query.step() is None
+        told = query.source.reportLatestOffset()
+        assert told is not None and told["lag_events"] == 9
+        streams.append("t", 1, numbered(9, 25))
+        taken = [sum(map(len, query.step() or [])) for _ in range(2)]
+        assert all(10 <= count <= 12 for count in taken)
+        assert query.step() is None, "few are left"
+
+    def test_none_waits_for_longer_than_it_may(self, streams: FakeStreams) -> None:
+        streams.create("t")
+        query, now = self.query(streams, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
+        assert query.step() is None
+        now[0] = 100.0
+        streams.append("t", 0, numbered(0, 3))
+        assert query.step() is None
+        now[0] = 129.0
+        assert query.step() is None
+        now[0] = 130.0
+        assert query.step() == [numbered(0, 3)]
+        # The next ones have a time of their own.
+        streams.append("t", 0, numbered(3, 4))
+        assert query.step() is None
+        now[0] = 160.0
+        assert query.step() == [numbered(3, 4)]
+
+    def test_triggers_that_take_all_wait_for_none(self, streams: FakeStreams) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 3))
+        query, _ = self.query(streams, min_events_per_trigger="10")
+        query.limit = ReadAllAvailable()
+        assert query.step() == [numbered(0, 3)]
+        streams.append("t", 0, numbered(3, 5))
+        again, _ = self.query(streams, min_events_per_trigger="10", max_events_per_trigger="10")
+        again.source.prepareForTriggerAvailableNow()
+        assert again.all() == numbered(0, 5)
 
 
 class TestCosts:
