@@ -37,7 +37,6 @@ def make_application(arguments: Sequence[str] = ()) -> typer.Typer:
         help="A tiered event-stream store, and the Spark source and sink that make it useful.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_options)

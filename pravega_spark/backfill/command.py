@@ -115,12 +115,20 @@ class BackfillCommands:
         source: Annotated[str, typer.Argument(metavar="SCOPE/STREAM", help="The stream.")],
         target: Annotated[str, typer.Argument(metavar="FOLDER", help="Several jobs may write to one.")],
         job_id: JobIdOption,
-        start: Annotated[str, typer.Option(metavar="earliest|CUT", help="Position to begin at.")] = "earliest",
+        start: Annotated[
+            str,
+            typer.Option(
+                metavar="earliest|TIME|CUT", help="Position to begin at; a TIME is 2026-01-31T12:00Z or 12h ago."
+            ),
+        ] = "earliest",
         end: Annotated[
-            str, typer.Option(metavar="latest|CUT", help="Position to end at; fixed at the first run.")
+            str, typer.Option(metavar="latest|TIME|CUT", help="Where to end; fixed at the first run.")
         ] = "latest",
         select: Annotated[
             list[str] | None, typer.Option(metavar="EXPR", help="SQL, a column each (repeat); default: all columns.")
+        ] = None,
+        partition_by: Annotated[
+            list[str] | None, typer.Option(metavar="COLUMN", help="Put files into folders by its values (repeat).")
         ] = None,
         controller: ControllerOption = CONTROLLER_DEFAULT,
         master: MasterOption = "",
@@ -130,7 +138,7 @@ class BackfillCommands:
         with self._reported(job_id):
             checked_job_id(job_id)
             parse_stream(source)
-            job = ExportJob(source, target, start, end, tuple(select or ()))
+            job = ExportJob(source, target, start, end, tuple(select or ()), tuple(partition_by or ()))
             _show(self._runner.export(JobRun(job_id, controller, master), job), as_json)
 
     @contextmanager

@@ -65,7 +65,8 @@ class LoadJob:
 class ExportJob:
     """A job that exports a range of a stream.
 
-    ``start`` is earliest or a stream cut, ``end`` is latest or a stream cut; an empty ``select`` takes all columns.
+    ``start`` is earliest, a time or a stream cut, ``end`` is latest, a time or a stream cut; an empty ``select`` takes
+    all columns. The files lie in folders by the values of ``partition_by``, columns of ``select``.
     """
 
     stream: str
@@ -73,6 +74,7 @@ class ExportJob:
     start: str = "earliest"
     end: str = "latest"
     select: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
 
 
 def checked_job_id(text: str) -> str:
@@ -114,7 +116,7 @@ def job_json(job: LoadJob | ExportJob) -> dict[str, Any]:
 def compare_with_record(job_id: str, job: LoadJob | ExportJob, recorded: Mapping[str, Any]) -> None:
     """Raises ``JobDiffers`` for the first property that is not as it was at the first run."""
     for name, value in job_json(job).items():
-        before = recorded.get(name)
+        before = recorded.get(name, [] if value == [] else None)  # what an older version did not know, it did not do
         # The schema of a job without one was read from its source and recorded.
         if name == "schema" and not value:
             continue

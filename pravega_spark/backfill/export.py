@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pravega_common.errors import StreamNotFound, UnknownOutcome
+from pravega_common.errors import InvalidArgument, StreamNotFound, UnknownOutcome
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.stream_cut import StreamCut
@@ -15,7 +15,7 @@ from pravega_spark.backfill.definition import ExportJob, compare_with_record, jo
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.load import progress_of_stages
 from pravega_spark.backfill.progress import ProgressDisplay
-from pravega_spark.commands.cuts import resolve_cut
+from pravega_spark.commands.cuts import resolve_position
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
 
@@ -29,6 +29,10 @@ AFTER_PLAN: Final = register("spark.export.after_plan")
 BEFORE_FILES: Final = register("spark.export.before_files")
 AFTER_FIRST_MOVE: Final = register("spark.export.after_first_move")
 BEFORE_DONE: Final = register("spark.export.before_done")
+
+
+Resolve = Callable[[str, bool], SegmentOffsets]
+"""The position that a text names; the flag says whether it is an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,14 @@ def run_export(
     job: ExportJob,
     folder: JobFolder,
     source: dict[str, str],
-    resolve: Callable[[str], SegmentOffsets],
+    resolve: Resolve,
 ) -> ExportResult:
     """Exports the range once. ``folder`` is the job's, in the target; ``resolve`` is called at the first run alone."""
     plan = folder.read(PLAN)
     if plan is None:
         plan = {**job_json(job), **_range(job, resolve)}
         # A source or expression that cannot work fails before the job is recorded, so that a slip costs no job id.
-        _rows(spark, job, source)
+        _check_partitions(job, _rows(spark, job, source).columns)
         folder.create(PLAN, plan)
     else:
         compare_with_record(job_id, job, plan)
@@ -75,22 +79,23 @@ def run_export(
     return ExportResult(summary["rows"], summary["files"], summary["bytes"], is_repeated=False)
 
 
-def resolver(controller: str, stream: str) -> Callable[[str], SegmentOffsets]:
-    """Returns the function that resolves ``earliest``, ``latest`` or the text of a stream cut to a position."""
+def resolver(controller: str, stream: str) -> Resolve:
+    """Returns the function that resolves ``earliest``, ``latest``, a time or the text of a stream cut to a position."""
 
-    def resolve(text: str) -> SegmentOffsets:
+    def resolve(text: str, as_end: bool) -> SegmentOffsets:
         scope, name = parse_stream(stream)
         with StreamClient(controller) as client:
             if not client.controller.stream_exists(scope, name):
                 raise StreamNotFound(f"stream '{stream}' does not exist at {controller}, so nothing can be exported")
-            return resolve_cut(client, scope, name, text)
+            return resolve_position(client, controller, scope, name, text, as_end=as_end)
 
     return resolve
 
 
-def _range(job: ExportJob, resolve: Callable[[str], SegmentOffsets]) -> dict[str, Any]:
+def _range(job: ExportJob, resolve: Resolve) -> dict[str, Any]:
     scope, stream = parse_stream(job.stream)
-    start, end = (StreamCut(scope, stream, resolve(text)).as_text() for text in (job.start, job.end))
+    start = StreamCut(scope, stream, resolve(job.start, False)).as_text()
+    end = StreamCut(scope, stream, resolve(job.end, True)).as_text()
     return {"range": {"start_stream_cut": start, "end_stream_cut": end}}
 
 
@@ -106,7 +111,7 @@ def _write(
     observed = Observation("backfill")
     counted = _rows(spark, job, source).observe(observed, F.count(F.lit(1)).alias("rows"))
     with ProgressDisplay(lambda: progress_of_stages(spark)):
-        counted.write.parquet(attempt)
+        counted.write.partitionBy(*job.partition_by).parquet(attempt)
     rows = observed.get.get("rows")
     if rows is None:
         raise UnknownOutcome(f"job '{job_id}' has written {attempt}, but Spark did not say how many rows; run it again")
@@ -116,7 +121,7 @@ def _write(
         "bytes": sum(size for _, size in files),
         "attempt": attempt,
         "files": [
-            {"from": name, "to": f"{job_id}-{index:05d}{_ending(name)}"} for index, (name, _) in enumerate(files)
+            {"from": name, "to": _target_name(name, f"{job_id}-{index:05d}")} for index, (name, _) in enumerate(files)
         ],
     }
 
@@ -126,9 +131,18 @@ def _rows(spark: SparkSession, job: ExportJob, source: dict[str, str]) -> DataFr
     return frame.selectExpr(*job.select) if job.select else frame
 
 
-def _ending(name: str) -> str:
-    """Returns all endings of a name, such as ``.snappy.parquet``."""
-    return name[name.index(".") :] if "." in name else ""
+def _check_partitions(job: ExportJob, columns: list[str]) -> None:
+    for name in job.partition_by:
+        if name not in columns:
+            raise InvalidArgument(f"--partition-by {name} is no column of the export: it has {', '.join(columns)}")
+    if {*job.partition_by} == {*columns}:
+        raise InvalidArgument(f"--partition-by {', '.join(job.partition_by)} leaves no column for the files")
+
+
+def _target_name(name: str, stem: str) -> str:
+    """Returns the name with another stem: the folders before it and all endings (``.snappy.parquet``) stay."""
+    folders, slash, last = name.rpartition("/")
+    return f"{folders}{slash}{stem}{last[last.index('.') :] if '.' in last else ''}"
 
 
 def _publish(job: ExportJob, folder: JobFolder, written: dict[str, Any]) -> None:

@@ -84,13 +84,24 @@ class JobFolder:
             raise ConfigurationError(f"'{path}' cannot be looked at: {_first_line(error)}") from error
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Lists names and sizes of the files of a folder that do not begin with a dot or an underscore, sorted."""
-        found = [
-            (item.getPath().getName(), int(item.getLen()))
-            for item in self._files.listStatus(self._path(path))
-            if item.isFile()
-        ]
-        return sorted((name, size) for name, size in found if not name.startswith((".", "_")))
+        """Lists names and sizes of the files below a folder that readers of the folder see, sorted.
+
+        A name has the folders of its partitions before it (``day=2026-07-01/part-0``). Readers do not see names that
+        begin with a dot or an underscore.
+        """
+        found: list[tuple[str, int]] = []
+        left = [""]
+        while left:
+            prefix = left.pop()
+            for item in self._files.listStatus(self._path(f"{path}/{prefix}")):
+                name = str(item.getPath().getName())
+                if name.startswith((".", "_")) and "=" not in name:
+                    continue
+                if item.isDirectory():
+                    left.append(f"{prefix}{name}/")
+                else:
+                    found.append((f"{prefix}{name}", int(item.getLen())))
+        return sorted(found)
 
     def folders(self, path: str) -> list[str]:
         """Lists the names of the folders in a folder."""
@@ -99,11 +110,12 @@ class JobFolder:
         )
 
     def move(self, source: str, target: str) -> None:
-        """Moves a file; a file that an earlier call moved stays where it is."""
+        """Moves a file, and makes the folder that it goes to; a file that an earlier call moved stays where it is."""
         if not self.exists(source):
             if not self.exists(target):
                 raise DataCorruption(f"neither {source} nor {target} is there, though one was written; who deleted it?")
             return
+        self._files.mkdirs(self._path(target.rpartition("/")[0]))
         self._rename(self._path(source), self._path(target))
 
     def delete(self, path: str) -> None:

@@ -12,5 +12,6 @@ ControllerOption = Annotated[
     str, typer.Option("--controller", envvar="PRAVEGA_CONTROLLER", help="The controller, tcp://host:port[,host:port…].")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+START_HELP: Final = "Where to begin; a TIME is 2026-01-31T12:00Z, or 12h for twelve hours ago."
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 StreamArgument = Annotated[str, typer.Argument(metavar="SCOPE/STREAM", help="The stream.", show_default=False)]

@@ -1,11 +1,14 @@
-"""Resolves the positions that a user names: ``head``, ``tail``, or the text of a stream cut."""
+"""Resolves the positions that a user names: ``head``, ``tail``, a time, or the text of a stream cut."""
 
 from __future__ import annotations
+
+import time
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_epoch, segment_number
 from pravega_common.stream_cut import StreamCut
+from pravega_spark.commands.quantities import is_time, parse_time_ms
 from pravega_streams.client import StreamClient
 
 _HEAD = ("head", "earliest")
@@ -27,6 +30,29 @@ def resolve_cut(client: StreamClient, scope: str, stream: str, text: str) -> Seg
     positions = dict(cut.offsets)
     check_valid(client, scope, stream, positions, f"the stream cut {cut}")
     return positions
+
+
+def resolve_position(
+    client: StreamClient, controller: str, scope: str, stream: str, text: str, *, as_end: bool
+) -> SegmentOffsets:
+    """Returns the position of a cut as ``resolve_cut`` does, or of a time.
+
+    A time is an ISO time (UTC unless it says otherwise) or an age such as ``12h``, by the stores' clocks. As a start
+    nothing that was written then or later lies before it, as an end everything from before does. Their index knows
+    times to some 64 KiB of each segment. ``UnsupportedOperation`` where the stores keep none.
+    """
+    if not is_time(text):
+        return resolve_cut(client, scope, stream, text)
+    from pravega_spark.gateway.service import ServiceGateway
+    from pravega_spark.source.stream_positions import StreamPositions
+
+    time_ms = parse_time_ms(text, "the time", time.time_ns() // 1_000_000)
+    gateway = ServiceGateway(controller)
+    try:
+        positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=False)
+        return positions.cut_at_time(time_ms, as_end=as_end)
+    finally:
+        gateway.close()
 
 
 def check_valid(client: StreamClient, scope: str, stream: str, cut: SegmentOffsets, name: str) -> None:

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, StreamArgument
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, START_HELP, ControllerOption, StreamArgument
 from pravega_spark.commands.connection import connected, existing_stream
-from pravega_spark.commands.cuts import resolve_cut
+from pravega_spark.commands.cuts import resolve_position
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
 from pravega_spark.commands.event_pipe import EventPrinter, write_pipe
-from pravega_spark.commands.output import print_json, say
+from pravega_spark.commands.output import counted, print_json, say
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.rows.columns import sink_columns
 from pravega_spark.sink.direct_writer import DirectWriter
@@ -71,7 +71,7 @@ def write(
     if as_json:
         print_json({"stream": stream, "events": count})
     else:
-        say(f"{count:,} events written to {stream}")
+        say(f"{counted(count, 'event')} written to {stream}")
 
 
 class _Counter:
@@ -96,8 +96,11 @@ class _Counter:
 
 def read(
     stream: StreamArgument,
-    start: Annotated[str, typer.Option("--from", metavar="earliest|latest|CUT", help="Where to begin.")] = "earliest",
-    end: Annotated[str, typer.Option("--to", metavar="latest|CUT", help="Where to end.")] = "latest",
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="earliest|latest|TIME|CUT", help=START_HELP),
+    ] = "earliest",
+    end: Annotated[str, typer.Option("--to", metavar="latest|TIME|CUT", help="Where to end.")] = "latest",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written later.")] = False,
     events_max: Annotated[int, typer.Option("--max", min=0, metavar="N", help="Stop after N events.")] = 0,
     event_format: FormatOption = Format.LINES,
@@ -116,11 +119,11 @@ def read(
         gateway = ServiceGateway(controller)
         reader = EventPrinter(gateway, scope, name, printer, _flushed if follow else output.write, events_max)
         try:
-            first = resolve_cut(client, scope, name, start)
+            first = resolve_position(client, controller, scope, name, start, as_end=False)
             if follow:
                 reader.follow(first)
             else:
-                reader.read(first, resolve_cut(client, scope, name, end))
+                reader.read(first, resolve_position(client, controller, scope, name, end, as_end=True))
             output.flush()
         except BrokenPipeError:
             # The reader of the pipe has enough. Python would complain again when it closes standard output.

@@ -40,6 +40,12 @@ def confirm(question: str, *, unasked: str) -> None:
         raise typer.Exit(1)
 
 
+def counted(count: int, thing: str) -> str:
+    """A number with its noun: ``1 event``, ``1,000 events``, ``2 batches``."""
+    plural = f"{thing}es" if thing.endswith(("s", "x", "ch", "sh")) else f"{thing}s"
+    return f"{count:,} {thing if count == 1 else plural}"
+
+
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, sort_keys=False))
 

@@ -10,7 +10,7 @@ from pravega_common.errors import InvalidArgument, NotFound
 from pravega_common.model.transaction_sets import SinkStatus, TransactionSet
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
 from pravega_spark.commands.connection import connected
-from pravega_spark.commands.output import print_facts, print_json, print_table
+from pravega_spark.commands.output import counted, print_facts, print_json, print_table
 from pravega_spark.commands.quantities import text_of_time
 from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_streams.client import StreamClient
@@ -42,7 +42,7 @@ def list_sinks(controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonO
         for item in records
     ]
     columns = ["query or job", "into", "last batch", "state", "events of it", "last touched"]
-    print_table(f"{len(rows)} sinks", columns, rows)
+    print_table(counted(len(rows), "sink"), columns, rows)
 
 
 def show(

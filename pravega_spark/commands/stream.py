@@ -1,4 +1,4 @@
-"""``stream create|list|info|scale|seal|delete``; truncation and retention are in ``stream_retention.py``."""
+"""``stream create|scale|seal|delete``; truncation and retention are in ``stream_retention.py``."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from typing import Annotated
 
 import typer
 
-from pravega_common.errors import AlreadyExists, InvalidArgument, ScopeNotFound, StreamSealed
+from pravega_common.errors import AlreadyExists, InvalidArgument, StreamSealed
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy, scaling_number_max
 from pravega_common.model.segments import SegmentRange
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import (
-    is_internal_scope,
-    is_internal_stream,
     segment_epoch,
     segment_number,
     validate_user_name,
     validate_user_scope_name,
 )
-from pravega_common.stream_cut import StreamCut
-from pravega_spark.commands import stream_retention, transaction
+from pravega_spark.commands import stream_retention, stream_views, transaction
 from pravega_spark.commands.arguments import (
     CONTROLLER_DEFAULT,
     ControllerOption,
@@ -30,10 +27,9 @@ from pravega_spark.commands.arguments import (
     YesOption,
 )
 from pravega_spark.commands.connection import connected, existing_stream
-from pravega_spark.commands.output import confirm, print_facts, print_json, print_table
-from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, text_of_bytes
+from pravega_spark.commands.output import confirm, print_json, print_table
+from pravega_spark.commands.quantities import ms_of_hours, parse_bytes
 from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments, plan_split
-from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
 
@@ -42,9 +38,9 @@ RateOption = Annotated[int, typer.Option(min=0, max=scaling_number_max, help="Sc
 
 def add_to(application: typer.Typer) -> None:
     group = typer.Typer(help="Create, show, scale and truncate streams.", no_args_is_help=True)
-    for command in (create, info, scale, seal, delete):
+    for command in (create, scale, seal, delete):
         group.command()(command)
-    group.command("list")(list_streams)
+    stream_views.add_to(group)
     stream_retention.add_to(group)
     transaction.add_to(group)
     application.add_typer(group, name="stream")
@@ -112,80 +108,6 @@ def retention_policy(keep_bytes: str, keep_hours: float) -> RetentionPolicy | No
         parse_bytes(keep_bytes, "--retain-bytes") if keep_bytes else 0,
         ms_of_hours(keep_hours, "--retain-hours") if keep_hours else 0,
     )
-
-
-def list_streams(
-    scope: Annotated[str, typer.Argument(help="Only of this scope.")] = "",
-    internal: Annotated[bool, typer.Option("--internal", help="Also scopes and streams of the system.")] = False,
-    controller: ControllerOption = CONTROLLER_DEFAULT,
-    as_json: JsonOption = False,
-) -> None:
-    """List scopes and their streams."""
-    found: list[tuple[str, str]] = []
-    with connected(controller) as client:
-        if scope:
-            scopes = [scope]
-        else:
-            scopes = [item for item in client.controller.list_scopes() if internal or not is_internal_scope(item)]
-        for item in sorted(scopes):
-            found += [(item, name) for name in _names(client, item) if internal or not is_internal_stream(item, name)]
-    if as_json:
-        print_json([{"scope": item, "stream": name} for item, name in found])
-    else:
-        print_table(f"{len(found)} streams", ["scope", "stream"], found)
-
-
-def _names(client: StreamClient, scope: str) -> list[str]:
-    try:
-        return sorted(client.controller.list_streams(scope))
-    except ScopeNotFound as error:
-        raise ScopeNotFound(f"scope '{scope}' does not exist; see pravega-spark stream list") from error
-
-
-def info(
-    stream: StreamArgument, controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonOption = False
-) -> None:
-    """Show configuration, segments with their keys, head, tail and size."""
-    with connected(controller) as client:
-        scope, name = existing_stream(client, stream)
-        facts = stream_facts(client, scope, name)
-    if as_json:
-        print_json(facts.to_json())
-    else:
-        _print_facts(facts)
-
-
-def _print_facts(facts: StreamFacts) -> None:
-    sealed = "sealed: takes no more events" if facts.is_sealed else "open"
-    print_facts(
-        f"{facts.scope}/{facts.stream}",
-        [
-            ("state", sealed),
-            ("scaling", scaling_text(facts.configuration.scaling)),
-            ("retention", retention_text(facts.configuration.retention)),
-            ("tags", ", ".join(facts.configuration.tags) or "none"),
-            (
-                "size",
-                f"{text_of_bytes(facts.size_bytes)} ({facts.size_bytes:,} bytes) in {facts.segment_count} segments",
-            ),
-            ("commits", facts.commits_text),
-            ("head", StreamCut(facts.scope, facts.stream, facts.head).as_text()),
-            ("tail", StreamCut(facts.scope, facts.stream, facts.tail).as_text()),
-        ],
-    )
-    rows = [
-        (
-            segment_number(item.segment_id),
-            segment_epoch(item.segment_id),
-            item.key_low,
-            item.key_high,
-            item.info.start_offset,
-            item.info.length,
-        )
-        for item in facts.segments
-    ]
-    title = "last segments" if facts.is_sealed else "open segments"
-    print_table(title, ["segment", "epoch", "keys from", "to", "start offset", "length"], rows)
 
 
 def scale(

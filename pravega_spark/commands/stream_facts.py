@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pravega_common.errors import SegmentNotFound
 from pravega_common.model.commits import Commits
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
@@ -13,6 +12,7 @@ from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_epoch, segment_name, segment_number
 from pravega_common.stream_cut import StreamCut
+from pravega_spark.commands.output import counted
 from pravega_spark.commands.quantities import ms_per_hour
 from pravega_spark.commands.transaction import commits_json, commits_of, commits_text
 from pravega_streams.client import StreamClient
@@ -98,7 +98,9 @@ def stream_facts(client: StreamClient, scope: str, stream: str) -> StreamFacts:
         if item.segment_id in tail
     ]
     between = controller.segments_between(scope, stream, head, tail)
-    infos = {item: info for item in between if (info := segment_info(client, scope, stream, item)) is not None}
+    names = {item: segment_name(scope, stream, item) for item in {*between, *(one.segment_id for one in shown)}}
+    found = client.segments.infos(names.values())
+    infos = {item: found[name] for item, name in names.items() if name in found}
     segments = tuple(
         OpenSegment(item.segment_id, item.key_low, min(item.key_high, 1.0), infos[item.segment_id])
         for item in shown
@@ -113,25 +115,17 @@ def stream_facts(client: StreamClient, scope: str, stream: str) -> StreamFacts:
         len(between),
         head,
         tail,
-        sum(info.length - info.start_offset for info in infos.values()),
+        sum(infos[item].length - infos[item].start_offset for item in between if item in infos),
         commits_of(client, scope, stream),
     )
 
 
-def segment_info(client: StreamClient, scope: str, stream: str, segment_id: int) -> SegmentInfo | None:
-    """Asks for a segment; None if it was deleted since it was listed."""
-    try:
-        return client.segments.info(segment_name(scope, stream, segment_id))
-    except SegmentNotFound:
-        return None
-
-
 def scaling_text(policy: ScalingPolicy) -> str:
     if policy.scale_type is ScaleType.FIXED:
-        return f"fixed, {policy.min_segments} segments"
+        return f"fixed, {counted(policy.min_segments, 'segment')}"
     unit = "KB/s" if policy.scale_type is ScaleType.KILOBYTES_PER_SECOND else "events/s"
     rate = f"{policy.target_rate} {unit} a segment"
-    return f"{rate}, split by {policy.scale_factor}, at least {policy.min_segments} segments"
+    return f"{rate}, split by {policy.scale_factor}, at least {counted(policy.min_segments, 'segment')}"
 
 
 def retention_type(policy: RetentionPolicy | None) -> str:

@@ -18,7 +18,7 @@ from pravega_common.names import segment_epoch, segment_number, split_scoped_nam
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.connection import connected, existing_stream
-from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut
+from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut, resolve_position
 from pravega_spark.commands.output import confirm, print_json, print_table
 from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_bytes, text_of_time
 from pravega_spark.commands.stream_facts import retention_text, retention_type
@@ -41,7 +41,9 @@ RequiredStream = Annotated[str, typer.Argument(metavar="SCOPE/STREAM", show_defa
 
 def cut(
     stream: OptionalStream = "",
-    where: Annotated[str, typer.Argument(metavar="[head|tail|CUT]", help="The position; a CUT is checked.")] = "tail",
+    where: Annotated[
+        str, typer.Argument(metavar="[head|tail|TIME|CUT]", help="The position; a CUT is checked.")
+    ] = "tail",
     decode: Annotated[
         str, typer.Option(metavar="CUT", help="Only show the segments and offsets of a stream cut.")
     ] = "",
@@ -66,7 +68,7 @@ def cut(
         return
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
-        found = resolve_cut(client, scope, name, where)
+        found = resolve_position(client, controller, scope, name, where, as_end=False)
     if as_json:
         print_json(cut_json(scope, name, found))
     else:

@@ -13,7 +13,7 @@ from pravega_common.model.commits import Commits, Obstacle, ObstacleKind
 from pravega_common.model.transactions import TransactionState
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, StreamArgument
 from pravega_spark.commands.connection import connected, existing_stream
-from pravega_spark.commands.output import print_json, print_table, say
+from pravega_spark.commands.output import counted, print_json, print_table, say
 from pravega_spark.commands.quantities import text_of_time
 from pravega_streams.client import StreamClient
 
@@ -48,7 +48,7 @@ def list_transactions(
         )
         for item in commits.transactions
     ]
-    print_table(f"{len(rows)} transactions", ["transaction", "state", "begun"], rows)
+    print_table(counted(len(rows), "transaction"), ["transaction", "state", "begun"], rows)
     for obstacle in commits.obstacles:
         say(f"blocked: {obstacle.detail}; {remedy(stream, obstacle)}")
 

@@ -205,6 +205,44 @@ def test_truncation_at_a_time_within_a_segment(shell: Shell) -> None:
     assert shell.json("stream", "truncate", shell.stream, "--before", "0s", "--dry-run")["bytes"] == 121
 
 
+def test_what_is_in_a_stream(shell: Shell, tmp_path: Path) -> None:
+    shell.run("stream", "create", shell.stream, "--segments", "2")
+    shell.run("event", "write", shell.stream, "--key", "k", given=b"one\ntwo\nthree\n")
+    size = {"scope": shell.scope, "stream": "t", "segments": 2, "bytes": 35}
+    assert shell.json("stream", "list", shell.scope, "--sizes") == [size]
+    assert "1 stream," in shell.text("stream", "list", shell.scope, "--sizes")
+    middle = StreamCut.from_text(shell.text("stream", "cut", shell.stream)).offsets
+    shell.run("event", "write", shell.stream, "--key", "k", given=b"four\n")
+    offset = json.dumps(SourceOffset({shell.stream: dict(middle)}, {shell.stream: {0: 0, 1: 0}}).to_json())
+    for folder, text in (("offsets", f"v1\n{{}}\n{offset}"), ("commits", "v1\n{}")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "0").write_text(text)
+    facts = shell.json("stream", "info", shell.stream, "--events", "--rates", "--query", str(tmp_path))
+    assert (facts["events"], facts["bytes"]) == (4, 47)
+    assert facts["lag"] == {"batch": 0, "bytes": 12, "events": 1}
+    assert facts["bytes_per_s"] == {"0": 0.0, "1": 0.0}
+    shown = shell.text("stream", "info", shell.stream, "--events", "--query", str(tmp_path))
+    assert "about 4 events" in shown and "about 1 event, after batch 0" in shown
+    shell.run("stream", "create", f"{shell.scope}/other")
+    complaint = shell.complaint("stream", "info", f"{shell.scope}/other", "--query", str(tmp_path))
+    assert f"reads {shell.stream}, not {shell.scope}/other" in complaint
+
+
+def test_events_are_read_from_a_time_on(shell: Shell) -> None:
+    """Stores know times to some 64 KiB: a little of what was written before may be in it."""
+    shell.run("stream", "create", shell.stream)
+    shell.run("event", "write", shell.stream, given=b"an old event\n" * 10_000)
+    between = datetime.now(UTC).isoformat(timespec="milliseconds")
+    shell.run("event", "write", shell.stream, given=b"new\n" * 10)
+    found = shell.lines(shell.stream, "--from", between)
+    assert found[-10:] == ["new"] * 10
+    assert len(found) < 5_000
+    assert len(shell.lines(shell.stream, "--to", between)) >= 10_000
+    assert len(shell.lines(shell.stream, "--from", "1h")) == 10_010
+    assert StreamCut.from_text(shell.text("stream", "cut", shell.stream, between)).offsets[0] > 0
+    assert "is no time" in shell.complaint("event", "read", shell.stream, "--from", "2026-99-99")
+
+
 def test_truncation_at_what_a_query_has_finished(shell: Shell, tmp_path: Path) -> None:
     shell.run("stream", "create", shell.stream)
     shell.run("event", "write", shell.stream, given=b"done\n")

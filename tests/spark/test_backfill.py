@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from pravega_common.errors import ConfigurationError
+from pravega_common.errors import ConfigurationError, InvalidArgument
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
@@ -306,6 +307,45 @@ def test_an_export_that_fails_at_any_step_is_written_once(
         "files.json",
         "plan.json",
     ]
+
+
+def test_an_export_of_a_time_range_into_folders_by_day(spark: SparkSession, place: Place) -> None:
+    """Stores know times to some 64 KiB: a little of what was written before may be in it."""
+    place.fill(30_000)
+    between = datetime.now(UTC).isoformat(timespec="milliseconds")
+    place.fill(100, first=30_000)
+    target = place.folder / "out"
+    select = ("cast(event AS string) AS event", "pmod(cast(cast(event AS string) AS int), 3) AS third")
+    job = ExportJob(f"{place.scope}/t", str(target), start=between, end="0s", select=select, partition_by=("third",))
+    rows = run(spark, place, "one", job).rows
+    assert 100 <= rows < 20_000
+    assert sorted(item.name for item in target.iterdir() if not item.name.startswith("_")) == [
+        "third=0",
+        "third=1",
+        "third=2",
+    ]
+    found = spark.read.parquet(str(target)).collect()
+    assert sorted(int(row["event"]) for row in found) == list(range(30_100 - rows, 30_100))
+    assert all(int(row["event"]) % 3 == row["third"] for row in found)
+    assert run(spark, place, "one", job).is_repeated
+    for columns, complaint in ((("nobody",), "is no column"), (("third", "event"), "leaves no column")):
+        with pytest.raises(InvalidArgument, match=complaint):
+            run(spark, place, "two", replace(job, partition_by=columns))
+
+
+def test_an_export_that_an_older_version_began_goes_on(spark: SparkSession, place: Place) -> None:
+    place.fill(10)
+    target = place.folder / "out"
+    job = ExportJob(f"{place.scope}/t", str(target), select=("cast(event AS string) AS event",))
+    folder = target / export.RECORD_FOLDER / "one"
+    assert run(spark, place, "one", job).rows == 10
+    plan = json.loads((folder / export.PLAN).read_text())
+    del plan["partition_by"]
+    (folder / f".{export.PLAN}.crc").unlink(missing_ok=True)
+    (folder / export.PLAN).write_text(json.dumps(plan))
+    assert run(spark, place, "one", job).is_repeated
+    with pytest.raises(JobDiffers, match="partition_by"):
+        run(spark, place, "one", replace(job, partition_by=("event",)))
 
 
 def test_a_slip_costs_no_export(spark: SparkSession, place: Place) -> None:

@@ -86,3 +86,9 @@ def test_version_and_help_in_their_short_forms() -> None:
     for arguments in (["-h"], ["stream", "-h"], ["stream", "create", "-h"]):
         result = CliRunner().invoke(make_application(arguments), arguments)
         assert result.exit_code == 0 and "Usage" in result.output
+
+
+def test_shells_complete_commands() -> None:
+    typed = {"_PRAVEGA_SPARK_COMPLETE": "complete_bash", "COMP_WORDS": "pravega-spark stream tr", "COMP_CWORD": "2"}
+    result = CliRunner().invoke(make_application(), [], env=typed, prog_name="pravega-spark")
+    assert result.output.split() == ["truncate", "transaction"], result.output

@@ -1,0 +1,101 @@
+"""Counts what ``stream info`` and ``stream list`` show on request: events, rates, sizes, the lag of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pravega_common.errors import InvalidArgument, StreamNotFound
+from pravega_common.model.segments import SegmentOffsets
+from pravega_common.names import segment_name
+from pravega_spark.commands.output import counted
+from pravega_spark.source.checkpoint import committed_position
+from pravega_streams.client import StreamClient
+
+if TYPE_CHECKING:
+    from pravega_spark.gateway.contract import StreamGateway
+
+rate_time_s: Final = 2.0
+"""How long the growth of a stream is watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """The bytes and events between two positions; ``events`` is None where the stores keep no index of events."""
+
+    size_bytes: int
+    events: int | None
+
+    @property
+    def events_text(self) -> str:
+        return "an unknown number of events" if self.events is None else counted(self.events, "event")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLag:
+    """The lag of a query behind the tail, by its checkpoint."""
+
+    batch_id: int
+    behind: Amount
+
+    def to_json(self) -> dict[str, Any]:
+        return {"batch": self.batch_id, "bytes": self.behind.size_bytes, "events": self.behind.events}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSize:
+    """One line of ``stream list --sizes``; the segments and bytes between head and tail."""
+
+    scope: str
+    stream: str
+    segments: int
+    size_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"scope": self.scope, "stream": self.stream, "segments": self.segments, "bytes": self.size_bytes}
+
+
+def amount_between(
+    gateway: StreamGateway, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets
+) -> Amount:
+    """Count between two cuts. Events are estimated within the stretches of the index, some 64 KiB, at both ends."""
+    from pravega_spark.source.stream_positions import StreamPositions
+
+    positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=False)
+    spans = {span.segment_id: (span.start, span.end) for span in positions.spans(start, end)}
+    return Amount(sum(last - first for first, last in spans.values()), positions.events_within(spans))
+
+
+def query_lag(gateway: StreamGateway, scope: str, stream: str, checkpoint: str, tail: SegmentOffsets) -> QueryLag:
+    """Counts from the last finished batch of a query to the tail."""
+    committed = committed_position(checkpoint)
+    found = committed.position.get(f"{scope}/{stream}")
+    if found is None:
+        raise InvalidArgument(
+            f"the query of checkpoint {checkpoint} reads {', '.join(committed.position)}, not {scope}/{stream}"
+        )
+    return QueryLag(committed.batch_id, amount_between(gateway, scope, stream, found, tail))
+
+
+def written_per_s(
+    client: StreamClient, scope: str, stream: str, segment_ids: Sequence[int], sleep: Callable[[float], None]
+) -> dict[int, float]:
+    """Bytes a second that come into segments, watched for ``rate_time_s``."""
+    names = {item: segment_name(scope, stream, item) for item in segment_ids}
+    before = client.segments.infos(names.values())
+    sleep(rate_time_s)
+    after = client.segments.infos(names.values())
+    both = {item for item, name in names.items() if name in before and name in after}
+    return {item: (after[names[item]].length - before[names[item]].length) / rate_time_s for item in sorted(both)}
+
+
+def stream_size(client: StreamClient, scope: str, stream: str) -> StreamSize | None:
+    """None for a stream that was deleted since it was listed."""
+    controller = client.controller
+    try:
+        ids = controller.segments_between(scope, stream, client.head_cut(scope, stream), client.tail_cut(scope, stream))
+    except StreamNotFound:
+        return None
+    found = client.segments.infos(segment_name(scope, stream, item) for item in ids)
+    return StreamSize(scope, stream, len(ids), sum(info.length - info.start_offset for info in found.values()))
