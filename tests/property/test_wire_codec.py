@@ -12,6 +12,7 @@ from pravega_common.wire.commands import (
     COMMANDS,
     Command,
     MergedSource,
+    StorageFlushed,
     WireAttributeUpdate,
     WireChunkInfo,
     WireTableEntry,
@@ -38,6 +39,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "entries": st.lists(st.builds(WireTableEntry, keys, blobs), max_size=4).map(tuple),
     "versions": st.lists(i64, max_size=4).map(tuple),
     "strings": st.lists(texts, max_size=4).map(tuple),
+    "frames": st.lists(st.builds(codec.encode, st.builds(StorageFlushed, i64)), max_size=4).map(tuple),
+    "flags": st.integers(0, 127),
     "merged": st.lists(st.builds(MergedSource, texts, i64), max_size=4).map(tuple),
     "chunks": st.lists(st.builds(WireChunkInfo, i64, i64, i64, texts, st.booleans()), max_size=4).map(tuple),
     "updates": st.lists(
