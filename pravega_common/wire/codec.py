@@ -2,7 +2,8 @@
 
 ``encode_parts`` keeps bulk data as the views it was given, so that a read reply leaves as slices of cache blocks;
 ``decode`` gives bulk data as views of the payload, so that an append reaches the log without a copy. The commands
-of the append and read paths have hand-written codecs over precompiled structs; all others follow their layout.
+of the append and read paths, and those that are asked about many segments at once, have hand-written codecs over
+precompiled structs; all others follow their layout.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from pravega_common.wire.commands import (
     ByteView,
     Command,
     DataAppended,
+    GetStreamSegmentInfo,
     ReadSegment,
     SegmentRead,
+    StreamSegmentInfo,
 )
 from pravega_common.wire.errors import TooManyItems, WireDecodeError
 from pravega_common.wire.fields import PayloadReader, PayloadWriter, ShortPayload, string_bytes_max
@@ -57,6 +60,8 @@ _U16 = struct.Struct(">H")
 _I64 = struct.Struct(">q")
 _READ_BODY = struct.Struct(">qiH")
 _SEGMENT_READ_BODY = struct.Struct(">q??i")
+_NUMBERED_STRING = struct.Struct(">qH")
+_SEGMENT_INFO_BODY = struct.Struct(">???qqq")
 
 
 def frame_header(type_code: int, payload_length: int) -> bytes:
@@ -222,6 +227,42 @@ def _encode_read_segment(command: Any) -> list[bytes | memoryview]:
     ]
 
 
+def _encode_get_segment_info(command: Any) -> list[bytes | memoryview]:
+    segment, token = _string(command.segment), _string(command.token)
+    return [
+        b"".join(
+            (
+                _HEADER.pack(11, 10 + len(segment) + 2 + len(token)),
+                _NUMBERED_STRING.pack(command.request_id, len(segment)),
+                segment,
+                _U16.pack(len(token)),
+                token,
+            )
+        )
+    ]
+
+
+def _encode_segment_info(command: Any) -> list[bytes | memoryview]:
+    segment = _string(command.segment)
+    return [
+        b"".join(
+            (
+                _HEADER.pack(12, 10 + len(segment) + _SEGMENT_INFO_BODY.size),
+                _NUMBERED_STRING.pack(command.request_id, len(segment)),
+                segment,
+                _SEGMENT_INFO_BODY.pack(
+                    command.exists,
+                    command.is_sealed,
+                    command.is_deleted,
+                    command.last_modified,
+                    command.write_offset,
+                    command.start_offset,
+                ),
+            )
+        )
+    ]
+
+
 def segment_read_parts(
     segment: str, offset: int, *, at_tail: bool, end_of_segment: bool, data: Sequence[ByteView], request_id: int
 ) -> list[bytes | memoryview]:
@@ -287,6 +328,25 @@ def _decode_read_segment(payload: memoryview) -> Command:
     return ReadSegment(segment, offset, suggested_length, token, request_id)
 
 
+def _decode_get_segment_info(payload: memoryview) -> Command:
+    request_id, length = _NUMBERED_STRING.unpack_from(payload)
+    end = 10 + length
+    (token_length,) = _U16.unpack_from(payload, end)
+    token_end = end + 2 + token_length
+    if len(payload) < token_end:
+        raise struct.error
+    token = str(payload[end + 2 : token_end], "ascii")
+    return GetStreamSegmentInfo(request_id, str(payload[10:end], "ascii"), token)
+
+
+def _decode_segment_info(payload: memoryview) -> Command:
+    # A shorter payload of an older server raises struct.error and takes the general way.
+    request_id, length = _NUMBERED_STRING.unpack_from(payload)
+    end = 10 + length
+    body = _SEGMENT_INFO_BODY.unpack_from(payload, end)
+    return StreamSegmentInfo(request_id, str(payload[10:end], "ascii"), *body)
+
+
 def _decode_segment_read(payload: memoryview) -> Command:
     (name_length,) = _U16.unpack_from(payload)
     body = 2 + name_length
@@ -305,6 +365,8 @@ _FAST_ENCODERS: dict[int, Callable[[Any], list[bytes | memoryview]]] = {
     7: _encode_data_appended,
     9: _encode_read_segment,
     10: _encode_segment_read,
+    11: _encode_get_segment_info,
+    12: _encode_segment_info,
 }
 _FAST_DECODERS: dict[int, Callable[[memoryview], Command]] = {
     3: _decode_append_block,
@@ -312,4 +374,6 @@ _FAST_DECODERS: dict[int, Callable[[memoryview], Command]] = {
     7: _decode_data_appended,
     9: _decode_read_segment,
     10: _decode_segment_read,
+    11: _decode_get_segment_info,
+    12: _decode_segment_info,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from pravega_common.errors import (
@@ -56,13 +57,13 @@ class EndpointCache:
 
     def known(self, segment: str) -> Endpoint | None:
         """The store of a segment if it is known without asking."""
-        return self._endpoints.get(_parsed(segment).stream_segment)
+        return self._endpoints.get(_stream_segment(segment))
 
     def note(self, segment: str, endpoint: Endpoint) -> None:
         """A store has answered for a segment."""
         if len(self._endpoints) >= endpoints_cached_max:
             self._endpoints.clear()
-        self._endpoints[_parsed(segment).stream_segment] = endpoint
+        self._endpoints[_stream_segment(segment)] = endpoint
 
     def forget(self, segment: str) -> None:
         """The store was not the owner or did not answer: containers move together, so all answers are dropped."""
@@ -71,6 +72,12 @@ class EndpointCache:
 
 def _parsed(segment: str) -> SegmentName:
     return parse_segment_name(segment.removesuffix(INDEX_SUFFIX))
+
+
+@lru_cache(maxsize=endpoints_cached_max)
+def _stream_segment(segment: str) -> str:
+    """The name of a segment without what it has for a transaction or an index."""
+    return _parsed(segment).stream_segment
 
 
 class SegmentClient:
