@@ -119,7 +119,7 @@ class SegmentStoreProcess(Service):
         self._manager: ContainerManager | None = None
         self._memory_watch = Tier1MemoryWatch(self._parts.groups, self.back_pressure, self.registry, self._parts.clock)
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
-        self.tables = TableExtension(self.store)
+        self.tables = TableExtension(self.store, maps=self.store)
         host, port = host_and_port(config.store.listen)
         self.open_files = raise_open_files(config.store.connections_max)
         self.wire = WireServer(

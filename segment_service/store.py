@@ -22,6 +22,7 @@ from segment_service.contracts.attributes import AttributeId, AttributeUpdate
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_store import MergeResult, ReadResult, SegmentProperties
+from segment_service.contracts.table_maps import TableMap
 
 container_marker_prefix: Final = "cluster/containers-"
 """Begin of the name, in Tier 2, of an object that says how many containers the cluster was made with."""
@@ -49,6 +50,10 @@ class RoutedSegmentStore:
         if self._is_stale():
             raise ContainerNotHosted(container_id, f"container {container_id}: this store lost its lease long ago")
         return self._registry.get(container_id)
+
+    def table_map(self, segment: str, segment_id: int) -> TableMap:
+        """As ``TableMapSource``."""
+        return self.container_of(segment).table_map(segment, segment_id)
 
     async def create_segment(self, segment: str, attributes: Sequence[AttributeUpdate] = ()) -> None:
         await self.container_of(segment).create_segment(segment, attributes)

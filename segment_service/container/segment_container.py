@@ -25,8 +25,14 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from pravega_common.services.retrying import retrying
 from segment_service.container.log_verification import find_contradiction
+from segment_service.container.table_maps import ContainerTableMap, ContainerTableMaps
 from segment_service.container.writer_source import ContainerDataSource
-from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId, AttributeUpdate
+from segment_service.contracts.attributes import (
+    NULL_ATTRIBUTE_VALUE,
+    TABLE_INDEX_IN_TIER2,
+    AttributeId,
+    AttributeUpdate,
+)
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import CheckOwner, DurableDataLog
 from segment_service.contracts.log_identity import new_identity, unknown_identity
@@ -66,7 +72,7 @@ from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
 from segment_service.metadata.quarantine import DamagedRange, recheck_s_default
 from segment_service.metadata_table.eviction import Evictor
-from segment_service.metadata_table.metadata_table import MetadataTable, MetadataTableConfig, map_name
+from segment_service.metadata_table.metadata_table import MetadataTable, MetadataTableConfig, id_key, map_name
 from segment_service.metadata_table.needed_lengths import ContainerNeededLengths
 from segment_service.metadata_table.segment_loader import SegmentLoader
 
@@ -134,6 +140,11 @@ class SegmentContainer(Service):
             self.metadata, maps.sorted_map(map_name), self._log_state, clock, self._config.metadata_table
         )
         self.own(self.table)
+        self.table_maps = ContainerTableMaps(
+            self.container_id, maps, self._log_state, storage.mark, self._has_segment, clock
+        )
+        self.own(self.table_maps)
+        self.source.on_deleted = self._deleted
         self._needed = ContainerNeededLengths(self.metadata, self.table.table)
         self._storage.watch_damage(self._needed, self._quarantine)
         self.loader = SegmentLoader(self.metadata, self.table.table, clock)
@@ -184,6 +195,7 @@ class SegmentContainer(Service):
         await self.loader.start()
         await self._from_tier2(self.loader.complete_pairs)
         await self.evictor.start()
+        await self.table_maps.start()
         self._takes_requests = True
         self.spawn(self._recheck_damage(), "recheck-damage")
         self.spawn(self.event_index.run(), "event-index")
@@ -202,7 +214,7 @@ class SegmentContainer(Service):
         self._takes_requests = False
         if self._writer is not None:
             await self._writer.stop()  # before the read index, from which it takes the bytes
-        for part in (self.evictor, self.loader, self.table):
+        for part in (self.table_maps, self.evictor, self.loader, self.table):
             await part.stop()
         await self._maps.stop()
         self.read_index.close()
@@ -315,6 +327,21 @@ class SegmentContainer(Service):
         except PravegaError:
             return False
         return True
+
+    def table_map(self, segment: str, segment_id: int) -> ContainerTableMap:
+        if not self._takes_requests:
+            raise self._offline()
+        return self.table_maps.table_map(segment_id)
+
+    def _deleted(self, segment: SegmentMetadata) -> None:
+        if TABLE_INDEX_IN_TIER2 in segment.attributes:
+            self.table_maps.deleted(segment.segment_id)
+
+    async def _has_segment(self, segment_id: int) -> bool:
+        found = self.metadata.segments.get(segment_id)
+        if found is not None:
+            return not found.is_deleted
+        return await self.table.table.get(id_key(segment_id)) is not None
 
     async def create_segment(self, segment: str, attributes: Sequence[AttributeUpdate] = ()) -> None:
         initial = initial_attributes(segment, attributes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pravega_common.invariants import check
 from segment_service.contracts.operations import Operation
@@ -23,6 +23,8 @@ class ContainerDataSource:
         self._durable_log = durable_log
         self._read_index = read_index
         self._pending = pending
+        self.on_deleted: Callable[[SegmentMetadata], None] = lambda segment: None
+        """Called when Tier 2 has nothing of a deleted segment any more; again after a crash."""
 
     @property
     def container_id(self) -> int:
@@ -72,6 +74,8 @@ class ContainerDataSource:
         segment = self._metadata.segments.pop(segment_id, None)
         check(segment is None or segment.is_deleted, "Tier 2 deleted a segment that is alive", segment=segment)
         self._metadata.quarantine.forget(segment_id)
+        if segment is not None:
+            self.on_deleted(segment)
 
     def hold(self, segment_id: int, reason: str) -> None:
         segment = self._metadata.segments.get(segment_id)

@@ -40,6 +40,8 @@ INDEXED_LENGTH: Final = core_attribute(0x200002)
 """This project's own, on index segments: length in the last record."""
 INDEXED_TIME: Final = core_attribute(0x200003)
 """This project's own, on index segments: time in the last record, in ms. The event count there is EVENT_COUNT."""
+TABLE_INDEX_IN_TIER2: Final = core_attribute(0x200004)
+"""This project's own, on table segments: the key index may have a map in Tier 2."""
 
 SEGMENT_TYPE_STREAM: Final = 0
 SEGMENT_TYPE_HASH_TABLE: Final = 1

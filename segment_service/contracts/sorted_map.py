@@ -34,6 +34,11 @@ class SortedMap(Protocol):
         """The state of the container's log as of the last flush that is in the map; ``None`` before the first."""
         ...
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened, and not removed since."""
+        ...
+
     async def newest_stamp(self) -> LogState | None:
         """The stamp of the newest state in Tier 2, whatever its epoch; ``None`` without one. Also before ``open``."""
         ...
@@ -77,7 +82,11 @@ class SortedMaps(Protocol):
     """The sorted maps of one container at one epoch, with what works for them in the background."""
 
     def sorted_map(self, map_name: str) -> SortedMap:
-        """The map of this name. At most one object of a name is in use at a time."""
+        """The map of this name: the same object as long as somebody has it."""
+        ...
+
+    async def map_names(self, prefix: str) -> list[str]:
+        """The names with this prefix of the maps that have objects in Tier 2."""
         ...
 
     async def start(self) -> None:

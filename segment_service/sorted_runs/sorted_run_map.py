@@ -62,6 +62,10 @@ class SortedRunMap:
         return self._objects.map_name
 
     @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    @property
     def stamp(self) -> LogState | None:
         return None if self._manifest is None else self._manifest.stamp
 

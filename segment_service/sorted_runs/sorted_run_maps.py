@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Final
+from weakref import WeakValueDictionary
 
 from pravega_common.errors import DataCorruption, Fenced, PravegaError
 from pravega_common.runtime.clock import Clock
@@ -42,9 +43,23 @@ class SortedRunMaps(Service):
         self.cache = BlockCache() if cache is None else cache
         self._waiting: dict[SortedRunMap, None] = {}
         self._damaged: set[str] = set()
+        self._made: WeakValueDictionary[str, SortedRunMap] = WeakValueDictionary()
         self._wake = asyncio.Event()
 
     def sorted_map(self, map_name: str) -> SortedRunMap:
+        found = self._made.get(map_name)
+        if found is None:
+            found = self._made[map_name] = self._make(map_name)
+        return found
+
+    async def map_names(self, prefix: str) -> list[str]:
+        maps = self._storage.layout.maps
+        names = dict.fromkeys(
+            [info.name.removeprefix(maps).partition("/")[0] async for info in self._chunks.list(f"{maps}{prefix}")]
+        )
+        return list(names)
+
+    def _make(self, map_name: str) -> SortedRunMap:
         storage = self._storage
         objects = MapObjects(
             map_name,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Final
 
 from pravega_common.errors import PravegaError
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.segment_store import SegmentStore
-from segment_service.tables.key_index import Slot
-from segment_service.tables.log_reader import read_values
+from segment_service.tables.key_index import KeyIndex, Slot
+from segment_service.tables.log_reader import read_records, read_values
+from segment_service.tables.paged_index import PagedKeyIndex
 from segment_service.tables.table_segment import TableSegment, Update
 from segment_service.tables.writer import append_batch
 
@@ -17,6 +19,8 @@ COPIED = register("tables.compactor.copied")
 
 compaction_copy_bytes_max: Final = 256 * 1024
 """Live bytes that one round copies; the last record may go beyond."""
+compaction_read_bytes_max: Final = 8 * 1024 * 1024
+"""Bytes of log that one round reads to find them, in a table whose index is in Tier 2."""
 
 
 async def compact(store: SegmentStore, table: TableSegment) -> None:
@@ -28,9 +32,14 @@ async def compact(store: SegmentStore, table: TableSegment) -> None:
         return
     table.is_compacting = True
     try:
-        taken, end = _select(table)
-        values = await read_values(store, table.name, taken)
-        if table.is_stale:
+        index = table.index
+        if isinstance(index, PagedKeyIndex):
+            taken, values, end = await _select_from_log(store, table, index)
+        else:
+            taken, end = _select(table, index)
+            values = await read_values(store, table.name, taken)
+        await table.index.bring([key for key, _ in taken])
+        if table.is_stale or not table.index.is_resident(key for key, _ in taken):
             return
         updates, end = _still_live(table, taken, values, end)
         if updates:
@@ -45,16 +54,41 @@ async def compact(store: SegmentStore, table: TableSegment) -> None:
         table.is_compacting = False
 
 
-def _select(table: TableSegment) -> tuple[list[tuple[bytes, Slot]], int]:
+def _select(table: TableSegment, index: KeyIndex) -> tuple[list[tuple[bytes, Slot]], int]:
     """The live records of the head, and the first offset behind them that must stay."""
     taken: list[tuple[bytes, Slot]] = []
     copied = 0
-    for key, slot in table.index.live_from(table.start_offset):
+    for key, slot in index.live_from(table.start_offset):
         if copied >= compaction_copy_bytes_max:
             return taken, slot.offset
         taken.append((key, slot))
         copied += slot.value_length
     return taken, table.indexed_to
+
+
+async def _select_from_log(
+    store: SegmentStore, table: TableSegment, index: PagedKeyIndex
+) -> tuple[list[tuple[bytes, Slot]], list[bytes], int]:
+    """As ``_select``, with the values, of what the map in Tier 2 covers: a restart reads what lies behind it."""
+    taken: list[tuple[bytes, Slot]] = []
+    values: list[bytes] = []
+    start = end = table.start_offset
+    copied = 0
+    async with aclosing(read_records(store, table.name, start, min(index.covered, table.indexed_to))) as parts:
+        async for records in parts:
+            live = await index.find([record.key for record in records])
+            if live is None:
+                return [], [], start
+            for record in records:
+                if copied >= compaction_copy_bytes_max or end - start >= compaction_read_bytes_max:
+                    return taken, values, end
+                end = record.offset + record.size
+                slot = live.get(record.key)
+                if slot is not None and slot.offset == record.offset and record.value is not None:
+                    taken.append((record.key, slot))
+                    values.append(bytes(record.value))
+                    copied += slot.value_length
+    return taken, values, end
 
 
 def _still_live(
@@ -65,7 +99,8 @@ def _still_live(
     behind the update: the head ends before it."""
     updates: list[Update] = []
     for (key, slot), value in zip(taken, values, strict=True):
-        if table.index.get(key) is not slot:
+        live = table.index.get(key)
+        if live is None or live.offset != slot.offset:
             continue
         if table.pending_batch(key) is not None:
             return updates, slot.offset

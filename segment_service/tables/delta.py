@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from pravega_common.model.table_limits import page_bytes_max, page_entries_max
+from segment_service.contracts.segment_store import SegmentStore
 from segment_service.tables.entry_serializer import record_size
 from segment_service.tables.key_index import KeyIndex, Slot
+from segment_service.tables.log_reader import read_records
+from segment_service.tables.paged_index import PagedKeyIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +43,33 @@ def select_delta(index: KeyIndex, start_offset: int, length: int, from_position:
         size = record_size(len(key), slot.value_length)
         page_bytes += size
         position = slot.offset + size
+    return DeltaSelection(entries, should_clear, True, length)
+
+
+async def select_delta_from_log(
+    store: SegmentStore, table: str, index: PagedKeyIndex, ends: tuple[int, int], from_position: int, count_max: int
+) -> DeltaSelection | None:
+    """As ``select_delta``, of a log with these ends: it is read, and the index says which records live. ``None`` if the
+    index was cleared meanwhile; ``SegmentTruncated`` if the compactor came first."""
+    start_offset, length = ends
+    should_clear = from_position < start_offset
+    position = max(from_position, start_offset)
+    if position >= length:
+        return DeltaSelection([], should_clear, True, 0)
+    entries: list[tuple[bytes, Slot]] = []
+    page_bytes = 0
+    async with aclosing(read_records(store, table, position, length)) as parts:
+        async for records in parts:
+            live = await index.find([record.key for record in records])
+            if live is None:
+                return None
+            for record in records:
+                slot = live.get(record.key)
+                if slot is None or slot.offset != record.offset:
+                    continue
+                if len(entries) >= min(count_max, page_entries_max) or page_bytes >= page_bytes_max:
+                    return DeltaSelection(entries, should_clear, False, position)
+                entries.append((record.key, slot))
+                page_bytes += record.size
+                position = record.offset + record.size
     return DeltaSelection(entries, should_clear, True, length)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pravega_common.errors import BadKeyVersion, InvalidArgument, TableError
-from segment_service.tables.key_index import KeyIndex, Slot
 
 fixed_key_bytes_max: Final = 256
 
@@ -31,12 +29,7 @@ class FixedKeyTableLayout:
         """A real store answers a mismatch here too (docs/wire-protocol.md 2.2)."""
         return BadKeyVersion(segment)
 
-    def select(
-        self, index: KeyIndex, continuation: bytes, first_key: bytes, last_key: bytes
-    ) -> Iterator[tuple[bytes, bytes, Slot]]:
+    def page_start(self, continuation: bytes, first_key: bytes, last_key: bytes) -> tuple[bytes, bool]:
         if continuation:
             raise InvalidArgument("a fixed-key table is paged by first key: give no continuation token")
-        for order_key, key, slot in index.ordered_from(first_key, is_inclusive=True):
-            if last_key and key > last_key:
-                return
-            yield order_key, key, slot
+        return first_key, True

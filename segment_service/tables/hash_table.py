@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pravega_common.errors import BadKeyVersion, InvalidArgument, KeyNotFound, TableError
 from pravega_common.model.table_limits import check_key_length
 from segment_service.tables.hasher import order_key, order_key_bytes
-from segment_service.tables.key_index import KeyIndex, Slot
 
 
 class HashTableLayout:
@@ -29,11 +27,9 @@ class HashTableLayout:
         ``KeyNotFound`` (docs/wire-protocol.md 2.2)."""
         return BadKeyVersion(segment) if was_removed else KeyNotFound(segment)
 
-    def select(
-        self, index: KeyIndex, continuation: bytes, first_key: bytes, last_key: bytes
-    ) -> Iterator[tuple[bytes, bytes, Slot]]:
+    def page_start(self, continuation: bytes, first_key: bytes, last_key: bytes) -> tuple[bytes, bool]:
         if first_key or last_key:
             raise InvalidArgument("a hash table is not sorted by key: give no first and no last key")
         if len(continuation) not in (0, order_key_bytes):
             raise InvalidArgument(f"continuation token of {len(continuation)} bytes; pass on what a page returned")
-        return index.ordered_from(continuation, is_inclusive=not continuation)
+        return continuation, not continuation

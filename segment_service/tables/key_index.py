@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from sortedcontainers import SortedList
@@ -52,6 +52,10 @@ class Slot:
         self.value = value
 
 
+PageEntry = tuple[bytes, bytes, Slot]
+"""The order key of a key, the key, and its live record."""
+
+
 class KeyIndex:
     """Live keys by key, by offset of their record, and (sorted for the first iteration) in iteration order.
 
@@ -78,6 +82,27 @@ class KeyIndex:
 
     def __len__(self) -> int:
         return len(self._slots)
+
+    def is_resident(self, keys: Iterable[bytes]) -> bool:
+        """Whether ``get`` can be asked: always, for everything is in memory."""
+        return True
+
+    async def bring(self, keys: Sequence[bytes]) -> None:
+        """See to it that the keys are resident."""
+
+    def pin(self, keys: Iterable[bytes]) -> None:
+        """Keep the keys resident."""
+
+    def unpin(self, keys: Iterable[bytes]) -> None:
+        """Do not care any more."""
+
+    def compactable_to(self, indexed_to: int) -> int:
+        """The log may be cut below this."""
+        return indexed_to
+
+    async def find(self, keys: Sequence[bytes]) -> dict[bytes, Slot] | None:
+        """The live records of those keys that exist; ``None`` if the index was cleared meanwhile."""
+        return {key: slot for key in keys if (slot := self._slots.get(key)) is not None}
 
     def get(self, key: bytes) -> Slot | None:
         return self._slots.get(key)
@@ -137,6 +162,25 @@ class KeyIndex:
                 if self._ordered is not ordered:
                     return
             self.is_ordered = True
+
+    async def page(
+        self, start: bytes, is_inclusive: bool, count_max: int, bytes_max: int, last: bytes
+    ) -> list[PageEntry] | None:
+        """Entries in iteration order from an order key on, up to a key ``last`` (if not empty), a number and bytes of
+        records; at least one if there is one. ``None`` if the index was cleared meanwhile."""
+        await self.sort()
+        if not self.is_ordered:
+            return None
+        found: list[PageEntry] = []
+        size = 0
+        for entry in self.ordered_from(start, is_inclusive):
+            if last and entry[1] > last:
+                break
+            found.append(entry)
+            size += record_size(len(entry[1]), entry[2].value_length)
+            if len(found) >= count_max or size >= bytes_max:
+                break
+        return found
 
     def ordered_from(self, order_key: bytes, is_inclusive: bool) -> Iterator[tuple[bytes, bytes, Slot]]:
         """(order key, key, slot) in iteration order; the index must be sorted, and must not change meanwhile."""

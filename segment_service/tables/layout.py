@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol
 
 from pravega_common.errors import TableError
-from segment_service.tables.key_index import KeyIndex, Slot
 
 
 class TableLayout(Protocol):
@@ -35,8 +33,7 @@ class TableLayout(Protocol):
         """The error for a condition on a concrete version of an absent key."""
         ...
 
-    def select(
-        self, index: KeyIndex, continuation: bytes, first_key: bytes, last_key: bytes
-    ) -> Iterator[tuple[bytes, bytes, Slot]]:
-        """(continuation after this entry, key, slot) of a page's candidates; ``InvalidArgument`` for bad arguments."""
+    def page_start(self, continuation: bytes, first_key: bytes, last_key: bytes) -> tuple[bytes, bool]:
+        """The order key at which a page begins, and whether it is part of it; ``InvalidArgument`` for bad arguments.
+        The order key of an entry is the continuation after it."""
         ...

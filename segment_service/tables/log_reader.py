@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from itertools import islice
 from typing import Final
 
 from pravega_common.errors import DataCorruption
 from segment_service.contracts.segment_store import SegmentStore, read_bytes_max
-from segment_service.tables.entry_serializer import parse_records, record_bytes_max, value_offset
+from segment_service.tables.entry_serializer import TableRecord, parse_records, record_bytes_max, value_offset
 from segment_service.tables.key_index import Slot
+from segment_service.tables.paged_index import PagedKeyIndex
 from segment_service.tables.table_segment import TableSegment
 
 log_read_bytes: Final = 512 * 1024
@@ -32,26 +36,41 @@ async def read_exactly(store: SegmentStore, segment: str, offset: int, length: i
     return b"".join(views)
 
 
+async def read_records(store: SegmentStore, segment: str, offset: int, end: int) -> AsyncGenerator[list[TableRecord]]:
+    """The records from the start of one at ``offset`` to the end of one at ``end``, some at a time, in turns of the
+    event loop. ``SegmentTruncated`` if they are truncated meanwhile."""
+    unfinished = b""
+    while offset < end:
+        position = offset + len(unfinished)
+        data = unfinished + await read_exactly(store, segment, position, min(log_read_bytes, end - position))
+        data_start = offset
+        records = parse_records(data, data_start)
+        while some := list(islice(records, records_per_turn)):
+            offset = some[-1].offset + some[-1].size
+            yield some
+            await asyncio.sleep(0)
+        unfinished = data[offset - data_start :]
+        is_last = offset + len(unfinished) >= end
+        if unfinished and (is_last or len(unfinished) >= record_bytes_max):
+            raise DataCorruption(f"{segment}: the record at offset {offset} never ends")
+
+
 async def read_log(store: SegmentStore, table: TableSegment, length: int) -> None:
     """Bring the index up to a log of ``length`` bytes; ``table`` must be stale and have nothing pending."""
-    unfinished = b""
-    while table.indexed_to < length:
-        position = table.indexed_to + len(unfinished)
-        data = unfinished + await read_exactly(store, table.name, position, min(log_read_bytes, length - position))
-        data_start = table.indexed_to
-        for number, record in enumerate(parse_records(data, data_start), 1):
-            if record.value is None:
-                table.index.remove(record.key)
-            else:
-                table.index.put(record.key, record.value, record.version, record.offset)
-            table.indexed_to = record.offset + record.size
-            if number % records_per_turn == 0:
-                await asyncio.sleep(0)
-        unfinished = data[table.indexed_to - data_start :]
-        is_last = table.indexed_to + len(unfinished) >= length
-        if unfinished and (is_last or len(unfinished) >= record_bytes_max):
-            raise DataCorruption(f"{table.name}: the record at offset {table.indexed_to} never ends")
-        await asyncio.sleep(0)
+    index = table.index
+    async with aclosing(read_records(store, table.name, table.indexed_to, length)) as parts:
+        async for records in parts:
+            if isinstance(index, PagedKeyIndex) and index.is_full(0):
+                await index.flush(lambda: table.indexed_to)
+            await index.bring([record.key for record in records])
+            if isinstance(index, PagedKeyIndex) and index.is_cleared:
+                return
+            for record in records:
+                if record.value is None:
+                    index.remove(record.key)
+                else:
+                    index.put(record.key, record.value, record.version, record.offset)
+            table.indexed_to = records[-1].offset + records[-1].size
 
 
 async def read_values(store: SegmentStore, segment: str, found: list[tuple[bytes, Slot]]) -> list[bytes]:

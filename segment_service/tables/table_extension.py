@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pravega_common.errors import (
@@ -16,6 +16,7 @@ from pravega_common.errors import (
     SegmentTruncated,
     TableNotEmpty,
     Unavailable,
+    UnknownOutcome,
     UnsupportedOperation,
 )
 from pravega_common.model.table_limits import (
@@ -31,11 +32,13 @@ from segment_service.contracts.attributes import (
     SEGMENT_TYPE,
     SEGMENT_TYPE_FIXED_KEY_TABLE,
     SEGMENT_TYPE_HASH_TABLE,
+    TABLE_INDEX_IN_TIER2,
     TABLE_KEY_LENGTH,
     AttributeUpdate,
     AttributeUpdateType,
 )
 from segment_service.contracts.segment_store import SegmentProperties, SegmentStore, append_bytes_max
+from segment_service.contracts.table_maps import TableMapSource
 from segment_service.contracts.table_store import (
     NO_VERSION,
     NOT_EXISTS,
@@ -47,14 +50,15 @@ from segment_service.contracts.table_store import (
 )
 from segment_service.tables.byte_gate import ByteGate
 from segment_service.tables.compactor import compact
-from segment_service.tables.delta import select_delta
-from segment_service.tables.entry_serializer import record_size
+from segment_service.tables.delta import DeltaSelection, select_delta, select_delta_from_log
 from segment_service.tables.fixed_key_table import FixedKeyTableLayout, fixed_key_bytes_max
 from segment_service.tables.hash_table import HashTableLayout
-from segment_service.tables.key_index import InlineBudget, Slot, inline_bytes_max
+from segment_service.tables.key_index import InlineBudget, KeyIndex, Slot, inline_bytes_max
 from segment_service.tables.layout import TableLayout
 from segment_service.tables.log_reader import read_log, read_values
-from segment_service.tables.table_segment import TableSegment, Update
+from segment_service.tables.paged_index import PagedKeyIndex
+from segment_service.tables.paging import Pager
+from segment_service.tables.table_segment import TableIndex, TableSegment, Update
 from segment_service.tables.writer import append_batch
 
 tables_loaded_max: Final = 4_096
@@ -77,9 +81,16 @@ class TableExtension:
     the log is read, or all of it.
     """
 
-    def __init__(self, store: SegmentStore, inline_value_bytes_max: int = inline_bytes_max) -> None:
+    def __init__(
+        self,
+        store: SegmentStore,
+        inline_value_bytes_max: int = inline_bytes_max,
+        maps: TableMapSource | None = None,
+    ) -> None:
+        """``maps``: where the indexes of large tables go; ``None`` keeps all in memory."""
         self._store = store
         self._budget = InlineBudget(inline_value_bytes_max)
+        self._pager = None if maps is None else Pager(store, maps, self._budget)
         self._fetches = ByteGate(fetch_bytes_max)
         self._tables: OrderedDict[str, TableSegment] = OrderedDict()
 
@@ -145,6 +156,10 @@ class TableExtension:
             table, _ = await self._open(segment)
             for update in updates:
                 table.layout.check_key(segment, update.key)
+            keys = [update.key for update in updates]
+            if not table.index.is_resident(keys):
+                await table.index.bring(keys)
+                continue
             blocker = table.check_conditions(conditions)
             if blocker is None and expected_length not in (-1, table.tail):
                 if not table.pending:
@@ -155,6 +170,9 @@ class TableExtension:
                 continue
             if not updates:
                 return []
+            if self._pager is not None and self._pager.is_full(table):
+                await self._pager.make_room(table)
+                continue
             batch = append_batch(self._store, table, updates)
             try:
                 await asyncio.shield(batch.done)
@@ -162,6 +180,10 @@ class TableExtension:
                 continue
             if table.wants_compaction:
                 await compact(self._store, table)
+            if self._pager is not None:
+                self._pager.flush_if_due(table)
+                if self._pager.is_too_large(table):
+                    await self._page_out(table)
             return batch.versions()
         raise Unavailable(f"{segment}: {update_attempts_max} attempts to update met other updates")
 
@@ -171,7 +193,12 @@ class TableExtension:
         check_read(segment, len(keys), 0)
         for _ in range(read_attempts_max):
             table, _ = await self._open(segment)
-            found = _found_once(table, keys)
+            for key in keys:
+                table.layout.check_key(segment, key)
+            live = await table.index.find(keys)
+            if live is None:
+                continue
+            found = _found_once(table, keys, live)
             entries = await self._entries(table, found)
             if entries is not None:
                 by_key = {entry.key: entry for entry in entries}
@@ -182,18 +209,15 @@ class TableExtension:
         self, segment: str, count_max: int, continuation: bytes = b"", first_key: bytes = b"", last_key: bytes = b""
     ) -> EntriesPage:
         for _ in range(read_attempts_max):
-            table = await self._open_ordered(segment)
-            found: list[tuple[bytes, Slot]] = []
-            page_bytes, after = 0, b""
-            for after_this, key, slot in table.layout.select(table.index, continuation, first_key, last_key):
-                found.append((key, slot))
-                after = after_this
-                page_bytes += record_size(len(key), slot.value_length)
-                if len(found) >= min(count_max, page_entries_max) or page_bytes >= page_bytes_max:
-                    break
-            entries = await self._entries(table, found)
+            table, _ = await self._open(segment)
+            start, is_inclusive = table.layout.page_start(continuation, first_key, last_key)
+            count = max(1, min(count_max, page_entries_max))
+            page = await table.index.page(start, is_inclusive, count, page_bytes_max, last_key)
+            if page is None:
+                continue
+            entries = await self._entries(table, [(key, slot) for _, key, slot in page])
             if entries is not None:
-                return EntriesPage(tuple(entries), after)
+                return EntriesPage(tuple(entries), page[-1][0] if page else b"")
         raise Unavailable(f"{segment}: values moved away {read_attempts_max} times while they were read")
 
     async def delta(self, segment: str, from_position: int, count_max: int) -> DeltaPage:
@@ -203,13 +227,23 @@ class TableExtension:
                 raise UnsupportedOperation(f"{segment}: a fixed-key table has no delta reads")
             if not 0 <= from_position <= info.length:
                 raise InvalidArgument(f"{segment}: delta from {from_position}; the table's length is {info.length}")
-            selection = select_delta(
-                table.index, table.start_offset, table.indexed_to, from_position, max(1, count_max)
-            )
+            selection = await self._select_delta(table, from_position, max(1, count_max))
+            if selection is None:
+                continue
             entries = await self._entries(table, selection.entries)
             if entries is not None:
                 return DeltaPage(tuple(entries), selection.should_clear, selection.reached_end, selection.last_position)
         raise Unavailable(f"{segment}: values moved away {read_attempts_max} times while they were read")
+
+    async def _select_delta(self, table: TableSegment, from_position: int, count_max: int) -> DeltaSelection | None:
+        """``None`` if the log or the index changed so that it must be asked again."""
+        index, ends = table.index, (table.start_offset, table.indexed_to)
+        if isinstance(index, KeyIndex):
+            return select_delta(index, *ends, from_position, count_max)
+        try:
+            return await select_delta_from_log(self._store, table.name, index, ends, from_position, count_max)
+        except SegmentTruncated:
+            return None
 
     async def _entries(self, table: TableSegment, found: list[tuple[bytes, Slot]]) -> list[TableEntry] | None:
         """Entries with their values; ``None`` if the compactor truncated one away meanwhile."""
@@ -235,7 +269,7 @@ class TableExtension:
                     self._forget(gone)
                 raise
             table = self._tables.get(segment)
-            if table is None or table.segment_id != info.segment_id:
+            if table is None or table.segment_id != info.segment_id or not self._is_current(table):
                 table = self._load(segment, info)
             if table.is_fresh(info.length):
                 table.start_offset = max(table.start_offset, info.start_offset)
@@ -245,15 +279,6 @@ class TableExtension:
                 if self._tables.get(segment) is table:
                     await self._catch_up(table)
         raise Unavailable(f"{segment}: the table's log changed {open_attempts_max} times while it was read")
-
-    async def _open_ordered(self, segment: str) -> TableSegment:
-        """As ``_open``, and the table can be iterated."""
-        for _ in range(open_attempts_max):
-            table, _ = await self._open(segment)
-            if table.index.is_ordered:
-                return table
-            await table.index.sort()
-        raise Unavailable(f"{segment}: its keys were cleared {open_attempts_max} times while they were sorted")
 
     async def _catch_up(self, table: TableSegment) -> None:
         """Read what the log holds beyond the index; the caller has the table's lock."""
@@ -266,14 +291,30 @@ class TableExtension:
         if info.segment_id != table.segment_id:
             self._forget(table)
             return
+        try:
+            await self._read_on(table, info)
+        except UnknownOutcome as error:  # of the index in Tier 2: of the table itself nothing was changed
+            raise Unavailable(f"{table.name}: its index cannot be brought to Tier 2: {error}") from error
+
+    async def _read_on(self, table: TableSegment, info: SegmentProperties) -> None:
+        """Bring the index of a stale table, which has nothing pending, to the end of its log."""
+        index = table.index
+        if isinstance(index, PagedKeyIndex) and not index.is_loaded:
+            await index.load(info.start_offset, info.length)
+            table.indexed_to = index.covered
         if not info.start_offset <= table.indexed_to <= info.length:
-            table.index.clear()
+            if isinstance(index, PagedKeyIndex):
+                self._forget(table)
+                return
+            index.clear()
             table.indexed_to = info.start_offset
         try:
             await read_log(self._store, table, info.length)
         finally:
             if self._tables.get(table.name) is not table:
                 table.index.clear()  # it was forgotten meanwhile, and must not keep what it read since
+        if self._tables.get(table.name) is not table:
+            return
         table.start_offset = info.start_offset
         table.tail = table.indexed_to
         table.is_stale = False
@@ -282,11 +323,27 @@ class TableExtension:
         old = self._tables.get(segment)
         if old is not None:
             self._forget(old)
-        table = TableSegment(segment, info.segment_id, _layout_of(info), info.start_offset, self._budget)
+        layout = _layout_of(info)
+        index: TableIndex = KeyIndex(layout.order_key, self._budget)
+        if self._pager is not None and TABLE_INDEX_IN_TIER2 in info.attributes:
+            index = self._pager.make_index(segment, info.segment_id, layout.order_key)
+        table = TableSegment(segment, info.segment_id, layout, info.start_offset, index)
         self._tables[segment] = table
         if len(self._tables) > tables_loaded_max:
             self._forget_unused()
         return table
+
+    async def _page_out(self, table: TableSegment) -> None:
+        """Let the table be opened again with its index in Tier 2, which is then made of its log."""
+        if self._pager is None or not await self._pager.mark(table):
+            return
+        async with table.lock:
+            table.is_stale = True
+            await table.drained()  # what was checked behind a pending update must not meet another in its place
+            self._forget(table)
+
+    def _is_current(self, table: TableSegment) -> bool:
+        return self._pager is None or self._pager.is_current(table)
 
     def _forget(self, table: TableSegment) -> None:
         if self._tables.get(table.name) is table:
@@ -302,14 +359,13 @@ class TableExtension:
                 return
 
 
-def _found_once(table: TableSegment, keys: Sequence[bytes]) -> list[tuple[bytes, Slot]]:
+def _found_once(table: TableSegment, keys: Sequence[bytes], live: Mapping[bytes, Slot]) -> list[tuple[bytes, Slot]]:
     """The keys that exist, each once; ``InvalidArgument`` if the whole answer, with each key as often as it was asked
     for, would be too large."""
     found: dict[bytes, Slot] = {}
     reply_bytes = 0
     for key in keys:
-        table.layout.check_key(table.name, key)
-        slot = table.index.get(key)
+        slot = live.get(key)
         reply_bytes += entry_wire_bytes(len(key), 0 if slot is None else slot.value_length)
         if slot is not None:
             found[key] = slot

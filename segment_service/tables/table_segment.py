@@ -11,13 +11,18 @@ from pravega_common.errors import BadKeyVersion, TableError
 from pravega_common.invariants import check
 from segment_service.contracts.table_store import NO_VERSION, NOT_EXISTS, TableKey
 from segment_service.tables.entry_serializer import record_size
-from segment_service.tables.key_index import InlineBudget, KeyIndex
+from segment_service.tables.key_index import KeyIndex
 from segment_service.tables.layout import TableLayout
+from segment_service.tables.paged_index import PagedKeyIndex
 
 compaction_bytes_min: Final = 1024 * 1024
 """A log shorter than this is not compacted."""
 live_fraction_min: Final = 0.5
 """A log is compacted when live records are a smaller part of it."""
+
+
+TableIndex = KeyIndex | PagedKeyIndex
+"""All keys in memory, or in Tier 2 but for some."""
 
 
 class Update:
@@ -71,18 +76,18 @@ class TableSegment:
     something else, than is known here; nothing is added until it was read again.
     """
 
-    def __init__(
-        self, name: str, segment_id: int, layout: TableLayout, start_offset: int, budget: InlineBudget
-    ) -> None:
+    def __init__(self, name: str, segment_id: int, layout: TableLayout, start_offset: int, index: TableIndex) -> None:
         self.name = name
         self.segment_id = segment_id
         self.layout = layout
-        self.index = KeyIndex(layout.order_key, budget)
+        self.index = index
         self.start_offset = start_offset
         self.indexed_to = start_offset
         self.tail = start_offset
-        self.is_stale = False
+        self.is_stale = isinstance(index, PagedKeyIndex)  # until it is loaded
         self.is_compacting = False
+        self.keys_max = 0
+        """Keys from which on another attempt is made to bring the index to Tier 2; 0 before the first one."""
         self.lock = asyncio.Lock()
         self.pending: deque[Batch] = deque()
         self._pending_keys: dict[bytes, tuple[int, Batch]] = {}
@@ -145,6 +150,7 @@ class TableSegment:
         batch = Batch(self.tail, updates)
         self.tail += batch.size
         self.pending.append(batch)
+        self.index.pin(update.key for update in updates)
         for update, version in zip(updates, batch.versions(), strict=True):
             self._pending_keys[update.key] = (NOT_EXISTS if update.value is None else version, batch)
         return batch
@@ -152,6 +158,7 @@ class TableSegment:
     def end(self, batch: Batch, error: BaseException | None) -> None:
         """The batch is durable, or failed. Called in the order of the log."""
         self.pending.remove(batch)
+        index = self.index
         for update in batch.updates:
             if self._pending_keys.get(update.key, (0, None))[1] is batch:
                 del self._pending_keys[update.key]
@@ -159,6 +166,7 @@ class TableSegment:
             self.is_stale = True
         else:
             self._apply(batch)
+        index.unpin(update.key for update in batch.updates)
         if batch.done.done():
             return
         if error is not None:
@@ -186,6 +194,7 @@ class TableSegment:
         log_bytes = self.indexed_to - self.start_offset
         return (
             log_bytes > compaction_bytes_min
+            and self.index.compactable_to(self.indexed_to) > self.start_offset
             and self.index.live_bytes < live_fraction_min * log_bytes
             and not self.is_compacting
             and not self.is_stale

@@ -10,6 +10,7 @@ from typing import Final
 from unittest import mock
 
 SMALL: Final[Mapping[str, tuple[float, ...]]] = {
+    "container.table_maps.sweep_delay_s": (0.5, 5.0),
     "durable_log.data_frame_builder._entries_end_max": (500, 4_000, 40_000),
     "metadata_table.metadata_table.flush_count_max": (2,),
     "plog.plog_client.read_page_bytes": (5_000, 100_000),
@@ -28,9 +29,16 @@ SMALL: Final[Mapping[str, tuple[float, ...]]] = {
     "storage.orphan_sweep.start_delay_s": (0.5, 5.0),
     "storage.rolling_storage.read_pieces_at_once_max": (2,),
     "storage.segment_view.delta_chunks_max": (2, 10),
+    "tables.compactor.compaction_read_bytes_max": (3_000,),
     "tables.compactor.compaction_copy_bytes_max": (500, 20_000),
     "tables.key_index.value_inline_bytes_max": (100,),
     "tables.log_reader.log_read_bytes": (2_000,),
+    "tables.log_reader.records_per_turn": (3,),
+    "tables.paged_index.cached_keys_max": (2,),
+    "tables.paged_index.changed_keys_max": (3, 5),
+    "tables.paged_index.flush_keys": (1, 2),
+    "tables.paged_index.flush_log_bytes": (3_000,),
+    "tables.paging.keys_in_memory_max": (0, 2),
     "tables.table_segment.compaction_bytes_min": (2_000, 20_000),
     "writer.segment_aggregator.write_bytes_max": (1_000, 30_000),
 }

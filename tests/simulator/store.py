@@ -70,7 +70,7 @@ class Store:
         self.registry = ContainerRegistry()
         self.back_pressure = StoreBackPressure(settings.unflushed_bytes_max)
         self.segments = RoutedSegmentStore(self.registry, settings.containers, lambda: False)
-        self.tables = TableExtension(self.segments)
+        self.tables = TableExtension(self.segments, maps=self.segments)
         self._cache = CacheManager(InMemoryCacheStorage(settings.cache_bytes))
         self._settings = settings
         self._servers = servers

@@ -1,0 +1,67 @@
+"""Defines the sorted map in Tier 2 that keeps the key index of a large table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from segment_service.contracts.segment_storage import LogState
+from segment_service.contracts.spawn import Spawn
+
+
+class TableMap(Protocol):
+    """The map of one table at one epoch of its container: a ``SortedMap`` whose flushes cannot be ahead of the log.
+
+    Errors as in ``SortedMap``. The map goes with its segment: it is closed when the segment was deleted.
+    """
+
+    @property
+    def writing(self) -> asyncio.Lock:
+        """Held while an index flushes, and while another one reads what the map has."""
+        ...
+
+    @property
+    def spawn(self) -> Spawn:
+        """Runs a task of the container, which ends with it."""
+        ...
+
+    @property
+    def identity(self) -> bytes:
+        """The identity of the container's log."""
+        ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def stamp(self) -> LogState | None:
+        """As in ``SortedMap``."""
+        ...
+
+    async def open(self) -> None:
+        """Find the newest state, once; returns at once if it is open."""
+        ...
+
+    async def flush(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """As in ``SortedMap``, with the state of the log now. A log that is older cannot start beside the effect."""
+        ...
+
+    async def get(self, key: bytes) -> bytes | None: ...
+
+    async def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]: ...
+
+    async def scan(self, first: bytes, count_max: int) -> list[tuple[bytes, bytes]]: ...
+
+    async def remove_all(self) -> None:
+        """Delete everything; ``open`` begins afresh."""
+        ...
+
+
+class TableMapSource(Protocol):
+    """Gives tables their maps."""
+
+    def table_map(self, segment: str, segment_id: int) -> TableMap:
+        """The map of the segment with this id in its container as it runs now: always the same object while somebody
+        uses it, another one after a restart. ``ContainerNotHosted`` if the container is not here."""
+        ...
