@@ -14,11 +14,10 @@ from pravega_common.services.base import Service
 from segment_service.contracts.segment_storage import LogState, LogStateNow
 from segment_service.contracts.sorted_map import SortedMap, SortedMaps
 from segment_service.contracts.spawn import Spawn
+from segment_service.contracts.table_maps import TABLE_MAPS, segment_of_table_map, table_map_name
 
 MARKED: Final = register("table_maps.marked_before_flush")
 
-prefix: Final = "keys-"
-"""Begin of the name of the map of a table; the id of its segment follows, in hexadecimal digits."""
 sweep_delay_s: Final = 30.0
 """How long after the start of a container the maps of deleted segments are looked for."""
 
@@ -101,7 +100,7 @@ class ContainerTableMaps(Service):
         """The only object of this map that is in use."""
         found = self._used.get(segment_id)
         if found is None:
-            sorted_map = self._maps.sorted_map(f"{prefix}{segment_id:016x}")
+            sorted_map = self._maps.sorted_map(table_map_name(segment_id))
             found = ContainerTableMap(sorted_map, self._log_state, self._mark, self.spawn)
             self._used[segment_id] = found
         return found
@@ -114,9 +113,9 @@ class ContainerTableMaps(Service):
     async def sweep(self) -> int:
         """Remove the maps whose segments are gone; returns their number."""
         removed = 0
-        for name in await self._maps.map_names(prefix):
-            segment_id = int(name.removeprefix(prefix), 16)
-            if not await self._exists(segment_id):
+        for name in await self._maps.map_names(TABLE_MAPS):
+            segment_id = segment_of_table_map(name)
+            if segment_id is not None and not await self._exists(segment_id):
                 await self._remove(segment_id)
                 removed += 1
         return removed
@@ -124,8 +123,11 @@ class ContainerTableMaps(Service):
     async def _remove(self, segment_id: int) -> None:
         table_map = self.table_map(segment_id)
         try:
-            await table_map.open()
-            await table_map.remove_all()
+            async with table_map.writing:  # an index may be flushing still
+                await table_map.open()
+                if table_map.stamp is None:
+                    await table_map.flush({})  # files without a manifest may go once there is one of this epoch
+                await table_map.remove_all()
         except PravegaError as error:
             self.log.info("the map of a table is left to the next sweep", segment=segment_id, error=repr(error))
 

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from segment_service.contracts.segment_storage import LogState
 from segment_service.contracts.spawn import Spawn
+
+TABLE_MAPS: Final = "keys-"
+"""Begin of the names of these maps; the id of the segment follows, as 16 hexadecimal digits."""
+_id_digits: Final = 16
+
+
+def table_map_name(segment_id: int) -> str:
+    return f"{TABLE_MAPS}{segment_id:0{_id_digits}x}"
+
+
+def segment_of_table_map(map_name: str) -> int | None:
+    """The id of the table's segment; ``None`` for the name of another map."""
+    digits = map_name.removeprefix(TABLE_MAPS)
+    if len(digits) != _id_digits or len(map_name) != len(TABLE_MAPS) + _id_digits:
+        return None
+    try:
+        segment_id = int(digits, 16)
+    except ValueError:
+        return None
+    return segment_id if table_map_name(segment_id) == map_name else None
 
 
 class TableMap(Protocol):

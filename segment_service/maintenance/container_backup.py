@@ -8,16 +8,20 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNotFound, Unavailable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark, LogState
+from segment_service.contracts.table_maps import segment_of_table_map
 from segment_service.maintenance.backup_files import ContainerInBackup, log_path
 from segment_service.maintenance.backup_log import CopiedLog, LogContents, LogGap, nothing_read
 from segment_service.maintenance.log_reading import LogSource
 from segment_service.maintenance.read_only import ContainerReader
-from segment_service.metadata_table.metadata_table import map_name
+from segment_service.metadata_table.metadata_table import map_name as metadata_map
+from segment_service.sorted_runs.map_manifest import MapManifest
 from segment_service.storage.chunk_names import Layout, MapObjectId
 from segment_service.storage.epoch_marks import decode_mark
 from segment_service.storage.segment_view import SegmentView
@@ -25,13 +29,14 @@ from segment_service.storage.segment_view import SegmentView
 LOG_BEGUN: Final = register("maintenance.backup.log_begun")
 MARK_COPIED: Final = register("maintenance.backup.mark_copied")
 TABLE_COPIED: Final = register("maintenance.backup.table_copied")
+INDEX_COPIED: Final = register("maintenance.backup.index_copied")
 SEGMENT_COPIED: Final = register("maintenance.backup.segment_copied")
 MANIFESTS_COPIED: Final = register("maintenance.backup.manifests_copied")
 
 chunks_at_once: Final = 4
 """Objects, of some 16 MiB at most, that are copied side by side."""
 attempts_max: Final = 10
-"""How often a segment, or the table, is looked at again because an object was replaced meanwhile."""
+"""How often a segment, or a map, is looked at again because an object was replaced meanwhile."""
 rounds_max: Final = 10
 """Rounds in which targets of merges are read again."""
 passes_max: Final = 20
@@ -60,6 +65,7 @@ class ContainerBackup:
         self._copies = copies
         self._reader = ContainerReader(chunks, container_id, clock)
         self._copied = ContainerReader(copies, container_id, clock)
+        self._log = structlog.get_logger()
         self._settled: set[int] = set()
         """Sources that are gone in the copy, and whose targets were read after that."""
         self._mark: EpochMark | None = None
@@ -103,12 +109,13 @@ class ContainerBackup:
         await self._copy_table()
         failpoint(TABLE_COPIED)
         await step(f"container {self.container_id}: metadata table")
+        await self._copy_indexes(step)
         await self._copy_segments(step)
         failpoint(MANIFESTS_COPIED)
         await self._settle_merges(step)
         await self.log.follow()
 
-    # --- marks and the metadata table
+    # --- marks and maps
 
     async def _copy_mark(self) -> None:
         for _ in range(attempts_max):
@@ -126,30 +133,46 @@ class ContainerBackup:
         raise Unavailable(f"the marks below {self.layout.epochs} keep vanishing while they are copied: try again")
 
     async def _copy_table(self) -> None:
-        """Copy the newest state of the table: its runs, then its manifest."""
-        async for info in self._chunks.list(self.layout.maps):
-            if not info.name.startswith(f"{self.layout.maps}{map_name}/"):
-                raise DataCorruption(f"{info.name} in Tier 2 is of a map that this program does not know")
+        """Copy the metadata table."""
+        for name in await self._reader.map_names():
+            if name != metadata_map and segment_of_table_map(name) is None:
+                raise DataCorruption(f"{self.layout.maps}{name} in Tier 2 is a map that this program does not know")
+        manifest = await self._copy_map(metadata_map)
+        self._stamp = None if manifest is None else manifest.stamp
+
+    async def _copy_indexes(self, step: Step) -> None:
+        """Copy the key indexes of large tables; the copy has none of one that is gone, damaged, or replaced too fast:
+        a store makes it again of the table's log, which is copied with its segment."""
+        names = {name for name in await self._reader.map_names() if segment_of_table_map(name) is not None}
+        for name in sorted(names.union(await self._copied.map_names()) - {metadata_map}):
+            try:
+                manifest = await self._copy_map(name) if name in names else None
+            except (DataCorruption, Unavailable) as error:
+                self._log.warning("a table's index is not in the backup", container=self.container_id, error=str(error))
+                manifest = None
+            if manifest is None:
+                await self._keep_only(self.layout.map_manifests(name), set())
+            failpoint(INDEX_COPIED)
+            await step(f"container {self.container_id}: {name}")
+
+    async def _copy_map(self, name: str) -> MapManifest | None:
+        """Copy the newest state of a map: its runs, then its manifest. ``None`` if it has none, or was removed."""
         missing = ""
         for _ in range(attempts_max):
-            manifest = await self._reader.table()
+            manifest = await self._reader.newest_map(name)
             if manifest is None:
-                self._stamp = None
-                return
+                return None
+            files = [MapObjectId(file.epoch, file.counter) for run in manifest.runs for file in run.files]
+            newest = self.layout.map_manifest(name, manifest.id)
             try:
-                for run in manifest.runs:
-                    for file in run.files:
-                        name = self.layout.map_file(map_name, MapObjectId(file.epoch, file.counter))
-                        await self._copy_chunk(name, must_exist=True)
-                newest = self.layout.map_manifest(map_name, manifest.id)
+                await self._copy_together([self.layout.map_file(name, file) for file in files], must_exist=True)
                 await self._copy(newest)
             except SegmentNotFound as error:
                 missing = str(error)
                 continue
-            self._stamp = manifest.stamp
-            await self._keep_only(self.layout.map_manifests(map_name), {newest})
-            return
-        raise Unavailable(f"the metadata table keeps being replaced while it is copied ({missing}): try again")
+            await self._keep_only(self.layout.map_manifests(name), {newest})
+            return manifest
+        raise Unavailable(f"the map {name} keeps being replaced while it is copied ({missing}): try again")
 
     # --- segments
 

@@ -17,6 +17,7 @@ from pravega_common.runtime.clock import Clock
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.maintenance.findings import ContainerReport, DataFinding, StoreReport
+from segment_service.maintenance.index_examination import examine_indexes
 from segment_service.maintenance.log_reading import LogSource, LogSummary, summarize
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.maintenance.segment_examination import Progress, SegmentExamination, Suspect
@@ -96,6 +97,7 @@ class StoreDoctor:
             examination = SegmentExamination(self._chunks, known.reader, known.report, self._progress, deep=deep)
             await examination.run(with_table=False)
         await self._judge_suspects(known, examination.suspects)
+        await examine_indexes(self._chunks, known.reader, known.report, deep=deep)
         if known.has_table:
             await self._read_names(known)
         return known.report
@@ -118,7 +120,7 @@ class StoreDoctor:
 
     async def _read_stamp(self, known: _Known) -> None:
         try:
-            table = await known.reader.table()
+            table = await known.reader.newest_map()
         except DataCorruption as error:
             known.is_judged = False
             known.report.add(DataFinding("table", str(error), RESTORE_TABLE))

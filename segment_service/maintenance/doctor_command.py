@@ -80,7 +80,10 @@ def _print_container(report: ContainerReport) -> None:
         f"{where}: epoch {report.epoch}, log {report.identity or 'unknown'}, high water {report.high_water}, metadata "
         f"table of epoch {report.table_epoch} with {report.table_entries} segments as of {report.table_high_water}"
     )
-    print(f"  Tier 2: {report.segments} segments, {report.chunks} chunks, {report.length} bytes, orphans: {orphans}")
+    print(
+        f"  Tier 2: {report.segments} segments, {report.chunks} chunks, {report.length} bytes, "
+        f"{report.table_indexes} key indexes of tables, orphans: {orphans}"
+    )
     if report.log is not None:
         log = report.log
         print(

@@ -16,7 +16,7 @@ class DataFinding:
     """One thing that is wrong."""
 
     kind: str
-    """``mark``, ``table``, ``manifest``, ``chunk``, ``name``, ``log`` or ``server``."""
+    """``mark``, ``table``, ``manifest``, ``chunk``, ``index``, ``name``, ``log`` or ``server``."""
     text: str
     remedy: str
     """One sentence: what an operator does."""
@@ -56,6 +56,8 @@ class ContainerReport:
     table_epoch: int = 0
     table_high_water: int = 0
     table_entries: int = 0
+    table_indexes: int = 0
+    """Key indexes of large tables."""
     segments: int = 0
     """Segments that Tier 2 holds."""
     chunks: int = 0

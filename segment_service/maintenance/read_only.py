@@ -15,7 +15,7 @@ from segment_service.contracts.segment_storage import EpochMark
 from segment_service.metadata_table.metadata_table import map_name
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.map_manifest import MapManifest
-from segment_service.sorted_runs.map_objects import MapObjects
+from segment_service.sorted_runs.map_objects import MapObjects, list_map_names
 from segment_service.sorted_runs.run_reader import walk
 from segment_service.storage.chunk_names import Layout, ManifestId, ManifestName
 from segment_service.storage.epoch_marks import EpochMarks
@@ -40,7 +40,8 @@ class NoGarbage(GarbageCollector):
 
 
 class ContainerReader:
-    """Marks, manifests and the metadata table of one container, while its owner may change them."""
+    """Marks, manifests and sorted maps of one container, while its owner may change them. The map ``map_name`` is the
+    metadata table; others are the key indexes of large tables."""
 
     def __init__(self, chunks: ChunkStorage, container_id: int, clock: Clock) -> None:
         self.layout = Layout(container_id)
@@ -49,7 +50,8 @@ class ContainerReader:
         self._manifests = ManifestStore(chunks, self.layout, garbage)
         self._manifests.epoch = reader_epoch
         self._marks = EpochMarks(chunks, self.layout, garbage, _refuse_put, _refuse_number)
-        self._table = MapObjects(map_name, chunks, self.layout, garbage, _refuse_put, _refuse_number, BlockCache())
+        self._garbage = garbage
+        self._cache = BlockCache()
         self._chunks = chunks
         self._clock = clock
 
@@ -88,42 +90,50 @@ class ContainerReader:
         if last is not None:
             yield last
 
-    async def table(self) -> MapManifest | None:
-        """The newest manifest of the metadata table; ``None`` without a table."""
-        manifest, _ = await self._table.newest_manifest(check_epoch=False)
+    async def map_names(self) -> list[str]:
+        """The names of all maps that have objects."""
+        return await list_map_names(self._chunks, self.layout)
+
+    async def newest_map(self, name: str = map_name) -> MapManifest | None:
+        """The newest manifest of a map; ``None`` without one, or if the map was removed."""
+        manifest, _ = await self._objects(name).newest_manifest(check_epoch=False)
         return None if manifest is None or manifest.is_removed else manifest
 
-    async def entries(self, first: bytes) -> AsyncGenerator[tuple[bytes, bytes]]:
-        """The table's entries from the key ``first`` on, in order, and not of one moment: when the owner replaced what
-        is being read, the newest state goes on behind the last key. ``DataCorruption`` if the table is damaged."""
-        manifest = await self.table()
+    async def entries(self, first: bytes, name: str = map_name) -> AsyncGenerator[tuple[bytes, bytes]]:
+        """A map's entries from the key ``first`` on, in order, and not of one moment: when the owner replaced what
+        is being read, the newest state goes on behind the last key. ``DataCorruption`` if the map is damaged."""
+        manifest = await self.newest_map(name)
         for _ in range(walks_max):
             if manifest is None:
                 return
             try:
-                async for key, value in self._walk(manifest, first):
+                async for key, value in self._walk(name, manifest, first):
                     yield key, value
                     first = key + b"\0"
                 return
             except (SegmentNotFound, DataCorruption) as error:
-                newest = await self.table()
+                newest = await self.newest_map(name)
                 if newest is not None and newest.id == manifest.id:
-                    raise _damage(manifest.id, error) from error
+                    raise _damage(name, manifest.id, error) from error
                 manifest = newest
-        raise Unavailable("the metadata table keeps being replaced while it is read: try again when less is going on")
+        raise Unavailable(f"the map {name} keeps being replaced while it is read: try again when less is going on")
 
-    async def _walk(self, manifest: MapManifest, first: bytes) -> AsyncGenerator[tuple[bytes, bytes]]:
+    def _objects(self, name: str) -> MapObjects:
+        garbage, cache = self._garbage, self._cache
+        return MapObjects(name, self._chunks, self.layout, garbage, _refuse_put, _refuse_number, cache)
+
+    async def _walk(self, name: str, manifest: MapManifest, first: bytes) -> AsyncGenerator[tuple[bytes, bytes]]:
         slices = TimeSlices(self._clock)
-        async for keys, values in walk(self._table, manifest.runs, first, slices, keep=False):
+        async for keys, values in walk(self._objects(name), manifest.runs, first, slices, keep=False):
             for key, value in zip(keys, values, strict=True):
                 if value is not None:
                     yield key, value
 
 
-def _damage(manifest: ManifestId, error: SegmentNotFound | DataCorruption) -> DataCorruption:
+def _damage(name: str, manifest: ManifestId, error: SegmentNotFound | DataCorruption) -> DataCorruption:
     if isinstance(error, DataCorruption):
         return error
-    return DataCorruption(f"the metadata table lists {error.segment} in manifest {manifest}, and it is missing")
+    return DataCorruption(f"the map {name} lists {error.segment} in manifest {manifest}, and it is missing")
 
 
 async def _refuse_put(fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: list[str]) -> NoReturn:

@@ -115,7 +115,7 @@ class Tier2Contents:
 
         ``log_high_water``: the last operation of the log that is given up, if it can be read.
         """
-        mark, table = await self._reader.newest_mark(), await self._reader.table()
+        mark, table = await self._reader.newest_mark(), await self._reader.newest_map()
         if mark is None and table is None and await self._is_empty():
             return None
         states = [state for state in (mark.log if mark else None, table.stamp if table else None) if state is not None]

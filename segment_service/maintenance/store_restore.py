@@ -82,7 +82,7 @@ class StoreRestore:
 
     async def _plan_one(self, container_id: int) -> ContainerOutcome:
         reader = ContainerReader(self._chunks, container_id, self._clock)
-        mark, table = await reader.newest_mark(), await reader.table()
+        mark, table = await reader.newest_mark(), await reader.newest_map()
         summary = await self._summary(container_id)
         if summary is not None and summary.operations:
             problem = summary.contradiction(container_id, mark, "", None if table is None else table.stamp)

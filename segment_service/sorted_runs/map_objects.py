@@ -29,6 +29,14 @@ load_attempts_max: Final = 5
 """How often a map is listed again when its newest manifest is gone (it was replaced meanwhile)."""
 
 
+async def list_map_names(chunks: ChunkStorage, layout: Layout, prefix: str = "") -> list[str]:
+    """The names with this prefix of the maps of a container that have objects, in order."""
+    names: dict[str, None] = {}
+    async for info in chunks.list(f"{layout.maps}{prefix}"):
+        names[info.name.removeprefix(layout.maps).partition("/")[0]] = None
+    return list(names)
+
+
 class MapObjects:
     """The objects of the map ``map_name`` of one container, written at one epoch."""
 

@@ -11,7 +11,7 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.sorted_runs.block_cache import BlockCache
-from segment_service.sorted_runs.map_objects import MapObjects
+from segment_service.sorted_runs.map_objects import MapObjects, list_map_names
 from segment_service.sorted_runs.merging import runs_to_merge
 from segment_service.sorted_runs.sorted_run_map import SortedRunMap
 from segment_service.storage.rolling_storage import RollingStorage
@@ -53,11 +53,7 @@ class SortedRunMaps(Service):
         return found
 
     async def map_names(self, prefix: str) -> list[str]:
-        maps = self._storage.layout.maps
-        names = dict.fromkeys(
-            [info.name.removeprefix(maps).partition("/")[0] async for info in self._chunks.list(f"{maps}{prefix}")]
-        )
-        return list(names)
+        return await list_map_names(self._chunks, self._storage.layout, prefix)
 
     def _make(self, map_name: str) -> SortedRunMap:
         storage = self._storage

@@ -17,9 +17,12 @@ from tests.support.standalone_operator import (
     destroy_tier2,
     keys,
     kill_everything,
+    put_table,
     read,
+    read_table,
     servers_alone,
     store_command,
+    table_keys,
     write,
 )
 
@@ -44,11 +47,13 @@ def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path,
     with running_cluster(tmp_path / "c", **options) as own:
         create_stream(own)
         write(own, 0, events_before)
+        put_table(own, 1)
         with EventLoad(own, events_before) as load:
             eventually_blocking(lambda: load.written > events_before + 500, "the load", wait_max_s)
             acknowledged = load.written - keys
             done = store_command(own, "backup", str(folder))
             examined = store_command(own, "doctor")
+            put_table(own, 2)
             at_end = load.written
             eventually_blocking(lambda: load.written > at_end + 500, "the load after the backup", wait_max_s)
         assert done["files"] > 0 and done["damaged"] == []
@@ -71,7 +76,9 @@ def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path,
         for key in range(keys):
             found[key] += range(1_000_000 + key, 1_000_000 + events_after, keys)
         assert read(own) == found
-        assert store_command(own, "doctor", "--deep")["is_sound"]
+        examined = store_command(own, "doctor", "--deep")
+        assert examined["is_sound"] and sum(one["table_indexes"] for one in examined["containers"]) == 1
+        assert read_table(own) == [1] * table_keys
 
 
 def test_a_backup_of_a_store_that_is_stopped_and_has_its_log_in_files(tmp_path: Path) -> None:

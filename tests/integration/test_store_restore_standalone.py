@@ -14,9 +14,12 @@ from tests.support.standalone_operator import (
     destroy_tier1,
     keys,
     kill_everything,
+    put_table,
     read,
+    read_table,
     servers_alone,
     store_command,
+    table_keys,
     wait_until_in_tier2,
     write,
 )
@@ -66,6 +69,7 @@ def test_a_clean_stop_and_the_loss_of_a_log_in_files(tmp_path: Path) -> None:
     with running_cluster(tmp_path, tier1="file") as own:
         create_stream(own)
         write(own, 0, events_settled)
+        put_table(own, 1)
         wait_until_in_tier2(own)
         assert own.stop() == 0
         destroy_tier1(own)
@@ -74,5 +78,9 @@ def test_a_clean_stop_and_the_loss_of_a_log_in_files(tmp_path: Path) -> None:
         own.start()
         found = read(own)
         assert found == {key: list(range(key, events_settled, keys)) for key in range(keys)}
+        assert read_table(own) == [1] * table_keys
+        put_table(own, 2)
+        assert read_table(own) == [2] * table_keys
+        assert sum(one["table_indexes"] for one in store_command(own, "doctor")["containers"]) == 1
         write(own, events_settled, keys)
         assert sum(map(len, read(own).values())) == events_settled + keys

@@ -22,13 +22,18 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.binaries import find_redis
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_spark.standalone.redis_and_minio import minio_spec
+from pravega_streams import CompositeKey, KeyValueUpdate
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
+from pravega_streams.stream_manager import StreamManager
+from segment_service.tables import paging
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import parent_of
 
 keys = 20
+table_keys = paging.keys_in_memory_max + 2_000
+table_keys_at_once = 1_000
 wait_max_s = 150.0
 """The metadata table is flushed every 30 s."""
 command_time_max_s = 300
@@ -63,6 +68,28 @@ def read(cluster: StandaloneProcess) -> dict[int, list[int]]:
             number = int(bytes(event.data).rstrip(b"\0"))
             found[number % keys].append(number)
     return found
+
+
+def put_table(cluster: StandaloneProcess, generation: int) -> None:
+    """Give a key-value table more keys than a store keeps in memory, each with the value of this generation."""
+    with StreamManager(cluster.controller_uri) as manager:
+        manager.create_key_value_table("s", "table", primary_key_length=1, secondary_key_length=4)
+        table = manager.open_key_value_table("s", "table")
+        for first in range(0, table_keys, table_keys_at_once):
+            some = range(first, min(first + table_keys_at_once, table_keys))
+            table.update([KeyValueUpdate(table_key(number), b"%d" % generation) for number in some])
+
+
+def read_table(cluster: StandaloneProcess) -> list[int]:
+    """The generations of all keys, in the order of the keys."""
+    with StreamManager(cluster.controller_uri) as manager:
+        found = list(manager.open_key_value_table("s", "table").entries())
+    assert [entry.key for entry in found] == [table_key(number) for number in range(table_keys)]
+    return [int(entry.value) for entry in found]
+
+
+def table_key(number: int) -> CompositeKey:
+    return CompositeKey(b"p", number.to_bytes(4, "big"))
 
 
 def wait_until_in_tier2(cluster: StandaloneProcess) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pravega_common.runtime import failpoints
 from segment_service.contracts.table_store import TableEntry
+from segment_service.sorted_runs.sorted_run_map import RUN_STORED
 from segment_service.tables import paged_index, paging
 from segment_service.tables.paged_index import PagedKeyIndex
 from segment_service.tables.table_extension import TableExtension
@@ -61,4 +63,36 @@ async def test_a_sweep_keeps_the_maps_of_segments_that_are_in_memory_or_not() ->
     found = container.metadata.segments.pop(1)
     assert await container.table_maps.sweep() == 0
     container.metadata.segments[1] = found
+    await container.stop()
+
+
+async def test_files_that_no_manifest_ever_listed_go_with_the_table() -> None:
+    kit = ContainerKit()
+    kit.write_to_tier2()
+    container = await kit.open()
+    tables = TableExtension(container, maps=container)
+    await tables.create_table(T)
+
+    def interrupt() -> None:
+        raise failpoints.FailpointError(RUN_STORED)
+
+    failpoints.arm(RUN_STORED, interrupt)
+    for number in range(40):
+        await tables.put(T, [TableEntry(b"%d" % number, b"v")])
+    await eventually(lambda: any("/keys-" in name for name in kit.stored.objects), "a file")
+    container.fail(RuntimeError("crash"))
+    with pytest.raises(RuntimeError):
+        await container.wait_stopped()
+    failpoints.disarm_all()
+    assert [name for name in kit.stored.objects if "/keys-" in name and "/r/" in name]
+    assert not [name for name in kit.stored.objects if "/keys-" in name and "/m/" in name]
+    container = await kit.open()
+    await container.delete(T)
+
+    async def removed() -> bool:
+        await container.durable_log.barrier()
+        await container._storage.garbage.collect()  # type: ignore[attr-defined]  # a rolling storage
+        return not [name for name in kit.stored.objects if "/keys-" in name]
+
+    await eventually(removed, "the end of the files")
     await container.stop()
