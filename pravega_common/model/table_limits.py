@@ -23,8 +23,8 @@ read_keys_max: Final = 1_000
 """Keys of one read."""
 read_bytes_max: Final = 0x00FFFFFF - 16 * 1024
 """Bytes that the entries of one reply take on the wire; with the segment's name they fit a frame."""
-page_entries_max: Final = 10_000
-"""Entries of one page of an iteration or a delta."""
+page_entries_max: Final = 2_000
+"""Entries of one page of an iteration or a delta: some ten milliseconds of a store's event loop."""
 page_bytes_max: Final = 2 * 1024 * 1024
 """Bytes of records above which a page ends; its last entry may exceed it."""
 

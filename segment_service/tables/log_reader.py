@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from itertools import islice
 from typing import Final
@@ -55,8 +55,11 @@ async def read_records(store: SegmentStore, segment: str, offset: int, end: int)
             raise DataCorruption(f"{segment}: the record at offset {offset} never ends")
 
 
-async def read_log(store: SegmentStore, table: TableSegment, length: int) -> None:
-    """Bring the index up to a log of ``length`` bytes; ``table`` must be stale and have nothing pending."""
+async def read_log(
+    store: SegmentStore, table: TableSegment, length: int, should_stop: Callable[[], bool] = lambda: False
+) -> None:
+    """Bring the index up to a log of ``length`` bytes, or to where it should stop; ``table`` must be stale and have
+    nothing pending."""
     index = table.index
     async with aclosing(read_records(store, table.name, table.indexed_to, length)) as parts:
         async for records in parts:
@@ -71,6 +74,8 @@ async def read_log(store: SegmentStore, table: TableSegment, length: int) -> Non
                 else:
                     index.put(record.key, record.value, record.version, record.offset)
             table.indexed_to = records[-1].offset + records[-1].size
+            if should_stop():
+                return
 
 
 async def read_values(store: SegmentStore, segment: str, found: list[tuple[bytes, Slot]]) -> list[bytes]:

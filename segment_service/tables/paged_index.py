@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -32,13 +33,7 @@ from segment_service.tables.index_entry import (
     entry_key,
     page_bound,
 )
-from segment_service.tables.key_index import (
-    InlineBudget,
-    PageEntry,
-    Slot,
-    removed_keys_max,
-    value_inline_bytes_max,
-)
+from segment_service.tables.key_index import InlineBudget, PageEntry, Slot, removed_keys_max, value_inline_bytes_max
 
 T = TypeVar("T")
 
@@ -138,7 +133,7 @@ class PagedKeyIndex:
 
     async def bring(self, keys: Sequence[bytes]) -> None:
         """See to it that the keys are resident, now and for a while. ``SegmentNotFound`` if the table is gone."""
-        missing = [key for key in dict.fromkeys(keys) if not self.is_resident((key,))]
+        missing = sorted(key for key in set(keys) if not self.is_resident((key,)))  # neighbours may share a block
         if not missing:
             return
         self.pin(keys)  # those that are resident stay so
@@ -148,13 +143,15 @@ class PagedKeyIndex:
             self.unpin(keys)
 
     async def _look_up(self, missing: Sequence[bytes]) -> None:
-        places = {key: entry_key(self._order_key(key)) for key in missing}
-        found = await self._read(lambda: self.table_map.get_many(list(places.values())))
-        if self.is_cleared:
-            return
-        for key, place in places.items():
-            if not self.is_resident((key,)):
-                self._cache(key, self._decode(key, found.get(place)))
+        for first in range(0, len(missing), keys_per_turn):
+            places = {key: entry_key(self._order_key(key)) for key in missing[first : first + keys_per_turn]}
+            found = await self._read(partial(self.table_map.get_many, list(places.values())))
+            if self.is_cleared:
+                return
+            for key, place in places.items():
+                if not self.is_resident((key,)):
+                    self._cache(key, self._decode(key, found.get(place)))
+            await asyncio.sleep(0)
         self._trim()
 
     async def _read(self, read: Callable[[], Awaitable[T]]) -> T:
@@ -260,6 +257,7 @@ class PagedKeyIndex:
             if bound is None:
                 return found
             start, is_inclusive = bound, False
+            await asyncio.sleep(0)  # a map whose blocks are in memory never waits
 
     async def _part(self, start: bytes, is_inclusive: bool, count: int) -> tuple[list[PageEntry], bytes | None]:
         """Some entries as of one moment, and the order key up to which they are all; ``None`` at the end."""

@@ -69,10 +69,10 @@ class Pager:
             index.table_map.spawn(self._flush(table, index), "flush-table-index")
 
     def is_too_large(self, table: TableSegment) -> bool:
-        """Whether the index should not be in memory any longer."""
+        """Whether the index should not be in memory any longer; asked while the log is read, too."""
         keys, log_bytes = len(table.index), table.indexed_to - table.start_offset
         is_large = keys > keys_in_memory_max or log_bytes > log_in_memory_bytes_max
-        return isinstance(table.index, KeyIndex) and is_large and keys >= table.keys_max and not table.is_stale
+        return isinstance(table.index, KeyIndex) and is_large and keys >= table.keys_max
 
     async def mark(self, table: TableSegment) -> bool:
         """Note with the segment that its index may be in Tier 2, before anything is there: who opens the table

@@ -182,8 +182,8 @@ class TableExtension:
                 await compact(self._store, table)
             if self._pager is not None:
                 self._pager.flush_if_due(table)
-                if self._pager.is_too_large(table):
-                    await self._page_out(table)
+            if self._is_too_large(table):
+                await self._page_out(table)
             return batch.versions()
         raise Unavailable(f"{segment}: {update_attempts_max} attempts to update met other updates")
 
@@ -309,11 +309,14 @@ class TableExtension:
             index.clear()
             table.indexed_to = info.start_offset
         try:
-            await read_log(self._store, table, info.length)
+            await read_log(self._store, table, info.length, lambda: self._is_too_large(table))
         finally:
             if self._tables.get(table.name) is not table:
                 table.index.clear()  # it was forgotten meanwhile, and must not keep what it read since
         if self._tables.get(table.name) is not table:
+            return
+        if self._is_too_large(table):  # it is not read to its end into memory
+            await self._mark_and_forget(table)
             return
         table.start_offset = info.start_offset
         table.tail = table.indexed_to
@@ -335,12 +338,20 @@ class TableExtension:
 
     async def _page_out(self, table: TableSegment) -> None:
         """Let the table be opened again with its index in Tier 2, which is then made of its log."""
-        if self._pager is None or not await self._pager.mark(table):
-            return
         async with table.lock:
+            if table.is_stale or not self._is_too_large(table):
+                return
             table.is_stale = True
             await table.drained()  # what was checked behind a pending update must not meet another in its place
+            await self._mark_and_forget(table)
+
+    async def _mark_and_forget(self, table: TableSegment) -> None:
+        """The table, which is stale, is opened again with its index in Tier 2, or read on if that cannot be noted."""
+        if self._pager is not None and await self._pager.mark(table):
             self._forget(table)
+
+    def _is_too_large(self, table: TableSegment) -> bool:
+        return self._pager is not None and self._pager.is_too_large(table)
 
     def _is_current(self, table: TableSegment) -> bool:
         return self._pager is None or self._pager.is_current(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -14,7 +14,9 @@ from segment_service.contracts.attributes import TABLE_INDEX_IN_TIER2
 from segment_service.contracts.segment_store import ReadResult, SegmentStore
 from segment_service.contracts.table_store import NOT_EXISTS, TableEntry, TableKey
 from segment_service.sorted_runs.sorted_run_map import MANIFEST_STORED, RUN_STORED
-from segment_service.tables import paged_index, paging, table_extension, table_segment
+from segment_service.tables import log_reader, paged_index, paging, table_extension, table_segment
+from segment_service.tables.index_entry import decode_entry
+from segment_service.tables.key_index import KeyIndex, Slot
 from segment_service.tables.log_reader import read_log
 from segment_service.tables.paged_index import FLUSHED, PagedKeyIndex
 from segment_service.tables.paging import ATTRIBUTE_SET
@@ -106,6 +108,80 @@ async def test_a_table_that_an_older_program_wrote_is_brought_to_tier2() -> None
     await tables.put(T, [TableEntry(b"one more", b"")])
     assert len(await everything(tables)) == count + 1
     assert len(index_of(tables)) == count + 1
+
+
+async def test_the_first_read_of_a_large_table_never_holds_all_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full collection of the interpreter's garbage stops the loop for 0.3 us for each key that lives; giving up an
+    index with a million keys takes 160 ms."""
+    monkeypatch.setattr(log_reader, "records_per_turn", 10)
+    store, maps = InMemorySegmentStore(), await TableMaps().open()
+    await fill(TableExtension(store), maps)
+    most, put = 0, KeyIndex.put
+
+    def counted_put(self: KeyIndex, key: bytes, value: bytes | memoryview, version: int, offset: int) -> None:
+        nonlocal most
+        put(self, key, value, version, offset)
+        most = max(most, len(self))
+
+    monkeypatch.setattr(KeyIndex, "put", counted_put)
+    tables = TableExtension(store, maps=maps)
+    assert (await tables.table_info(T)).entry_count == count
+    assert 100 < most <= 110
+    assert len(await everything(tables)) == len(index_of(tables)) == count
+
+
+async def test_a_large_table_is_read_into_memory_if_its_segment_cannot_be_marked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, maps = InMemorySegmentStore(), await TableMaps().open()
+    await fill(TableExtension(store), maps)
+    attempts = 0
+
+    async def refused(*_: object) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise Unavailable("not now")
+
+    tables = TableExtension(store, maps=maps)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "update_attributes", refused)
+        await tables.put(T, [TableEntry(b"one more", b"")])
+        assert 1 <= attempts < 25
+        assert len(await everything(tables)) == count + 1
+    for number in range(100):
+        await tables.put(T, [TableEntry(b"more-%d" % number, b"")])
+    assert len(index_of(tables)) == count + 101
+
+
+async def test_a_large_request_gives_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts the entries that are decoded between two turns of the loop, with all blocks in memory."""
+    store, maps = InMemorySegmentStore(), await TableMaps().open()
+    tables = TableExtension(store, maps=maps)
+    await fill(tables, maps)
+    assert len(await everything(tables)) == count  # all blocks are in memory from now on
+    monkeypatch.setattr(paged_index, "keys_per_turn", 20)
+    in_turn = most = 0
+
+    def counted_decode(data: bytes, table: str) -> tuple[bytes, Slot]:
+        nonlocal in_turn, most
+        in_turn += 1
+        most = max(most, in_turn)
+        return decode_entry(data, table)
+
+    async def turns() -> None:
+        nonlocal in_turn
+        while True:
+            in_turn = 0
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(paged_index, "decode_entry", counted_decode)
+    watching = asyncio.create_task(turns())
+    assert len((await tables.iterate(T, count)).entries) == count
+    assert 0 < most <= 40
+    most = 0
+    assert len(await tables.get(T, [key(number) for number in range(count)])) == count
+    assert 0 < most <= 40
+    watching.cancel()
 
 
 @pytest.mark.parametrize("point", [ATTRIBUTE_SET, MARKED, RUN_STORED, MANIFEST_STORED, FLUSHED])
@@ -226,10 +302,12 @@ async def test_an_index_is_loaded_after_the_flush_of_one_that_was_forgotten(monk
         await may_flush.wait()
         await flush(changes)
 
-    async def late_read_log(store: SegmentStore, table: TableSegment, length: int) -> None:
+    async def late_read_log(
+        store: SegmentStore, table: TableSegment, length: int, should_stop: Callable[[], bool]
+    ) -> None:
         may_flush.set()
         await asyncio.wait([flushing])
-        await read_log(store, table, length)
+        await read_log(store, table, length, should_stop)
 
     maps.table_map(T, 1).flush = late_flush  # type: ignore[method-assign]
     length = tables._tables[T].indexed_to
