@@ -47,7 +47,13 @@ class StreamIndex:
         """Have the stream looked after, from before its next record on; without a call if it was used lately."""
         name = (scope, stream)
         if name not in self._used_s:
-            await self._put(name)
+            try:
+                await self._put(name)
+            except SegmentNotFound:
+                # Others held this controller for dead, and took its streams over.
+                self._is_listed = False
+                for listed in (*self.own(), name):
+                    await self._put(listed)
         self._used_s[name] = self._clock.monotonic_s()
 
     async def _put(self, name: StreamName) -> None:
@@ -86,8 +92,10 @@ class StreamIndex:
 
     async def left(self) -> list[str]:
         """The owners that have no lease any more."""
+        # In this order: an owner takes its lease before it is listed.
+        owners = await self._keys(OWNERS_TABLE)
         live = {self._owner, *await self._live_owners()}
-        return [key for key in await self._keys(OWNERS_TABLE) if key not in live]
+        return [owner for owner in owners if owner not in live]
 
     async def streams_of(self, owner: str) -> list[StreamName]:
         try:

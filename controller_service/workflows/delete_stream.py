@@ -106,12 +106,13 @@ class DeleteStream:
 
 
 async def _mark(context: StreamContext, stream_id: str) -> None:
-    """Before any segment goes: a run of the creation that makes segments afterwards takes them away again.
+    """Before any segment goes: a run of the creation that makes segments afterwards takes them away again, and one that
+    has not written its records yet finds this one in their place.
 
     ``StreamNotFound`` if this is a later stream of the same name.
     """
     if context.stream_id != stream_id:
         raise StreamNotFound.of(context.scope, context.stream)
     record = await context.read(STATE)
-    if record is not None and not record.is_deleting:
+    if record is None or not record.is_deleting:
         context.stage(STATE, StateRecord(StreamState.SEALED, DELETION))

@@ -25,7 +25,7 @@ from tests.support.transaction_world import CrashSwitch, Instance, World
 from tests.support.workflow_steps import GROUP_ID, TWO, S, group_config
 
 KEPT, CHURNED = "kept", "churned"
-found_earlier = (134, 261, 378, 533, 612)
+found_earlier = (134, 261, 378, 533, 612, 1714, 1816)
 """Histories that found something once."""
 seeds = sorted({*range(int(os.environ.get("TWO_CONTROLLER_HISTORIES", "50"))), *found_earlier})
 """One history each; the environment variable is for longer runs by hand."""

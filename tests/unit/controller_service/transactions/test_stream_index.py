@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller_service.store.versioned_store import ABSENT
-from controller_service.transactions.stream_index import FORMER_TABLE, OWNERS_TABLE, kept_s
+from controller_service.transactions.stream_index import FORMER_TABLE, OWNERS_TABLE, StreamIndex, kept_s
 from pravega_common.model.transactions import TransactionState
 from tests.support.transaction_world import Crashed, Instance, World
 
@@ -90,3 +90,32 @@ async def test_a_controller_that_was_held_for_dead_stands_again(world: World, on
     assert await world.run(other.transactions.index.streams_of(one.name)) == [(S, T)]
     assert await world.run(other.transactions.index.all_streams()) == [(S, T)]
     assert await world.run(one.transactions.abort(S, T, created.id))
+
+
+async def test_a_controller_that_starts_under_the_sweep_of_another_is_not_held_for_dead(world: World) -> None:
+    """It takes its lease and lists itself while the other one looks who is alive."""
+    index = StreamIndex(world.store, "old", world.clock, world.live_owners)
+    await index.create_tables()
+    new = StreamIndex(world.store, "new", world.clock, world.live_owners)
+    live_owners = world.live_owners
+
+    async def start_meanwhile() -> set[str]:
+        found = await live_owners()
+        if "new" not in found:
+            world.live.add("new")
+            await new.use(S, T)
+        return found
+
+    index._live_owners = start_meanwhile
+    assert await index.left() == []
+    assert await index.left() == []
+
+
+async def test_a_controller_that_was_held_for_dead_begins_work_on_another_stream(world: World) -> None:
+    mine = StreamIndex(world.store, "mine", world.clock, world.live_owners)
+    await mine.create_tables()
+    await mine.use(S, T)
+    await mine.forget_owner("mine")
+    await mine.use(S, "another")
+    assert sorted(await mine.streams_of("mine")) == [(S, "another"), (S, T)]
+    assert await mine._keys(OWNERS_TABLE) == ["mine"]

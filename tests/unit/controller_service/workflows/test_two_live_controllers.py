@@ -231,6 +231,37 @@ async def test_segments_of_a_creation_whose_answer_is_lost_after_the_deletion_ar
     await world.close()
 
 
+async def test_a_creation_that_comes_late_to_the_records_finds_the_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deletion has found no records; before it removes their tables, the creation goes on."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    waits, gate, looked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    first_segment_number, remove_stream = first.streams.first_segment_number, second.streams.remove_stream
+
+    async def late(scope: str, stream: str) -> int:
+        waits.set()
+        await gate.wait()
+        return await first_segment_number(scope, stream)
+
+    async def slow(scope: str, stream: str, stream_id: str) -> None:
+        looked.set()
+        await world.clock.sleep(3)
+        await remove_stream(scope, stream, stream_id)
+
+    monkeypatch.setattr(first.streams, "first_segment_number", late)
+    monkeypatch.setattr(second.streams, "remove_stream", slow)
+    creation = asyncio.ensure_future(first.create.create(S, "stream", TWO))
+    await world.run(waits.wait())
+    deletion = asyncio.ensure_future(second.delete.delete("now", S, "stream"))
+    await world.run(looked.wait())
+    gate.set()
+    await world.run(asyncio.wait({creation, deletion}))
+    await world.clock.pass_time(20)
+    await audit_streams(world.streams, world.segments)
+    assert world.segments.segments == {}
+    await world.close()
+
+
 async def test_a_group_is_deleted_while_the_controller_that_makes_it_cannot_go_on() -> None:
     """Its creation, carried out again, finds the group being deleted, and completes the group's stream no more."""
     scene = await scene_of_two()
