@@ -25,6 +25,7 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from pravega_common.services.retrying import retrying
 from segment_service.container.log_verification import find_contradiction
+from segment_service.container.stop_flush import flush_at_stop
 from segment_service.container.table_maps import ContainerTableMap, ContainerTableMaps
 from segment_service.container.writer_source import ContainerDataSource
 from segment_service.contracts.attributes import (
@@ -48,7 +49,7 @@ from segment_service.contracts.segment_store import (
 )
 from segment_service.contracts.sorted_map import SortedMaps
 from segment_service.contracts.spawn import Spawn
-from segment_service.contracts.writer_data_source import WriterDataSource
+from segment_service.contracts.writer_data_source import FlushingWriter, WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.durable_log.durable_log import DurableLog
 from segment_service.durable_log.memory_log import MemoryLog
@@ -77,7 +78,7 @@ from segment_service.metadata_table.needed_lengths import ContainerNeededLengths
 from segment_service.metadata_table.segment_loader import SegmentLoader
 
 ReadIndexFactory = Callable[[ContainerMetadata, SegmentStorage, Spawn, CheckOwner], ReadIndex]
-WriterFactory = Callable[[WriterDataSource, SegmentStorage], Service]
+WriterFactory = Callable[[WriterDataSource, SegmentStorage], FlushingWriter]
 T = TypeVar("T")
 
 VERIFIED: Final = register("container.verified_before_checkpoint")
@@ -96,6 +97,9 @@ class ContainerConfig:
     metadata_table: MetadataTableConfig = field(default_factory=MetadataTableConfig)
     damage_recheck_s: float = recheck_s_default
     """After this time bytes of Tier 2 that could not be read are read again."""
+    stop_flush_max_s: float = 6.0
+    """Time in which a clean stop brings everything to Tier 2, below the 20 s after which a standalone kills a store; 0
+    to leave all to the next start."""
 
 
 class SegmentContainer(Service):
@@ -126,7 +130,7 @@ class SegmentContainer(Service):
         self._storage = storage
         self.own(self._storage)
         self._writer_factory = writer_factory
-        self._writer: Service | None = None
+        self._writer: FlushingWriter | None = None
         self._back_pressure = back_pressure
         self.pending = PendingBytes(back_pressure)
         self.read_index = read_index_factory(self.metadata, storage, self.spawn, self._check_owner)
@@ -211,7 +215,14 @@ class SegmentContainer(Service):
         )
 
     async def on_stop(self) -> None:
-        self._takes_requests = False
+        was_serving, self._takes_requests = self._takes_requests, False
+        try:
+            if was_serving and self._writer is not None and self.failure is None and self._config.stop_flush_max_s:
+                await flush_at_stop(self, self._writer, self._config.stop_flush_max_s)
+        finally:
+            await self._stop_parts()
+
+    async def _stop_parts(self) -> None:
         if self._writer is not None:
             await self._writer.stop()  # before the read index, from which it takes the bytes
         for part in (self.table_maps, self.evictor, self.loader, self.table):

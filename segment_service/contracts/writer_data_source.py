@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from segment_service.contracts.operations import Operation
 from segment_service.contracts.segment_metadata import SegmentMetadata
+
+
+class FlushingWriter(Protocol):
+    """A storage writer as its container sees it: a service that can be asked to make haste."""
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        """Call this when the writer failed by itself; at once if it has already."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def flush(self, sequence_number: int) -> None:
+        """Bring everything up to this operation to Tier 2, and return when it is acknowledged. ``ContainerOffline`` if
+        the writer stops before that."""
+        ...
 
 
 class WriterDataSource(Protocol):

@@ -79,6 +79,11 @@ class Quarantine:
             damage.is_held = False
             self._lift_if_over(segment_id, damage)
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether the storage writer holds any segment."""
+        return any(damage.is_held for damage in self._damaged.values())
+
     def held_reason(self, segment_id: int) -> str | None:
         """Why the storage writer holds the segment; ``None`` if it does not."""
         damage = self._damaged.get(segment_id)

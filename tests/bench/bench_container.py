@@ -95,6 +95,9 @@ class InstantWriter(Service):
         super().__init__("instant-writer")
         self._source = source
 
+    async def flush(self, sequence_number: int) -> None:
+        """Nothing waits."""
+
     async def on_start(self) -> None:
         self.spawn(self._run(), "run")
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 
+from pravega_common.errors import ContainerOffline
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from segment_service.cache.in_memory import InMemoryCacheStorage
@@ -34,6 +35,9 @@ class IdleWriter(Service):
         self.source = source
         self.storage = storage
 
+    async def flush(self, sequence_number: int) -> None:
+        raise ContainerOffline(f"nothing comes to Tier 2, and so does {sequence_number} not")
+
 
 class ContainerKit:
     """The parts that outlive a container: its log and Tier 2. ``open`` makes the next owner."""
@@ -53,7 +57,9 @@ class ContainerKit:
         self.chunks = FaultyChunkStorage(self.stored, random.Random(7), self.clock)
         self.cache_bytes = cache_bytes
         self.back_pressure = StoreBackPressure(unflushed_bytes_max)
-        self.config = ContainerConfig(checkpoints=checkpoints or CheckpointPolicy(), storage_retry_s=0.01)
+        self.config = ContainerConfig(
+            checkpoints=checkpoints or CheckpointPolicy(), storage_retry_s=0.01, stop_flush_max_s=0.0
+        )
         self.writer_factory: WriterFactory = IdleWriter
         self.background = False
         """Whether Tier 2 collects garbage, compacts and sweeps by itself."""

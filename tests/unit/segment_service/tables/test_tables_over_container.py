@@ -10,7 +10,6 @@ import pytest
 
 from pravega_common.errors import BadKeyVersion
 from pravega_common.runtime.clock import SystemClock
-from pravega_common.services.base import Service
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.container.segment_container import SegmentContainer
@@ -21,6 +20,7 @@ from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.tables.table_extension import TableExtension
+from tests.support.containers import IdleWriter
 from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
 
 T = "scope/table"
@@ -36,7 +36,7 @@ async def running(logs: InMemoryLogStore, cache: CacheManager) -> AsyncIterator[
         storage,
         SortedRunMaps(0, chunks, storage, clock),
         lambda metadata, storage, spawn, check_owner: ContainerReadIndex(metadata, storage, cache, spawn, check_owner),
-        lambda source, storage: Service("no-writer"),
+        IdleWriter,
         StoreBackPressure(),
         clock,
     )
