@@ -21,6 +21,7 @@ MODULES: Final = {
     "stream": "pravega_spark.commands.stream",
     "event": "pravega_spark.commands.event",
     "sink": "pravega_spark.commands.sink",
+    "subscriber": "pravega_spark.commands.subscriber",
     "cluster": "pravega_spark.commands.cluster",
     "store": "pravega_spark.commands.store",
     "backfill": "pravega_spark.backfill.command",

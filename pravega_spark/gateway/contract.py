@@ -7,9 +7,10 @@ Two implementations: ``gateway/service.py`` (a Pravega cluster, ours or another)
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from pravega_common.model.reader_groups import GroupRegistration
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
@@ -168,6 +169,21 @@ class StreamGateway(Protocol):
 
     def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
         """The batch's set, and the last committed batch id of the sink (-1 if none)."""
+        ...
+
+    def subscribe(self, scope: str, name: str, streams: Collection[tuple[str, str]]) -> GroupRegistration:
+        """Register a subscriber of these streams and no others; it may be there already.
+
+        Once it has released a position in a stream, retention keeps what comes after. ``InvalidArgument`` for a bad
+        name, or one that a reader group has.
+        """
+        ...
+
+    def release(self, subscription: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
+        """Let retention drop what lies before a cut, as far as this subscriber goes.
+
+        ``NotFound`` for a subscriber that is gone, ``InvalidArgument`` for a cut before the one released last.
+        """
         ...
 
     def open_writer(self, segment: str) -> SegmentWriter:

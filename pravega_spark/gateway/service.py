@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from pravega_common.model.reader_groups import GroupRegistration
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
@@ -16,6 +17,7 @@ from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_streams.batch.pipelined_calls import PipelinedCalls
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
+from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.event.block_writer import BlockWriters
 from pravega_streams.segment.event_index import EventIndex
 
@@ -27,6 +29,7 @@ class ServiceGateway:
         self._client = StreamClient(controller)
         self._controller = self._client.controller
         self._segments = self._client.segments
+        self._groups = ReaderGroupClient(self._controller.transport)
         self._coordinator = TransactionCoordinator(self._client)
         self._writers = BlockWriters(self._segments.endpoints)
         self._sockets = ReadSockets()
@@ -122,6 +125,12 @@ class ServiceGateway:
 
     def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
         return self._coordinator.get(sink, batch_id)
+
+    def subscribe(self, scope: str, name: str, streams: Collection[tuple[str, str]]) -> GroupRegistration:
+        return self._groups.subscribe(scope, name, streams)
+
+    def release(self, subscription: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
+        self._groups.update_cut(subscription, scope, stream, dict(cut))
 
     def open_writer(self, segment: str) -> SegmentWriter:
         return self._writers.open(segment, uuid.uuid4().bytes)

@@ -159,6 +159,15 @@ OPTIONS: Final = (
         "whether truncated or deleted data that was still to be read is an error (true) or skipped (false)",
     ),
     Option(
+        "subscriber",
+        Use.STREAM_READ,
+        values.subscriber,
+        None,
+        "name under which the query counts for retention: the controller keeps what it has not committed yet, as far "
+        "as the stream's policy allows; one name for each query, given up with `pravega-spark subscriber remove`",
+        "none",
+    ),
+    Option(
         "order",
         Use.STREAM_READ,
         values.choice("key", "none"),

@@ -22,6 +22,7 @@ class ReadOptions(StreamOptions):
     min_events_per_trigger: int | None
     max_trigger_delay: int
     fail_on_data_loss: bool
+    subscriber: str | None
     order: Literal["key", "none"]
     min_partitions: int | None
     max_partition_bytes: int | None

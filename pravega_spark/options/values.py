@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument
+from pravega_common.names import validate_user_name
 from pravega_spark.options.limits import Limit, StartTimes
 
 
@@ -50,6 +51,13 @@ def text(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
     return text.strip()
+
+
+def subscriber(text: str) -> str:
+    try:
+        return validate_user_name(text.strip(), "subscriber")
+    except InvalidArgument as error:
+        raise ValueError(f"is no name: {error}") from error
 
 
 def limit(parse: Callable[[str], Limit]) -> Callable[[str], Limit]:

@@ -24,6 +24,7 @@ from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, split
 from pravega_spark.source.stream_positions import StreamPositions
+from pravega_spark.source.subscription import Subscription
 from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.spark_version import ADMISSION_CONTROL, refuse
 
@@ -49,6 +50,7 @@ class PlainStreamReader(DataSourceStreamReader):
             raise refuse(what, ADMISSION_CONTROL, "if the order over a scaling does not matter, set order=none")
         self._options = options
         self._schema = schema
+        self._subscription = Subscription(options)
         self._initial: OffsetsByStream | None = None
         self._last: SourceOffset | None = None
 
@@ -72,6 +74,7 @@ class PlainStreamReader(DataSourceStreamReader):
         """From the end's own record of its start, if it has one: ``start`` may be a later ``latest``."""
         first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
         begin = first.position if last.start is None else last.start
+        self._subscription.begin(begin)
         gateway = worker_gateway(self._options.controller)
         positions = {name: self._positions(gateway, name) for name in last.position}
         self._check_streams(begin, last.position)
@@ -97,7 +100,8 @@ class PlainStreamReader(DataSourceStreamReader):
             )
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Does nothing: positions live in the checkpoint."""
+        """Positions live in the checkpoint; a subscriber releases what they passed."""
+        self._subscription.release(SourceOffset.from_json(end).position)
 
     def stop(self) -> None:
         """Does nothing: Spark ends the process without asking (docs/spark-source-and-sink.md B.2)."""

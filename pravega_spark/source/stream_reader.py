@@ -31,6 +31,7 @@ from pravega_spark.source.range_planner import Span, lag_bytes, spans_of_batch, 
 from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_spark.source.segment_events import events_max
 from pravega_spark.source.stream_positions import StreamPositions
+from pravega_spark.source.subscription import Subscription
 from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.source.trigger_limits import Ends, TriggerLimits
 
@@ -66,6 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sleep = sleep
         self._idle = IdlePause()
         self._schema = schema
+        self._subscription = Subscription(options)
         self._streams: dict[str, StreamPositions] = {}
         self._initial: dict[str, Any] | None = None
         self._end: dict[str, ReadBound] = {}
@@ -139,6 +141,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; ``start`` itself when there is nothing to read."""
+        if self._subscription.is_due:
+            self._subscription.begin(self._begin(SourceOffset.from_json(start).position))
         if not self._target and (wait_s := self._idle.wait_s(start, self._monotonic_s())):
             self._sleep(wait_s)
         began_s = self._monotonic_s()
@@ -267,6 +271,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidArgument("the checkpoint's offset is damaged: the end of a batch has no member 'from'")
         if last.start is not None and first.start is not None:
             self._check_joined(first.position, last.start)
+        # A batch that is repeated after a start, before anybody asks for the next one.
+        self._subscription.begin(first.position if last.start is None else last.start)
         spans = self._spans_between(first, last) if last.start is None else spans_of_batch(last.start, last)
 
         def locate(span: Span, offset: int) -> int:
@@ -306,7 +312,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Does nothing: positions live in the checkpoint."""
+        """Positions live in the checkpoint; a subscriber releases what they passed."""
+        self._subscription.release(SourceOffset.from_json(end).position)
 
     def stop(self) -> None:
         """Does nothing: Spark ends the process without asking (docs/spark-source-and-sink.md B.2)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
@@ -18,6 +18,8 @@ _NEW_ID: Final = str(uuid.UUID(int=0))
 """Asks the controller to choose the id."""
 checkpoint_interval_ms: Final = 30_000
 outstanding_checkpoints_max: Final = 3
+subscriber_refresh_ms: Final = 3_000
+"""Pravega's default; a group without readers has nothing to refresh."""
 
 
 class ReaderGroupClient:
@@ -35,17 +37,33 @@ class ReaderGroupClient:
         refresh_time_ms: int,
     ) -> GroupRegistration:
         """Register a group, or return how it is registered already. ``ScopeNotFound``, ``InvalidArgument``."""
-        request = pb.ReaderGroupConfiguration(
-            scope=scope,
-            readerGroupName=group,
-            groupRefreshTimeMillis=refresh_time_ms,
-            automaticCheckpointIntervalMillis=checkpoint_interval_ms,
-            maxOutstandingCheckpointRequest=outstanding_checkpoints_max,
-            retentionType=retention.value,
-            generation=0,
-            readerGroupId=_NEW_ID,
-            startingStreamCuts=[pb.StreamCut(streamInfo=stream_info(*stream)) for stream in streams],
-        )
+        return _registration(self._create(_configuration(scope, group, streams, retention, refresh_time_ms)))
+
+    def subscribe(self, scope: str, group: str, streams: Collection[tuple[str, str]]) -> GroupRegistration:
+        """Register a group without readers as a subscriber of these streams, and of no others.
+
+        A group that is registered for other streams is changed, and must then publish its cuts again.
+        ``InvalidArgument`` for a bad name, or that of a group of another kind, ``ScopeNotFound``,
+        ``ControllerRefused``.
+        """
+        wanted = _configuration(scope, group, streams, ReaderGroupRetention.MANUAL, subscriber_refresh_ms)
+        found = self._create(wanted)
+        if found.retentionType != ReaderGroupRetention.MANUAL:
+            raise InvalidArgument(f"{scope}/{group} is a reader group of another kind; choose another name")
+        held = {(cut.streamInfo.scope, cut.streamInfo.stream) for cut in found.startingStreamCuts}
+        if held == set(streams):
+            return _registration(found)
+        wanted.readerGroupId, wanted.generation = found.readerGroupId, found.generation
+        reply = self._transport.controller("updateReaderGroup", wanted)
+        if reply.status != pb.UpdateReaderGroupResponse.SUCCESS:
+            status = pb.UpdateReaderGroupResponse.Status.Name(reply.status)
+            raise ControllerRefused(f"updateReaderGroup {scope}/{group}: {status}")
+        wanted.generation = reply.generation
+        return _registration(wanted)
+
+    def _create(self, request: pb.ReaderGroupConfiguration) -> pb.ReaderGroupConfiguration:
+        """The configuration that stands."""
+        scope, group = request.scope, request.readerGroupName
         reply = self._transport.controller("createReaderGroup", request)
         response = pb.CreateReaderGroupResponse
         if reply.status == response.SCOPE_NOT_FOUND:
@@ -54,7 +72,8 @@ class ReaderGroupClient:
             raise InvalidArgument(f"createReaderGroup: {group!r} is no name of a reader group")
         if reply.status != response.SUCCESS:
             raise ControllerRefused(f"createReaderGroup {scope}/{group}: FAILURE; do all its streams exist?")
-        return _registration(reply.config)
+        config: pb.ReaderGroupConfiguration = reply.config
+        return config
 
     def find(self, scope: str, group: str) -> GroupRegistration | None:
         """Return how a group is registered; None if it is not."""
@@ -109,6 +128,26 @@ class ReaderGroupClient:
             case "STREAM_CUT_NOT_VALID":
                 raise InvalidArgument(what)
         raise ControllerRefused(what)
+
+
+def _configuration(
+    scope: str,
+    group: str,
+    streams: Iterable[tuple[str, str]],
+    retention: ReaderGroupRetention,
+    refresh_time_ms: int,
+) -> pb.ReaderGroupConfiguration:
+    return pb.ReaderGroupConfiguration(
+        scope=scope,
+        readerGroupName=group,
+        groupRefreshTimeMillis=refresh_time_ms,
+        automaticCheckpointIntervalMillis=checkpoint_interval_ms,
+        maxOutstandingCheckpointRequest=outstanding_checkpoints_max,
+        retentionType=retention.value,
+        generation=0,
+        readerGroupId=_NEW_ID,
+        startingStreamCuts=[pb.StreamCut(streamInfo=stream_info(*stream)) for stream in streams],
+    )
 
 
 def _registration(config: pb.ReaderGroupConfiguration) -> GroupRegistration:

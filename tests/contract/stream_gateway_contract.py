@@ -10,6 +10,8 @@ from dataclasses import replace
 import pytest
 
 from pravega_common.errors import (
+    InvalidArgument,
+    NotFound,
     PravegaError,
     RejectedError,
     ScopeNotFound,
@@ -91,6 +93,31 @@ class StreamGatewayContract:
         assert source.read_into(memoryview(target)[count:]) == 0
         source.close()
         return bytes(target[:count])
+
+    # Subscribers
+
+    def test_a_subscriber_releases_and_never_goes_back(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        self.make(gateway, scope, stream="u")
+        length = self.append(gateway, segment_name(scope, "t", 0), [b"one", b"two"])
+        known = gateway.subscribe(scope, "query", [(scope, "t")])
+        assert gateway.subscribe(scope, "query", [(scope, "t")]) == known
+        gateway.release(known, scope, "t", {0: 11})
+        gateway.release(known, scope, "t", {0: 11})
+        with pytest.raises(InvalidArgument):
+            gateway.release(known, scope, "t", {0: 0})
+        gateway.release(known, scope, "t", {0: length})
+        with pytest.raises(NotFound):
+            gateway.release(known, scope, "u", {0: 0})
+
+    def test_a_subscriber_changes_its_streams(self, gateway: StreamGateway, scope: str) -> None:
+        for stream in ("t", "u"):
+            self.make(gateway, scope, stream=stream)
+        gateway.subscribe(scope, "query", [(scope, "t")])
+        changed = gateway.subscribe(scope, "query", [(scope, "u")])
+        gateway.release(changed, scope, "u", {0: 0})
+        with pytest.raises(NotFound):
+            gateway.release(changed, scope, "t", {0: 0})
 
     # Scopes and streams
 

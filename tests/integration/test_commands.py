@@ -23,6 +23,7 @@ from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
+from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter
 from tests.support.cluster import cluster
@@ -330,6 +331,20 @@ def test_a_reader_that_has_enough_is_no_error(shell: Shell) -> None:
     assert reader.stdout.readline() == b"a line of some length\n"
     reader.stdout.close()
     assert (reader.wait(command_time_max_s), reader.stderr.read()) == (0, b"")
+
+
+def test_subscribers(shell: Shell) -> None:
+    shell.run("stream", "create", shell.stream)
+    scope, stream = shell.stream.split("/")
+    name = f"{scope}/query-{uuid.uuid4().hex[:8]}"
+    with StreamClient(shell.controller) as client:
+        ReaderGroupClient(client.controller.transport).subscribe(scope, name.split("/")[1], [(scope, stream)])
+    assert name in shell.json("subscriber", "list", shell.stream)
+    assert name in shell.text("subscriber", "list", shell.stream)
+    assert "needs --yes" in shell.complaint("subscriber", "remove", name)
+    assert shell.json("subscriber", "remove", name, "--yes") == {"subscriber": name, "removed": True}
+    assert name not in shell.json("subscriber", "list", shell.stream)
+    assert "there is no subscriber" in shell.complaint("subscriber", "remove", name, "--yes")
 
 
 def test_sinks(shell: Shell) -> None:

@@ -1,6 +1,7 @@
 """Copies one stream into another, in a driver to be killed: ``python -m tests.spark.programs.copy_stream {…}``.
 
-The argument: ``controller``, ``scope``, ``source``, ``target``, ``checkpoint``, ``sink`` (options of the sink).
+The argument: ``controller``, ``scope``, ``source``, ``target``, ``checkpoint``, ``sink`` (options of the sink),
+``source_options`` (more of the source).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def main() -> None:
     rows = (
         spark.readStream.format("pravega")
         .options(**store, stream=given["source"], start_stream_cut="earliest", approx_bytes_per_trigger=given["bytes"])
+        .options(**given.get("source_options", {}))
         .load()
         .selectExpr("event", "concat('k', cast(cast(event as string) as int) % 10) as routing_key")
     )

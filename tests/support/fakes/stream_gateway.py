@@ -13,15 +13,24 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from controller_service.sets.sink_runs import SinkRuns
-from pravega_common.errors import ScopeNotFound, SegmentNotFound, SegmentSealed, SegmentTruncated, StreamNotFound
+from pravega_common.errors import (
+    InvalidArgument,
+    NotFound,
+    ScopeNotFound,
+    SegmentNotFound,
+    SegmentSealed,
+    SegmentTruncated,
+    StreamNotFound,
+)
 from pravega_common.event_index import IndexRecord
 from pravega_common.invariants import check
+from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import (
@@ -35,7 +44,14 @@ from pravega_common.model.transaction_sets import (
     TransactionSet,
 )
 from pravega_common.model.transactions import NewTransaction
-from pravega_common.names import is_transaction_segment, parse_segment_name, segment_id, segment_name, segment_number
+from pravega_common.names import (
+    is_transaction_segment,
+    parse_segment_name,
+    scoped_name,
+    segment_id,
+    segment_name,
+    segment_number,
+)
 from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
 from pravega_streams import errors
 from pravega_streams.event.block_writer import Piece
@@ -52,6 +68,7 @@ CREATE TABLE segments (name TEXT PRIMARY KEY, stream TEXT, segment_id INT, low R
 CREATE TABLE blocks (segment TEXT, start INT, data BLOB, events INT, time_ms INT, PRIMARY KEY (segment, start));
 CREATE TABLE transactions (id TEXT PRIMARY KEY, stream TEXT, epoch INT, state TEXT, sink TEXT, batch INT);
 CREATE TABLE sinks (sink TEXT PRIMARY KEY, last_batch INT, runs TEXT);
+CREATE TABLE subscribers (name TEXT, stream TEXT, id TEXT, cut TEXT, PRIMARY KEY (name, stream));
 CREATE TABLE deleted (stream TEXT PRIMARY KEY, next_number INT);
 CREATE TABLE sets (sink TEXT, batch INT, record TEXT, PRIMARY KEY (sink, batch));
 """
@@ -364,6 +381,44 @@ class FakeGateway:
         with self._change() as store:
             row = store.execute("SELECT last_batch FROM sinks WHERE sink = ?", (_key(sink),)).fetchone()
             return _set(store, sink, batch_id), row[0] if row else -1
+
+    # Subscribers
+
+    def subscribe(self, scope: str, name: str, streams: Collection[tuple[str, str]]) -> GroupRegistration:
+        names = {scoped_name(*stream) for stream in streams}
+        with self._change() as store:
+            for stream in names:
+                if not store.execute("SELECT 1 FROM streams WHERE scope || '/' || name = ?", (stream,)).fetchone():
+                    raise errors.ControllerRefused(f"stream {stream} does not exist")
+            subscriber = scoped_name(scope, name)
+            found = store.execute("SELECT stream, id FROM subscribers WHERE name = ?", (subscriber,)).fetchall()
+            identifier = found[0][1] if found else str(uuid.uuid4())
+            if {stream for stream, _ in found} != names:
+                store.execute("DELETE FROM subscribers WHERE name = ?", (subscriber,))
+                rows = [(subscriber, stream, identifier, "{}") for stream in names]
+                store.executemany("INSERT INTO subscribers VALUES (?, ?, ?, ?)", rows)
+        return GroupRegistration(scope, name, identifier, 0, ReaderGroupRetention.MANUAL)
+
+    def release(self, subscription: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
+        place = (subscription.subscriber, scoped_name(scope, stream))
+        with self._change() as store:
+            found = store.execute("SELECT cut FROM subscribers WHERE name = ? AND stream = ?", place).fetchone()
+            if found is None:
+                raise NotFound(f"{place[0]} does not subscribe to {place[1]}")
+            before = {int(item): offset for item, offset in json.loads(found[0]).items()}
+            if any(offset > cut.get(item, offset) for item, offset in before.items()):
+                raise InvalidArgument(f"{dict(cut)} lies before {before}")
+            store.execute("UPDATE subscribers SET cut = ? WHERE name = ? AND stream = ?", (json.dumps(cut), *place))
+
+    def released(self, scope: str, stream: str) -> dict[str, dict[int, int]]:
+        """What each subscriber of a stream released last, by its name; empty before."""
+        with self._change() as store:
+            rows = store.execute("SELECT name, cut FROM subscribers WHERE stream = ?", (scoped_name(scope, stream),))
+            return {name: {int(item): offset for item, offset in json.loads(cut).items()} for name, cut in rows}
+
+    def unsubscribe(self, scope: str, name: str) -> None:
+        with self._change() as store:
+            store.execute("DELETE FROM subscribers WHERE name = ?", (scoped_name(scope, name),))
 
     # Bytes
 
