@@ -24,6 +24,7 @@ from pravega_spark.rows.columns import (
     check_source_schema,
     sink_columns,
 )
+from pravega_spark.rows.event_time import check_event_time
 from pravega_spark.rows.record_columns import WrittenColumns, record_columns
 from pravega_spark.sink.copied_events import routed_by_segment, warn_of_lost_keys
 from pravega_spark.source.batch_reader import METADATA_SCHEMAS, BatchReader, MetadataReader
@@ -102,7 +103,9 @@ def _sink_columns(options: WriteOptions, schema: StructType) -> WrittenColumns:
     """Option ``stream`` takes precedence over a column of that name: rows that were read from a stream have one."""
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     find = record_columns if options.has_records else sink_columns
-    columns = find(fields, with_stream=options.stream is None)
+    if options.event_time_column is not None:
+        check_event_time(fields, options.event_time_column)
+    columns = find(fields, with_stream=options.stream is None, aside=options.event_time_column)
     if options.stream is None and columns.stream is None:
         raise missing_option("stream", ", or a column 'stream' that says where each row goes")
     if options.route_by == "segment" and isinstance(columns, SinkColumns):

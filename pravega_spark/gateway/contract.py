@@ -171,6 +171,10 @@ class StreamGateway(Protocol):
         """The batch's set, and the last committed batch id of the sink (-1 if none)."""
         ...
 
+    def note_time(self, scope: str, stream: str, writer_id: str, position: SegmentOffsets, time_ms: int) -> None:
+        """Report a writer's time, with a position behind its events. ``InvalidArgument`` if one goes back."""
+        ...
+
     def subscribe(self, scope: str, name: str, streams: Collection[tuple[str, str]]) -> GroupRegistration:
         """Register a subscriber of these streams and no others; it may be there already.
 

@@ -126,6 +126,9 @@ class ServiceGateway:
     def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
         return self._coordinator.get(sink, batch_id)
 
+    def note_time(self, scope: str, stream: str, writer_id: str, position: SegmentOffsets, time_ms: int) -> None:
+        self._controller.note_time(scope, stream, writer_id, position, time_ms)
+
     def subscribe(self, scope: str, name: str, streams: Collection[tuple[str, str]]) -> GroupRegistration:
         return self._groups.subscribe(scope, name, streams)
 

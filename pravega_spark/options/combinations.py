@@ -35,6 +35,11 @@ def _check_write(given: GivenOptions) -> None:
     if given.is_given("txn_app_id") != given.is_given("txn_version"):
         raise ConfigurationError("options 'txn_app_id' and 'txn_version' belong together; give both or neither")
     _exclude(given, "txn_app_id", "job_id", "both name the write")
+    if given.is_given("event_time_column") and not given.value("read_after_write_consistency"):
+        raise ConfigurationError(
+            "option 'event_time_column' needs read_after_write_consistency=true: a time is noted behind its rows, once "
+            "they can be read"
+        )
     for name in ("txn_app_id", "job_id"):
         if given.is_given(name) and not given.value("exactly_once"):
             raise ConfigurationError(f"option '{name}' needs exactly_once=true")

@@ -314,6 +314,15 @@ OPTIONS: Final = (
         "take it as written (skip), or write it again (replay)",
     ),
     Option(
+        "event_time_column",
+        Use.WRITE,
+        values.text,
+        None,
+        "timestamp column whose greatest value is noted with each batch, so that the stream's watermarks advance; "
+        "the column itself is written only if the sink writes it anyway",
+        "none",
+    ),
+    Option(
         "max_streams_per_task",
         Use.WRITE,
         values.integer(1, 10_000),

@@ -24,6 +24,7 @@ class WriteOptions(StreamOptions):
     on_replay_mismatch: MismatchPolicy
     on_unresolved_batch: UnresolvedPolicy
     max_streams_per_task: int
+    event_time_column: str | None
     txn_app_id: str | None
     txn_version: int | None
     job_id: str | None

@@ -135,10 +135,13 @@ class SinkColumns:
         return batch.column(self.stream)
 
 
-def sink_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False) -> SinkColumns:
+def sink_columns(
+    fields: Sequence[tuple[str, str]], *, with_stream: bool = False, aside: str | None = None
+) -> SinkColumns:
     """Find the sink's columns among (name, SQL type) pairs, in any case of letters.
 
-    Those that a read adds (where a row was) are left out; ``with_stream``: a column ``stream`` says where its row goes.
+    Those that a read adds (where a row was) are left out, and one that has another use (``aside``); ``with_stream``: a
+    column ``stream`` says where its row goes.
     ``InvalidArgument`` when there is no event, when one column is there under two names, for another type, and for
     columns that would be lost.
     """
@@ -152,7 +155,7 @@ def sink_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False
     made = SinkColumns(event, find_column(fields, KEY_NAMES, KEY_TYPES), stream)
     check_none_is_lost(
         fields,
-        {*EVENT_NAMES, *KEY_NAMES, *SOURCE_COLUMNS},
+        {*EVENT_NAMES, *KEY_NAMES, *SOURCE_COLUMNS, (aside or "event").lower()},
         "a sink writes 'event' (or 'value') and 'routing_key' (or 'key') alone; drop them, or put them into the event: "
         "to_json(struct(*)) AS event",
     )

@@ -55,7 +55,9 @@ WrittenColumns = SinkColumns | RecordColumns
 """The columns of a sink, as its option ``format`` says."""
 
 
-def record_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = False) -> RecordColumns:
+def record_columns(
+    fields: Sequence[tuple[str, str]], *, with_stream: bool = False, aside: str | None = None
+) -> RecordColumns:
     """Find a record's columns among (name, SQL type) pairs, in any case of letters; the rest as ``sink_columns``."""
     value = find_column(fields, ("value",), ("string", "binary"))
     if value is None:
@@ -73,7 +75,7 @@ def record_columns(fields: Sequence[tuple[str, str]], *, with_stream: bool = Fal
     )
     check_none_is_lost(
         fields,
-        {*RECORD_PARTS, *SOURCE_COLUMNS} - {"event"},
+        ({*RECORD_PARTS, *SOURCE_COLUMNS} - {"event"}) | {(aside or "value").lower()},
         "with format=record a sink writes 'key', 'value', 'headers' and 'timestamp', and routes by 'key'; drop the "
         "others, or put them into the value",
     )

@@ -19,9 +19,11 @@ from pravega_spark.sink.commit_protocol import (
     TaskMessage,
     combine,
     consequence_of,
+    event_times_of,
     may_abort,
     segments_of,
 )
+from pravega_spark.sink.event_time_notes import note_event_time
 from pravega_spark.sink.transaction_writer import abort_quietly
 
 _log = logging.getLogger(__name__)
@@ -71,6 +73,9 @@ def commit_batch(
     if consequence.waits and options.read_after_write_consistency:
         poll_s = options.transaction_status_poll_interval_ms / 1000
         _wait_until_readable(gateway, identity, poll_s, sleep, monotonic_s)
+    members = decision.recorded.members or commit.members
+    streams = sorted({(member.scope, member.stream) for member in members})
+    note_event_time(gateway, identity.sink.query_id, streams, event_times_of(messages))
     failpoint(BEFORE_RETURN, identity.sink.destination)
 
 

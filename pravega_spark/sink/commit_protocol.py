@@ -69,6 +69,8 @@ class TaskMessage(WriterCommitMessage):
     members: tuple[SetMember, ...]
     segments: int = 0
     """Segments of these transactions."""
+    event_time_ms: int | None = None
+    """The greatest event time of the rows, if they have one and it is followed."""
 
 
 def combine(
@@ -102,6 +104,11 @@ def combine(
 def segments_of(messages: Sequence[WriterCommitMessage | None]) -> int:
     """The number of transaction segments that the tasks of a batch wrote to."""
     return sum(message.segments for message in messages if isinstance(message, TaskMessage))
+
+
+def event_times_of(messages: Sequence[WriterCommitMessage | None]) -> list[int | None]:
+    """The greatest event time of each task that wrote in transactions."""
+    return [message.event_time_ms for message in messages if isinstance(message, TaskMessage)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,11 @@ class MultiStreamWriter:
                 writer.close()
         return tally
 
+    @property
+    def streams(self) -> tuple[StreamName, ...]:
+        """The streams that got rows."""
+        return tuple(self._writers)
+
     def _writer(self, name: StreamName) -> DirectWriter:
         writer = self._writers.get(name)
         if writer is None:

@@ -19,7 +19,7 @@ from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
 from pravega_spark.sink.commit_protocol import streaming_identity
-from pravega_spark.sink.task_writer import write_rows
+from pravega_spark.sink.task_writer import note_direct, write_rows
 
 
 class StreamingSink:
@@ -47,6 +47,8 @@ class StreamingSink:
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         if self._options.exactly_once:
             commit_batch(worker_gateway(self._options.controller), self._options, messages, batch_id)
+        elif self._options.event_time_column is not None:
+            note_direct(worker_gateway(self._options.controller), messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._options.exactly_once:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.provisioning import provision_stream
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
+from pravega_spark.options.given import StreamName
 from pravega_spark.options.write_options import WriteOptions
+from pravega_spark.rows.event_time import EventTimes
 from pravega_spark.rows.record_columns import RecordColumns, WrittenColumns
 from pravega_spark.sink.destinations import Destinations
 from pravega_spark.sink.direct_writer import MultiStreamWriter
+from pravega_spark.sink.event_time_notes import note_event_time
 from pravega_spark.sink.transaction_writer import TransactionWriter
 
 
@@ -25,6 +29,20 @@ class DirectMessage(WriterCommitMessage):
 
     events: int
     size_bytes: int
+    streams: tuple[StreamName, ...] = ()
+    """The streams that got rows."""
+    writer_id: str = ""
+    """The name under which event times are noted; empty where they are not followed."""
+    event_time_ms: int | None = None
+
+
+def note_direct(gateway: StreamGateway, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Report the event time of a batch that was written without transactions, whose rows can be read already."""
+    written = [message for message in messages if isinstance(message, DirectMessage) and message.writer_id]
+    if written:
+        streams = {stream for message in written for stream in message.streams}
+        times_ms = [message.event_time_ms for message in written]
+        note_event_time(gateway, written[0].writer_id, sorted(streams), times_ms)
 
 
 def write_rows(
@@ -34,6 +52,8 @@ def write_rows(
     batches: Iterable[pa.RecordBatch],
 ) -> WriterCommitMessage:
     """Write exactly once under ``identity``, or at least once; streams that only rows name are made as they appear."""
+    times = EventTimes(options.event_time_column)
+    batches = times.watch(batches)
     if isinstance(columns, RecordColumns):
         batches, columns = map(columns.pack, batches), columns.packed
     gateway = worker_gateway(options.controller)
@@ -44,10 +64,12 @@ def write_rows(
     def provision(scope: str, stream: str) -> None:
         provision_stream(gateway, options, scope, stream)
 
-    if not options.exactly_once:
-        written = MultiStreamWriter(gateway, destinations, columns, provision).write(batches)
-        return DirectMessage(written.events, written.size_bytes)
     context = TaskContext.get()
+    if not options.exactly_once:
+        direct = MultiStreamWriter(gateway, destinations, columns, provision)
+        written = direct.write(batches)
+        writer_id = "" if options.event_time_column is None else identity(context).sink.query_id
+        return DirectMessage(written.events, written.size_bytes, direct.streams, writer_id, times.greatest_ms)
     writer = TransactionWriter(
         gateway,
         identity(context),
@@ -57,4 +79,5 @@ def write_rows(
         lease_ms=options.transaction_timeout_ms,
         provision=provision,
     )
-    return writer.write(batches)
+    message = writer.write(batches)
+    return replace(message, event_time_ms=times.greatest_ms)

@@ -94,6 +94,19 @@ class StreamGatewayContract:
         source.close()
         return bytes(target[:count])
 
+    # Times of writers
+
+    def test_times_never_go_back(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        length = self.append(gateway, segment_name(scope, "t", 0), [b"one"])
+        gateway.note_time(scope, "t", "writer", {0: 0}, 1_000)
+        gateway.note_time(scope, "t", "writer", {0: length}, 1_000)
+        with pytest.raises(InvalidArgument):
+            gateway.note_time(scope, "t", "writer", {0: length}, 999)
+        with pytest.raises(InvalidArgument):
+            gateway.note_time(scope, "t", "writer", {0: 0}, 2_000)
+        gateway.note_time(scope, "t", "another", {0: 0}, 1)
+
     # Subscribers
 
     def test_a_subscriber_releases_and_never_goes_back(self, gateway: StreamGateway, scope: str) -> None:

@@ -69,6 +69,7 @@ CREATE TABLE blocks (segment TEXT, start INT, data BLOB, events INT, time_ms INT
 CREATE TABLE transactions (id TEXT PRIMARY KEY, stream TEXT, epoch INT, state TEXT, sink TEXT, batch INT);
 CREATE TABLE sinks (sink TEXT PRIMARY KEY, last_batch INT, runs TEXT);
 CREATE TABLE subscribers (name TEXT, stream TEXT, id TEXT, cut TEXT, PRIMARY KEY (name, stream));
+CREATE TABLE marks (stream TEXT, writer TEXT, time_ms INT, position TEXT, PRIMARY KEY (stream, writer));
 CREATE TABLE deleted (stream TEXT PRIMARY KEY, next_number INT);
 CREATE TABLE sets (sink TEXT, batch INT, record TEXT, PRIMARY KEY (sink, batch));
 """
@@ -381,6 +382,29 @@ class FakeGateway:
         with self._change() as store:
             row = store.execute("SELECT last_batch FROM sinks WHERE sink = ?", (_key(sink),)).fetchone()
             return _set(store, sink, batch_id), row[0] if row else -1
+
+    # Times of writers
+
+    def note_time(self, scope: str, stream: str, writer_id: str, position: SegmentOffsets, time_ms: int) -> None:
+        before = self.noted(scope, stream).get(writer_id)
+        if before is not None and time_ms < before[0]:
+            raise InvalidArgument(f"time {time_ms} of {writer_id} lies before {before[0]}")
+        if before is not None and any(position.get(item, offset) < offset for item, offset in before[1].items()):
+            raise InvalidArgument(f"position {dict(position)} of {writer_id} lies before {before[1]}")
+        row = (scoped_name(scope, stream), writer_id, time_ms, json.dumps(dict(position)))
+        with self._change() as store:
+            store.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)", row)
+
+    def noted(self, scope: str, stream: str) -> dict[str, tuple[int, dict[int, int]]]:
+        """The time and position that each writer noted last."""
+        with self._change() as store:
+            rows = store.execute(
+                "SELECT writer, time_ms, position FROM marks WHERE stream = ?", (scoped_name(scope, stream),)
+            )
+            return {
+                writer: (time_ms, {int(item): offset for item, offset in json.loads(position).items()})
+                for writer, time_ms, position in rows
+            }
 
     # Subscribers
 
