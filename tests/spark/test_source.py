@@ -150,12 +150,12 @@ def test_damaged_checkpoint(streams: Streams, tmp_path: Path) -> None:
     (log,) = (tmp_path / "checkpoint" / "offsets").glob("0")
     log.write_text(
         log.read_text()
-        .replace('"version": 1', '"version": 9')
-        .replace('"version":1,"streams"', '"version":9,"streams"')
+        .replace('"version": 2', '"version": 9')
+        .replace('"version":2,"streams"', '"version":9,"streams"')
     )
     (log.parent / ".0.crc").unlink(missing_ok=True)
     streams.fill("from", 10, 20)
-    with pytest.raises(StreamingQueryException, match="offset has version 9, this connector reads version 1"):
+    with pytest.raises(StreamingQueryException, match="offset has version 9, this connector reads versions 1 to 2"):
         streams.run(rows, "to")
 
 
