@@ -5,32 +5,32 @@ For operators: what waits for its commit in a stream, what keeps it from being c
 Served beside ControllerService on the same port.
 """
 
-from collections import abc as _abc
-from google.protobuf import descriptor as _descriptor
-from google.protobuf import message as _message
-from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
-import builtins as _builtins
+import builtins
+import collections.abc
+import google.protobuf.descriptor
+import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
+import google.protobuf.message
 import sys
-import typing as _typing
+import typing
 
-if sys.version_info >= (3, 11):
-    from typing import TypeAlias as _TypeAlias, Never as _Never
+if sys.version_info >= (3, 10):
+    import typing as typing_extensions
 else:
-    from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
+    import typing_extensions
 
-DESCRIPTOR: _descriptor.FileDescriptor
+DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
-@_typing.final
-class WaitingTransaction(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class WaitingTransaction(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _State:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[WaitingTransaction._State.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[WaitingTransaction._State.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         OPEN: WaitingTransaction._State.ValueType  # 0
         COMMITTING: WaitingTransaction._State.ValueType  # 1
         ABORTING: WaitingTransaction._State.ValueType  # 2
@@ -40,44 +40,40 @@ class WaitingTransaction(_message.Message):
     COMMITTING: WaitingTransaction.State.ValueType  # 1
     ABORTING: WaitingTransaction.State.ValueType  # 2
 
-    TRANSACTION_HIGH_FIELD_NUMBER: _builtins.int
-    TRANSACTION_LOW_FIELD_NUMBER: _builtins.int
-    STATE_FIELD_NUMBER: _builtins.int
-    CREATED_MS_FIELD_NUMBER: _builtins.int
-    MERGING_FIELD_NUMBER: _builtins.int
-    transaction_high: _builtins.int
-    transaction_low: _builtins.int
-    state: Global___WaitingTransaction.State.ValueType
-    created_ms: _builtins.int
-    merging: _builtins.bool
+    TRANSACTION_HIGH_FIELD_NUMBER: builtins.int
+    TRANSACTION_LOW_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    CREATED_MS_FIELD_NUMBER: builtins.int
+    MERGING_FIELD_NUMBER: builtins.int
+    transaction_high: builtins.int
+    transaction_low: builtins.int
+    state: global___WaitingTransaction.State.ValueType
+    created_ms: builtins.int
+    merging: builtins.bool
     """in the round that is being merged"""
     def __init__(
         self,
         *,
-        transaction_high: _builtins.int = ...,
-        transaction_low: _builtins.int = ...,
-        state: Global___WaitingTransaction.State.ValueType = ...,
-        created_ms: _builtins.int = ...,
-        merging: _builtins.bool = ...,
+        transaction_high: builtins.int = ...,
+        transaction_low: builtins.int = ...,
+        state: global___WaitingTransaction.State.ValueType = ...,
+        created_ms: builtins.int = ...,
+        merging: builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_ms", b"created_ms", "merging", b"merging", "state", b"state", "transaction_high", b"transaction_high", "transaction_low", b"transaction_low"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created_ms", b"created_ms", "merging", b"merging", "state", b"state", "transaction_high", b"transaction_high", "transaction_low", b"transaction_low"]) -> None: ...
 
-Global___WaitingTransaction: _TypeAlias = WaitingTransaction  # noqa: Y015
+global___WaitingTransaction = WaitingTransaction
 
-@_typing.final
-class Obstacle(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class Obstacle(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Kind:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Obstacle._Kind.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _KindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[Obstacle._Kind.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         LOST_TRANSACTION: Obstacle._Kind.ValueType  # 0
         """a segment of it, or its record, is gone, and nothing of it was merged"""
         STRAY_ENTRY: Obstacle._Kind.ValueType  # 1
@@ -97,226 +93,183 @@ class Obstacle(_message.Message):
     LOST_SEGMENT: Obstacle.Kind.ValueType  # 3
     """a segment of the stream itself is gone"""
 
-    KIND_FIELD_NUMBER: _builtins.int
-    DETAIL_FIELD_NUMBER: _builtins.int
-    TRANSACTION_HIGH_FIELD_NUMBER: _builtins.int
-    TRANSACTION_LOW_FIELD_NUMBER: _builtins.int
-    kind: Global___Obstacle.Kind.ValueType
-    detail: _builtins.str
-    transaction_high: _builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    TRANSACTION_HIGH_FIELD_NUMBER: builtins.int
+    TRANSACTION_LOW_FIELD_NUMBER: builtins.int
+    kind: global___Obstacle.Kind.ValueType
+    detail: builtins.str
+    transaction_high: builtins.int
     """of the first two kinds"""
-    transaction_low: _builtins.int
+    transaction_low: builtins.int
     def __init__(
         self,
         *,
-        kind: Global___Obstacle.Kind.ValueType = ...,
-        detail: _builtins.str = ...,
-        transaction_high: _builtins.int = ...,
-        transaction_low: _builtins.int = ...,
+        kind: global___Obstacle.Kind.ValueType = ...,
+        detail: builtins.str = ...,
+        transaction_high: builtins.int = ...,
+        transaction_low: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "kind", b"kind", "transaction_high", b"transaction_high", "transaction_low", b"transaction_low"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "kind", b"kind", "transaction_high", b"transaction_high", "transaction_low", b"transaction_low"]) -> None: ...
 
-Global___Obstacle: _TypeAlias = Obstacle  # noqa: Y015
+global___Obstacle = Obstacle
 
-@_typing.final
-class DescribeCommitsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class DescribeCommitsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    STREAM_FIELD_NUMBER: _builtins.int
-    TRANSACTIONS_MAX_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    stream: _builtins.str
-    transactions_max: _builtins.int
+    SCOPE_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
+    TRANSACTIONS_MAX_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    stream: builtins.str
+    transactions_max: builtins.int
     """how many to list; 0 for none"""
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        stream: _builtins.str = ...,
-        transactions_max: _builtins.int = ...,
+        scope: builtins.str = ...,
+        stream: builtins.str = ...,
+        transactions_max: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "stream", b"stream", "transactions_max", b"transactions_max"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["scope", b"scope", "stream", b"stream", "transactions_max", b"transactions_max"]) -> None: ...
 
-Global___DescribeCommitsRequest: _TypeAlias = DescribeCommitsRequest  # noqa: Y015
+global___DescribeCommitsRequest = DescribeCommitsRequest
 
-@_typing.final
-class DescribeCommitsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class DescribeCommitsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    WAITING_FIELD_NUMBER: _builtins.int
-    MERGING_FIELD_NUMBER: _builtins.int
-    OBSTACLES_FIELD_NUMBER: _builtins.int
-    TRANSACTIONS_FIELD_NUMBER: _builtins.int
-    waiting: _builtins.int
+    WAITING_FIELD_NUMBER: builtins.int
+    MERGING_FIELD_NUMBER: builtins.int
+    OBSTACLES_FIELD_NUMBER: builtins.int
+    TRANSACTIONS_FIELD_NUMBER: builtins.int
+    waiting: builtins.int
     """transactions in the commit order"""
-    merging: _builtins.int
+    merging: builtins.int
     """of these, those in the round that is being merged"""
-    @_builtins.property
-    def obstacles(self) -> _containers.RepeatedCompositeFieldContainer[Global___Obstacle]: ...
-    @_builtins.property
-    def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingTransaction]: ...
+    @property
+    def obstacles(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Obstacle]: ...
+    @property
+    def transactions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___WaitingTransaction]: ...
     def __init__(
         self,
         *,
-        waiting: _builtins.int = ...,
-        merging: _builtins.int = ...,
-        obstacles: _abc.Iterable[Global___Obstacle] | None = ...,
-        transactions: _abc.Iterable[Global___WaitingTransaction] | None = ...,
+        waiting: builtins.int = ...,
+        merging: builtins.int = ...,
+        obstacles: collections.abc.Iterable[global___Obstacle] | None = ...,
+        transactions: collections.abc.Iterable[global___WaitingTransaction] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["merging", b"merging", "obstacles", b"obstacles", "transactions", b"transactions", "waiting", b"waiting"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["merging", b"merging", "obstacles", b"obstacles", "transactions", b"transactions", "waiting", b"waiting"]) -> None: ...
 
-Global___DescribeCommitsResponse: _TypeAlias = DescribeCommitsResponse  # noqa: Y015
+global___DescribeCommitsResponse = DescribeCommitsResponse
 
-@_typing.final
-class ListBlockedStreamsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ListBlockedStreamsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     def __init__(
         self,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListBlockedStreamsRequest: _TypeAlias = ListBlockedStreamsRequest  # noqa: Y015
+global___ListBlockedStreamsRequest = ListBlockedStreamsRequest
 
-@_typing.final
-class BlockedStream(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class BlockedStream(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    STREAM_FIELD_NUMBER: _builtins.int
-    OBSTACLES_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    stream: _builtins.str
-    @_builtins.property
-    def obstacles(self) -> _containers.RepeatedCompositeFieldContainer[Global___Obstacle]: ...
+    SCOPE_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
+    OBSTACLES_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    stream: builtins.str
+    @property
+    def obstacles(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Obstacle]: ...
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        stream: _builtins.str = ...,
-        obstacles: _abc.Iterable[Global___Obstacle] | None = ...,
+        scope: builtins.str = ...,
+        stream: builtins.str = ...,
+        obstacles: collections.abc.Iterable[global___Obstacle] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["obstacles", b"obstacles", "scope", b"scope", "stream", b"stream"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["obstacles", b"obstacles", "scope", b"scope", "stream", b"stream"]) -> None: ...
 
-Global___BlockedStream: _TypeAlias = BlockedStream  # noqa: Y015
+global___BlockedStream = BlockedStream
 
-@_typing.final
-class ListBlockedStreamsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ListBlockedStreamsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def streams(self) -> _containers.RepeatedCompositeFieldContainer[Global___BlockedStream]: ...
+    STREAMS_FIELD_NUMBER: builtins.int
+    @property
+    def streams(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___BlockedStream]: ...
     def __init__(
         self,
         *,
-        streams: _abc.Iterable[Global___BlockedStream] | None = ...,
+        streams: collections.abc.Iterable[global___BlockedStream] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["streams", b"streams"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["streams", b"streams"]) -> None: ...
 
-Global___ListBlockedStreamsResponse: _TypeAlias = ListBlockedStreamsResponse  # noqa: Y015
+global___ListBlockedStreamsResponse = ListBlockedStreamsResponse
 
-@_typing.final
-class GiveUpTransactionRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GiveUpTransactionRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    STREAM_FIELD_NUMBER: _builtins.int
-    TRANSACTION_HIGH_FIELD_NUMBER: _builtins.int
-    TRANSACTION_LOW_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    stream: _builtins.str
-    transaction_high: _builtins.int
-    transaction_low: _builtins.int
+    SCOPE_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
+    TRANSACTION_HIGH_FIELD_NUMBER: builtins.int
+    TRANSACTION_LOW_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    stream: builtins.str
+    transaction_high: builtins.int
+    transaction_low: builtins.int
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        stream: _builtins.str = ...,
-        transaction_high: _builtins.int = ...,
-        transaction_low: _builtins.int = ...,
+        scope: builtins.str = ...,
+        stream: builtins.str = ...,
+        transaction_high: builtins.int = ...,
+        transaction_low: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "stream", b"stream", "transaction_high", b"transaction_high", "transaction_low", b"transaction_low"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["scope", b"scope", "stream", b"stream", "transaction_high", b"transaction_high", "transaction_low", b"transaction_low"]) -> None: ...
 
-Global___GiveUpTransactionRequest: _TypeAlias = GiveUpTransactionRequest  # noqa: Y015
+global___GiveUpTransactionRequest = GiveUpTransactionRequest
 
-@_typing.final
-class GiveUpTransactionResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GiveUpTransactionResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     def __init__(
         self,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GiveUpTransactionResponse: _TypeAlias = GiveUpTransactionResponse  # noqa: Y015
+global___GiveUpTransactionResponse = GiveUpTransactionResponse
 
-@_typing.final
-class AcceptLossRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class AcceptLossRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    STREAM_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    stream: _builtins.str
+    SCOPE_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    stream: builtins.str
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        stream: _builtins.str = ...,
+        scope: builtins.str = ...,
+        stream: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "stream", b"stream"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["scope", b"scope", "stream", b"stream"]) -> None: ...
 
-Global___AcceptLossRequest: _TypeAlias = AcceptLossRequest  # noqa: Y015
+global___AcceptLossRequest = AcceptLossRequest
 
-@_typing.final
-class AcceptLossResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class AcceptLossResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     def __init__(
         self,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AcceptLossResponse: _TypeAlias = AcceptLossResponse  # noqa: Y015
+global___AcceptLossResponse = AcceptLossResponse

@@ -5,7 +5,7 @@ import warnings
 
 from pravega_common.proto import commit_operations_pb2 as pravega__common_dot_proto_dot_commit__operations__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.67.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pravega_common/proto/commit_operations_pb2_grpc.py depends on'
+        + f' but the generated code in pravega_common/proto/commit_operations_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class CommitOperationsStub:
+class CommitOperationsStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -56,7 +56,7 @@ class CommitOperationsStub:
                 _registered_method=True)
 
 
-class CommitOperationsServicer:
+class CommitOperationsServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def DescribeCommits(self, request, context):
@@ -116,7 +116,7 @@ def add_CommitOperationsServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class CommitOperations:
+class CommitOperations(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

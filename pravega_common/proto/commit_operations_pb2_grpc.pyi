@@ -5,80 +5,96 @@ For operators: what waits for its commit in a stream, what keeps it from being c
 Served beside ControllerService on the same port.
 """
 
-from collections import abc as _abc
-from grpc import aio as _aio
-from pravega_common.proto import commit_operations_pb2 as _commit_operations_pb2
-import abc as _abc_1
-import grpc as _grpc
-import sys
-import typing as _typing
+import abc
+import collections.abc
+import grpc
+import grpc.aio
+import pravega_common.proto.commit_operations_pb2
+import typing
 
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
+_T = typing.TypeVar("_T")
 
-_T = _typing.TypeVar("_T")
+class _MaybeAsyncIterator(collections.abc.AsyncIterator[_T], collections.abc.Iterator[_T], metaclass=abc.ABCMeta): ...
 
-class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
-class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
-GRPC_GENERATED_VERSION: str
-GRPC_VERSION: str
-
 class CommitOperationsStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> CommitOperationsAsyncStub: ...
-    DescribeCommits: _grpc.UnaryUnaryMultiCallable[_commit_operations_pb2.DescribeCommitsRequest, _commit_operations_pb2.DescribeCommitsResponse]
-    ListBlockedStreams: _grpc.UnaryUnaryMultiCallable[_commit_operations_pb2.ListBlockedStreamsRequest, _commit_operations_pb2.ListBlockedStreamsResponse]
-    GiveUpTransaction: _grpc.UnaryUnaryMultiCallable[_commit_operations_pb2.GiveUpTransactionRequest, _commit_operations_pb2.GiveUpTransactionResponse]
+    def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
+    DescribeCommits: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.commit_operations_pb2.DescribeCommitsRequest,
+        pravega_common.proto.commit_operations_pb2.DescribeCommitsResponse,
+    ]
+
+    ListBlockedStreams: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.commit_operations_pb2.ListBlockedStreamsRequest,
+        pravega_common.proto.commit_operations_pb2.ListBlockedStreamsResponse,
+    ]
+
+    GiveUpTransaction: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.commit_operations_pb2.GiveUpTransactionRequest,
+        pravega_common.proto.commit_operations_pb2.GiveUpTransactionResponse,
+    ]
     """Take a transaction that lost data out of the commit order and abort it. INVALID_ARGUMENT unless it is an obstacle."""
-    AcceptLoss: _grpc.UnaryUnaryMultiCallable[_commit_operations_pb2.AcceptLossRequest, _commit_operations_pb2.AcceptLossResponse]
+
+    AcceptLoss: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.commit_operations_pb2.AcceptLossRequest,
+        pravega_common.proto.commit_operations_pb2.AcceptLossResponse,
+    ]
     """Let the round that cannot be verified end with what is there. INVALID_ARGUMENT unless it is an obstacle."""
 
-@_typing.type_check_only
-class CommitOperationsAsyncStub(CommitOperationsStub):
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    DescribeCommits: _aio.UnaryUnaryMultiCallable[_commit_operations_pb2.DescribeCommitsRequest, _commit_operations_pb2.DescribeCommitsResponse]  # type: ignore[assignment]
-    ListBlockedStreams: _aio.UnaryUnaryMultiCallable[_commit_operations_pb2.ListBlockedStreamsRequest, _commit_operations_pb2.ListBlockedStreamsResponse]  # type: ignore[assignment]
-    GiveUpTransaction: _aio.UnaryUnaryMultiCallable[_commit_operations_pb2.GiveUpTransactionRequest, _commit_operations_pb2.GiveUpTransactionResponse]  # type: ignore[assignment]
+class CommitOperationsAsyncStub:
+    DescribeCommits: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.commit_operations_pb2.DescribeCommitsRequest,
+        pravega_common.proto.commit_operations_pb2.DescribeCommitsResponse,
+    ]
+
+    ListBlockedStreams: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.commit_operations_pb2.ListBlockedStreamsRequest,
+        pravega_common.proto.commit_operations_pb2.ListBlockedStreamsResponse,
+    ]
+
+    GiveUpTransaction: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.commit_operations_pb2.GiveUpTransactionRequest,
+        pravega_common.proto.commit_operations_pb2.GiveUpTransactionResponse,
+    ]
     """Take a transaction that lost data out of the commit order and abort it. INVALID_ARGUMENT unless it is an obstacle."""
-    AcceptLoss: _aio.UnaryUnaryMultiCallable[_commit_operations_pb2.AcceptLossRequest, _commit_operations_pb2.AcceptLossResponse]  # type: ignore[assignment]
+
+    AcceptLoss: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.commit_operations_pb2.AcceptLossRequest,
+        pravega_common.proto.commit_operations_pb2.AcceptLossResponse,
+    ]
     """Let the round that cannot be verified end with what is there. INVALID_ARGUMENT unless it is an obstacle."""
 
-class CommitOperationsServicer(metaclass=_abc_1.ABCMeta):
-    @_abc_1.abstractmethod
+class CommitOperationsServicer(metaclass=abc.ABCMeta):
+    @abc.abstractmethod
     def DescribeCommits(
         self,
-        request: _commit_operations_pb2.DescribeCommitsRequest,
+        request: pravega_common.proto.commit_operations_pb2.DescribeCommitsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_commit_operations_pb2.DescribeCommitsResponse, _abc.Awaitable[_commit_operations_pb2.DescribeCommitsResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.commit_operations_pb2.DescribeCommitsResponse, collections.abc.Awaitable[pravega_common.proto.commit_operations_pb2.DescribeCommitsResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def ListBlockedStreams(
         self,
-        request: _commit_operations_pb2.ListBlockedStreamsRequest,
+        request: pravega_common.proto.commit_operations_pb2.ListBlockedStreamsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_commit_operations_pb2.ListBlockedStreamsResponse, _abc.Awaitable[_commit_operations_pb2.ListBlockedStreamsResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.commit_operations_pb2.ListBlockedStreamsResponse, collections.abc.Awaitable[pravega_common.proto.commit_operations_pb2.ListBlockedStreamsResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def GiveUpTransaction(
         self,
-        request: _commit_operations_pb2.GiveUpTransactionRequest,
+        request: pravega_common.proto.commit_operations_pb2.GiveUpTransactionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_commit_operations_pb2.GiveUpTransactionResponse, _abc.Awaitable[_commit_operations_pb2.GiveUpTransactionResponse]]:
+    ) -> typing.Union[pravega_common.proto.commit_operations_pb2.GiveUpTransactionResponse, collections.abc.Awaitable[pravega_common.proto.commit_operations_pb2.GiveUpTransactionResponse]]:
         """Take a transaction that lost data out of the commit order and abort it. INVALID_ARGUMENT unless it is an obstacle."""
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def AcceptLoss(
         self,
-        request: _commit_operations_pb2.AcceptLossRequest,
+        request: pravega_common.proto.commit_operations_pb2.AcceptLossRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_commit_operations_pb2.AcceptLossResponse, _abc.Awaitable[_commit_operations_pb2.AcceptLossResponse]]:
+    ) -> typing.Union[pravega_common.proto.commit_operations_pb2.AcceptLossResponse, collections.abc.Awaitable[pravega_common.proto.commit_operations_pb2.AcceptLossResponse]]:
         """Let the round that cannot be verified end with what is there. INVALID_ARGUMENT unless it is an obstacle."""
 
-def add_CommitOperationsServicer_to_server(servicer: CommitOperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_CommitOperationsServicer_to_server(servicer: CommitOperationsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -5,76 +5,63 @@ Pravega's controller API: package, method names, field numbers and enum values a
 Every method is unary. An unset status is 0, which is success everywhere.
 """
 
-from collections import abc as _abc
-from google.protobuf import descriptor as _descriptor
-from google.protobuf import message as _message
-from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
-import builtins as _builtins
+import builtins
+import collections.abc
+import google.protobuf.descriptor
+import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
+import google.protobuf.message
 import sys
-import typing as _typing
+import typing
 
-if sys.version_info >= (3, 11):
-    from typing import TypeAlias as _TypeAlias, Never as _Never
+if sys.version_info >= (3, 10):
+    import typing as typing_extensions
 else:
-    from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
+    import typing_extensions
 
-if sys.version_info >= (3, 13):
-    from warnings import deprecated as _deprecated
-else:
-    from typing_extensions import deprecated as _deprecated
+DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
-DESCRIPTOR: _descriptor.FileDescriptor
+@typing.final
+class BucketIds(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-@_typing.final
-class BucketIds(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ID_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def id(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    ID_FIELD_NUMBER: builtins.int
+    @property
+    def id(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     def __init__(
         self,
         *,
-        id: _abc.Iterable[_builtins.int] | None = ...,
+        id: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id"]) -> None: ...
 
-Global___BucketIds: _TypeAlias = BucketIds  # noqa: Y015
+global___BucketIds = BucketIds
 
-@_typing.final
-class ContinuationToken(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ContinuationToken(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    TOKEN_FIELD_NUMBER: _builtins.int
-    token: _builtins.str
+    TOKEN_FIELD_NUMBER: builtins.int
+    token: builtins.str
     def __init__(
         self,
         *,
-        token: _builtins.str = ...,
+        token: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["token", b"token"]) -> None: ...
 
-Global___ContinuationToken: _TypeAlias = ContinuationToken  # noqa: Y015
+global___ContinuationToken = ContinuationToken
 
-@_typing.final
-class ControllerToBucketMappingRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ControllerToBucketMappingRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _BucketType:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _BucketTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ControllerToBucketMappingRequest._BucketType.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _BucketTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[ControllerToBucketMappingRequest._BucketType.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         RetentionService: ControllerToBucketMappingRequest._BucketType.ValueType  # 0
         WatermarkingService: ControllerToBucketMappingRequest._BucketType.ValueType  # 1
 
@@ -82,72 +69,61 @@ class ControllerToBucketMappingRequest(_message.Message):
     RetentionService: ControllerToBucketMappingRequest.BucketType.ValueType  # 0
     WatermarkingService: ControllerToBucketMappingRequest.BucketType.ValueType  # 1
 
-    SERVICETYPE_FIELD_NUMBER: _builtins.int
-    serviceType: Global___ControllerToBucketMappingRequest.BucketType.ValueType
+    SERVICETYPE_FIELD_NUMBER: builtins.int
+    serviceType: global___ControllerToBucketMappingRequest.BucketType.ValueType
     def __init__(
         self,
         *,
-        serviceType: Global___ControllerToBucketMappingRequest.BucketType.ValueType = ...,
+        serviceType: global___ControllerToBucketMappingRequest.BucketType.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["serviceType", b"serviceType"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["serviceType", b"serviceType"]) -> None: ...
 
-Global___ControllerToBucketMappingRequest: _TypeAlias = ControllerToBucketMappingRequest  # noqa: Y015
+global___ControllerToBucketMappingRequest = ControllerToBucketMappingRequest
 
-@_typing.final
-class ControllerToBucketMappingResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ControllerToBucketMappingResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    @_typing.final
-    class MappingEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class MappingEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        @_builtins.property
-        def value(self) -> Global___BucketIds: ...
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        @property
+        def value(self) -> global___BucketIds: ...
         def __init__(
             self,
             *,
-            key: _builtins.str = ...,
-            value: Global___BucketIds | None = ...,
+            key: builtins.str = ...,
+            value: global___BucketIds | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def HasField(self, field_name: typing.Literal["value", b"value"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
-    MAPPING_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def mapping(self) -> _containers.MessageMap[_builtins.str, Global___BucketIds]: ...
+    MAPPING_FIELD_NUMBER: builtins.int
+    @property
+    def mapping(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, global___BucketIds]: ...
     def __init__(
         self,
         *,
-        mapping: _abc.Mapping[_builtins.str, Global___BucketIds] | None = ...,
+        mapping: collections.abc.Mapping[builtins.str, global___BucketIds] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mapping", b"mapping"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["mapping", b"mapping"]) -> None: ...
 
-Global___ControllerToBucketMappingResponse: _TypeAlias = ControllerToBucketMappingResponse  # noqa: Y015
+global___ControllerToBucketMappingResponse = ControllerToBucketMappingResponse
 
-@_typing.final
-class CreateKeyValueTableStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class CreateKeyValueTableStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[CreateKeyValueTableStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[CreateKeyValueTableStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: CreateKeyValueTableStatus._Status.ValueType  # 0
         FAILURE: CreateKeyValueTableStatus._Status.ValueType  # 1
         TABLE_EXISTS: CreateKeyValueTableStatus._Status.ValueType  # 2
@@ -161,31 +137,27 @@ class CreateKeyValueTableStatus(_message.Message):
     SCOPE_NOT_FOUND: CreateKeyValueTableStatus.Status.ValueType  # 3
     INVALID_TABLE_NAME: CreateKeyValueTableStatus.Status.ValueType  # 4
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___CreateKeyValueTableStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___CreateKeyValueTableStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___CreateKeyValueTableStatus.Status.ValueType = ...,
+        status: global___CreateKeyValueTableStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___CreateKeyValueTableStatus: _TypeAlias = CreateKeyValueTableStatus  # noqa: Y015
+global___CreateKeyValueTableStatus = CreateKeyValueTableStatus
 
-@_typing.final
-class CreateReaderGroupResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class CreateReaderGroupResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[CreateReaderGroupResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[CreateReaderGroupResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: CreateReaderGroupResponse._Status.ValueType  # 0
         FAILURE: CreateReaderGroupResponse._Status.ValueType  # 1
         SCOPE_NOT_FOUND: CreateReaderGroupResponse._Status.ValueType  # 2
@@ -197,35 +169,32 @@ class CreateReaderGroupResponse(_message.Message):
     SCOPE_NOT_FOUND: CreateReaderGroupResponse.Status.ValueType  # 2
     INVALID_RG_NAME: CreateReaderGroupResponse.Status.ValueType  # 3
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    CONFIG_FIELD_NUMBER: _builtins.int
-    status: Global___CreateReaderGroupResponse.Status.ValueType
-    @_builtins.property
-    def config(self) -> Global___ReaderGroupConfiguration: ...
+    STATUS_FIELD_NUMBER: builtins.int
+    CONFIG_FIELD_NUMBER: builtins.int
+    status: global___CreateReaderGroupResponse.Status.ValueType
+    @property
+    def config(self) -> global___ReaderGroupConfiguration: ...
     def __init__(
         self,
         *,
-        status: Global___CreateReaderGroupResponse.Status.ValueType = ...,
-        config: Global___ReaderGroupConfiguration | None = ...,
+        status: global___CreateReaderGroupResponse.Status.ValueType = ...,
+        config: global___ReaderGroupConfiguration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["config", b"config"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["config", b"config", "status", b"status"]) -> None: ...
 
-Global___CreateReaderGroupResponse: _TypeAlias = CreateReaderGroupResponse  # noqa: Y015
+global___CreateReaderGroupResponse = CreateReaderGroupResponse
 
-@_typing.final
-class CreateScopeStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class CreateScopeStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[CreateScopeStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[CreateScopeStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: CreateScopeStatus._Status.ValueType  # 0
         FAILURE: CreateScopeStatus._Status.ValueType  # 1
         SCOPE_EXISTS: CreateScopeStatus._Status.ValueType  # 2
@@ -237,31 +206,27 @@ class CreateScopeStatus(_message.Message):
     SCOPE_EXISTS: CreateScopeStatus.Status.ValueType  # 2
     INVALID_SCOPE_NAME: CreateScopeStatus.Status.ValueType  # 3
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___CreateScopeStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___CreateScopeStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___CreateScopeStatus.Status.ValueType = ...,
+        status: global___CreateScopeStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___CreateScopeStatus: _TypeAlias = CreateScopeStatus  # noqa: Y015
+global___CreateScopeStatus = CreateScopeStatus
 
-@_typing.final
-class CreateStreamStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class CreateStreamStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[CreateStreamStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[CreateStreamStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: CreateStreamStatus._Status.ValueType  # 0
         FAILURE: CreateStreamStatus._Status.ValueType  # 1
         STREAM_EXISTS: CreateStreamStatus._Status.ValueType  # 2
@@ -275,108 +240,89 @@ class CreateStreamStatus(_message.Message):
     SCOPE_NOT_FOUND: CreateStreamStatus.Status.ValueType  # 3
     INVALID_STREAM_NAME: CreateStreamStatus.Status.ValueType  # 4
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___CreateStreamStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___CreateStreamStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___CreateStreamStatus.Status.ValueType = ...,
+        status: global___CreateStreamStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___CreateStreamStatus: _TypeAlias = CreateStreamStatus  # noqa: Y015
+global___CreateStreamStatus = CreateStreamStatus
 
-@_typing.final
-class CreateTxnRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class CreateTxnRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    LEASE_FIELD_NUMBER: _builtins.int
-    SCALEGRACEPERIOD_FIELD_NUMBER: _builtins.int
-    lease: _builtins.int
-    @_builtins.property
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def scaleGracePeriod(self) -> _builtins.int: ...
-    @scaleGracePeriod.setter
-    @_deprecated("""This field has been marked as deprecated using proto field options.""")
-    def scaleGracePeriod(self, value: _builtins.int) -> None: ...
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    LEASE_FIELD_NUMBER: builtins.int
+    SCALEGRACEPERIOD_FIELD_NUMBER: builtins.int
+    lease: builtins.int
+    scaleGracePeriod: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        lease: _builtins.int = ...,
-        scaleGracePeriod: _builtins.int = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        lease: builtins.int = ...,
+        scaleGracePeriod: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "scaleGracePeriod", b"scaleGracePeriod", "streamInfo", b"streamInfo"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["lease", b"lease", "scaleGracePeriod", b"scaleGracePeriod", "streamInfo", b"streamInfo"]) -> None: ...
 
-Global___CreateTxnRequest: _TypeAlias = CreateTxnRequest  # noqa: Y015
+global___CreateTxnRequest = CreateTxnRequest
 
-@_typing.final
-class CreateTxnResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class CreateTxnResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    TXNID_FIELD_NUMBER: _builtins.int
-    ACTIVESEGMENTS_FIELD_NUMBER: _builtins.int
-    DELEGATIONTOKEN_FIELD_NUMBER: _builtins.int
-    delegationToken: _builtins.str
-    @_builtins.property
-    def txnId(self) -> Global___TxnId: ...
-    @_builtins.property
-    def activeSegments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentRange]: ...
+    TXNID_FIELD_NUMBER: builtins.int
+    ACTIVESEGMENTS_FIELD_NUMBER: builtins.int
+    DELEGATIONTOKEN_FIELD_NUMBER: builtins.int
+    delegationToken: builtins.str
+    @property
+    def txnId(self) -> global___TxnId: ...
+    @property
+    def activeSegments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SegmentRange]: ...
     def __init__(
         self,
         *,
-        txnId: Global___TxnId | None = ...,
-        activeSegments: _abc.Iterable[Global___SegmentRange] | None = ...,
-        delegationToken: _builtins.str = ...,
+        txnId: global___TxnId | None = ...,
+        activeSegments: collections.abc.Iterable[global___SegmentRange] | None = ...,
+        delegationToken: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["txnId", b"txnId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activeSegments", b"activeSegments", "delegationToken", b"delegationToken", "txnId", b"txnId"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["txnId", b"txnId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["activeSegments", b"activeSegments", "delegationToken", b"delegationToken", "txnId", b"txnId"]) -> None: ...
 
-Global___CreateTxnResponse: _TypeAlias = CreateTxnResponse  # noqa: Y015
+global___CreateTxnResponse = CreateTxnResponse
 
-@_typing.final
-class DelegationToken(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class DelegationToken(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    DELEGATIONTOKEN_FIELD_NUMBER: _builtins.int
-    delegationToken: _builtins.str
+    DELEGATIONTOKEN_FIELD_NUMBER: builtins.int
+    delegationToken: builtins.str
     def __init__(
         self,
         *,
-        delegationToken: _builtins.str = ...,
+        delegationToken: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delegationToken", b"delegationToken"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delegationToken", b"delegationToken"]) -> None: ...
 
-Global___DelegationToken: _TypeAlias = DelegationToken  # noqa: Y015
+global___DelegationToken = DelegationToken
 
-@_typing.final
-class DeleteKVTableStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class DeleteKVTableStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[DeleteKVTableStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[DeleteKVTableStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: DeleteKVTableStatus._Status.ValueType  # 0
         FAILURE: DeleteKVTableStatus._Status.ValueType  # 1
         TABLE_NOT_FOUND: DeleteKVTableStatus._Status.ValueType  # 2
@@ -386,31 +332,27 @@ class DeleteKVTableStatus(_message.Message):
     FAILURE: DeleteKVTableStatus.Status.ValueType  # 1
     TABLE_NOT_FOUND: DeleteKVTableStatus.Status.ValueType  # 2
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___DeleteKVTableStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___DeleteKVTableStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___DeleteKVTableStatus.Status.ValueType = ...,
+        status: global___DeleteKVTableStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___DeleteKVTableStatus: _TypeAlias = DeleteKVTableStatus  # noqa: Y015
+global___DeleteKVTableStatus = DeleteKVTableStatus
 
-@_typing.final
-class DeleteReaderGroupStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class DeleteReaderGroupStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[DeleteReaderGroupStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[DeleteReaderGroupStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: DeleteReaderGroupStatus._Status.ValueType  # 0
         FAILURE: DeleteReaderGroupStatus._Status.ValueType  # 1
         RG_NOT_FOUND: DeleteReaderGroupStatus._Status.ValueType  # 2
@@ -420,31 +362,27 @@ class DeleteReaderGroupStatus(_message.Message):
     FAILURE: DeleteReaderGroupStatus.Status.ValueType  # 1
     RG_NOT_FOUND: DeleteReaderGroupStatus.Status.ValueType  # 2
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___DeleteReaderGroupStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___DeleteReaderGroupStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___DeleteReaderGroupStatus.Status.ValueType = ...,
+        status: global___DeleteReaderGroupStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___DeleteReaderGroupStatus: _TypeAlias = DeleteReaderGroupStatus  # noqa: Y015
+global___DeleteReaderGroupStatus = DeleteReaderGroupStatus
 
-@_typing.final
-class DeleteScopeStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class DeleteScopeStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[DeleteScopeStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[DeleteScopeStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: DeleteScopeStatus._Status.ValueType  # 0
         FAILURE: DeleteScopeStatus._Status.ValueType  # 1
         SCOPE_NOT_FOUND: DeleteScopeStatus._Status.ValueType  # 2
@@ -456,31 +394,27 @@ class DeleteScopeStatus(_message.Message):
     SCOPE_NOT_FOUND: DeleteScopeStatus.Status.ValueType  # 2
     SCOPE_NOT_EMPTY: DeleteScopeStatus.Status.ValueType  # 3
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___DeleteScopeStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___DeleteScopeStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___DeleteScopeStatus.Status.ValueType = ...,
+        status: global___DeleteScopeStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___DeleteScopeStatus: _TypeAlias = DeleteScopeStatus  # noqa: Y015
+global___DeleteScopeStatus = DeleteScopeStatus
 
-@_typing.final
-class DeleteStreamStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class DeleteStreamStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[DeleteStreamStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[DeleteStreamStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: DeleteStreamStatus._Status.ValueType  # 0
         FAILURE: DeleteStreamStatus._Status.ValueType  # 1
         STREAM_NOT_FOUND: DeleteStreamStatus._Status.ValueType  # 2
@@ -492,130 +426,112 @@ class DeleteStreamStatus(_message.Message):
     STREAM_NOT_FOUND: DeleteStreamStatus.Status.ValueType  # 2
     STREAM_NOT_SEALED: DeleteStreamStatus.Status.ValueType  # 3
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___DeleteStreamStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___DeleteStreamStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___DeleteStreamStatus.Status.ValueType = ...,
+        status: global___DeleteStreamStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___DeleteStreamStatus: _TypeAlias = DeleteStreamStatus  # noqa: Y015
+global___DeleteStreamStatus = DeleteStreamStatus
 
-@_typing.final
-class ExistsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ExistsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    EXISTS_FIELD_NUMBER: _builtins.int
-    exists: _builtins.bool
+    EXISTS_FIELD_NUMBER: builtins.int
+    exists: builtins.bool
     def __init__(
         self,
         *,
-        exists: _builtins.bool = ...,
+        exists: builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exists", b"exists"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["exists", b"exists"]) -> None: ...
 
-Global___ExistsResponse: _TypeAlias = ExistsResponse  # noqa: Y015
+global___ExistsResponse = ExistsResponse
 
-@_typing.final
-class GetEpochSegmentsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GetEpochSegmentsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    EPOCH_FIELD_NUMBER: _builtins.int
-    epoch: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    EPOCH_FIELD_NUMBER: builtins.int
+    epoch: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        epoch: _builtins.int = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        epoch: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "streamInfo", b"streamInfo"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "streamInfo", b"streamInfo"]) -> None: ...
 
-Global___GetEpochSegmentsRequest: _TypeAlias = GetEpochSegmentsRequest  # noqa: Y015
+global___GetEpochSegmentsRequest = GetEpochSegmentsRequest
 
-@_typing.final
-class GetSegmentsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GetSegmentsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    TIMESTAMP_FIELD_NUMBER: _builtins.int
-    timestamp: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    TIMESTAMP_FIELD_NUMBER: builtins.int
+    timestamp: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        timestamp: _builtins.int = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        timestamp: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo", "timestamp", b"timestamp"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["streamInfo", b"streamInfo", "timestamp", b"timestamp"]) -> None: ...
 
-Global___GetSegmentsRequest: _TypeAlias = GetSegmentsRequest  # noqa: Y015
+global___GetSegmentsRequest = GetSegmentsRequest
 
-@_typing.final
-class KeyValueTableConfig(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class KeyValueTableConfig(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    KVTNAME_FIELD_NUMBER: _builtins.int
-    PARTITIONCOUNT_FIELD_NUMBER: _builtins.int
-    PRIMARYKEYLENGTH_FIELD_NUMBER: _builtins.int
-    SECONDARYKEYLENGTH_FIELD_NUMBER: _builtins.int
-    ROLLOVERSIZEBYTES_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    kvtName: _builtins.str
-    partitionCount: _builtins.int
-    primaryKeyLength: _builtins.int
-    secondaryKeyLength: _builtins.int
-    rolloverSizeBytes: _builtins.int
+    SCOPE_FIELD_NUMBER: builtins.int
+    KVTNAME_FIELD_NUMBER: builtins.int
+    PARTITIONCOUNT_FIELD_NUMBER: builtins.int
+    PRIMARYKEYLENGTH_FIELD_NUMBER: builtins.int
+    SECONDARYKEYLENGTH_FIELD_NUMBER: builtins.int
+    ROLLOVERSIZEBYTES_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    kvtName: builtins.str
+    partitionCount: builtins.int
+    primaryKeyLength: builtins.int
+    secondaryKeyLength: builtins.int
+    rolloverSizeBytes: builtins.int
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        kvtName: _builtins.str = ...,
-        partitionCount: _builtins.int = ...,
-        primaryKeyLength: _builtins.int = ...,
-        secondaryKeyLength: _builtins.int = ...,
-        rolloverSizeBytes: _builtins.int = ...,
+        scope: builtins.str = ...,
+        kvtName: builtins.str = ...,
+        partitionCount: builtins.int = ...,
+        primaryKeyLength: builtins.int = ...,
+        secondaryKeyLength: builtins.int = ...,
+        rolloverSizeBytes: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kvtName", b"kvtName", "partitionCount", b"partitionCount", "primaryKeyLength", b"primaryKeyLength", "rolloverSizeBytes", b"rolloverSizeBytes", "scope", b"scope", "secondaryKeyLength", b"secondaryKeyLength"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kvtName", b"kvtName", "partitionCount", b"partitionCount", "primaryKeyLength", b"primaryKeyLength", "rolloverSizeBytes", b"rolloverSizeBytes", "scope", b"scope", "secondaryKeyLength", b"secondaryKeyLength"]) -> None: ...
 
-Global___KeyValueTableConfig: _TypeAlias = KeyValueTableConfig  # noqa: Y015
+global___KeyValueTableConfig = KeyValueTableConfig
 
-@_typing.final
-class KeyValueTableConfigResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class KeyValueTableConfigResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[KeyValueTableConfigResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[KeyValueTableConfigResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: KeyValueTableConfigResponse._Status.ValueType  # 0
         FAILURE: KeyValueTableConfigResponse._Status.ValueType  # 1
         TABLE_NOT_FOUND: KeyValueTableConfigResponse._Status.ValueType  # 2
@@ -625,81 +541,71 @@ class KeyValueTableConfigResponse(_message.Message):
     FAILURE: KeyValueTableConfigResponse.Status.ValueType  # 1
     TABLE_NOT_FOUND: KeyValueTableConfigResponse.Status.ValueType  # 2
 
-    CONFIG_FIELD_NUMBER: _builtins.int
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___KeyValueTableConfigResponse.Status.ValueType
-    @_builtins.property
-    def config(self) -> Global___KeyValueTableConfig: ...
+    CONFIG_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___KeyValueTableConfigResponse.Status.ValueType
+    @property
+    def config(self) -> global___KeyValueTableConfig: ...
     def __init__(
         self,
         *,
-        config: Global___KeyValueTableConfig | None = ...,
-        status: Global___KeyValueTableConfigResponse.Status.ValueType = ...,
+        config: global___KeyValueTableConfig | None = ...,
+        status: global___KeyValueTableConfigResponse.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["config", b"config"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["config", b"config", "status", b"status"]) -> None: ...
 
-Global___KeyValueTableConfigResponse: _TypeAlias = KeyValueTableConfigResponse  # noqa: Y015
+global___KeyValueTableConfigResponse = KeyValueTableConfigResponse
 
-@_typing.final
-class KeyValueTableInfo(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class KeyValueTableInfo(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    KVTNAME_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    kvtName: _builtins.str
+    SCOPE_FIELD_NUMBER: builtins.int
+    KVTNAME_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    kvtName: builtins.str
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        kvtName: _builtins.str = ...,
+        scope: builtins.str = ...,
+        kvtName: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kvtName", b"kvtName", "scope", b"scope"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kvtName", b"kvtName", "scope", b"scope"]) -> None: ...
 
-Global___KeyValueTableInfo: _TypeAlias = KeyValueTableInfo  # noqa: Y015
+global___KeyValueTableInfo = KeyValueTableInfo
 
-@_typing.final
-class KVTablesInScopeRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class KVTablesInScopeRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    CONTINUATIONTOKEN_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def scope(self) -> Global___ScopeInfo: ...
-    @_builtins.property
-    def continuationToken(self) -> Global___ContinuationToken: ...
+    SCOPE_FIELD_NUMBER: builtins.int
+    CONTINUATIONTOKEN_FIELD_NUMBER: builtins.int
+    @property
+    def scope(self) -> global___ScopeInfo: ...
+    @property
+    def continuationToken(self) -> global___ContinuationToken: ...
     def __init__(
         self,
         *,
-        scope: Global___ScopeInfo | None = ...,
-        continuationToken: Global___ContinuationToken | None = ...,
+        scope: global___ScopeInfo | None = ...,
+        continuationToken: global___ContinuationToken | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]) -> None: ...
 
-Global___KVTablesInScopeRequest: _TypeAlias = KVTablesInScopeRequest  # noqa: Y015
+global___KVTablesInScopeRequest = KVTablesInScopeRequest
 
-@_typing.final
-class KVTablesInScopeResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class KVTablesInScopeResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[KVTablesInScopeResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[KVTablesInScopeResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: KVTablesInScopeResponse._Status.ValueType  # 0
         FAILURE: KVTablesInScopeResponse._Status.ValueType  # 1
         SCOPE_NOT_FOUND: KVTablesInScopeResponse._Status.ValueType  # 2
@@ -709,134 +615,115 @@ class KVTablesInScopeResponse(_message.Message):
     FAILURE: KVTablesInScopeResponse.Status.ValueType  # 1
     SCOPE_NOT_FOUND: KVTablesInScopeResponse.Status.ValueType  # 2
 
-    KVTABLES_FIELD_NUMBER: _builtins.int
-    CONTINUATIONTOKEN_FIELD_NUMBER: _builtins.int
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___KVTablesInScopeResponse.Status.ValueType
-    @_builtins.property
-    def kvtables(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValueTableInfo]: ...
-    @_builtins.property
-    def continuationToken(self) -> Global___ContinuationToken: ...
+    KVTABLES_FIELD_NUMBER: builtins.int
+    CONTINUATIONTOKEN_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___KVTablesInScopeResponse.Status.ValueType
+    @property
+    def kvtables(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___KeyValueTableInfo]: ...
+    @property
+    def continuationToken(self) -> global___ContinuationToken: ...
     def __init__(
         self,
         *,
-        kvtables: _abc.Iterable[Global___KeyValueTableInfo] | None = ...,
-        continuationToken: Global___ContinuationToken | None = ...,
-        status: Global___KVTablesInScopeResponse.Status.ValueType = ...,
+        kvtables: collections.abc.Iterable[global___KeyValueTableInfo] | None = ...,
+        continuationToken: global___ContinuationToken | None = ...,
+        status: global___KVTablesInScopeResponse.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken", "kvtables", b"kvtables", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["continuationToken", b"continuationToken"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["continuationToken", b"continuationToken", "kvtables", b"kvtables", "status", b"status"]) -> None: ...
 
-Global___KVTablesInScopeResponse: _TypeAlias = KVTablesInScopeResponse  # noqa: Y015
+global___KVTablesInScopeResponse = KVTablesInScopeResponse
 
-@_typing.final
-class ListCompletedTxnRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ListCompletedTxnRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
+        streamInfo: global___StreamInfo | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> None: ...
 
-Global___ListCompletedTxnRequest: _TypeAlias = ListCompletedTxnRequest  # noqa: Y015
+global___ListCompletedTxnRequest = ListCompletedTxnRequest
 
-@_typing.final
-class ListCompletedTxnResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ListCompletedTxnResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    RESPONSE_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def response(self) -> _containers.RepeatedCompositeFieldContainer[Global___TxnResponse]: ...
+    RESPONSE_FIELD_NUMBER: builtins.int
+    @property
+    def response(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TxnResponse]: ...
     def __init__(
         self,
         *,
-        response: _abc.Iterable[Global___TxnResponse] | None = ...,
+        response: collections.abc.Iterable[global___TxnResponse] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["response", b"response"]) -> None: ...
 
-Global___ListCompletedTxnResponse: _TypeAlias = ListCompletedTxnResponse  # noqa: Y015
+global___ListCompletedTxnResponse = ListCompletedTxnResponse
 
-@_typing.final
-class NodeUri(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class NodeUri(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    ENDPOINT_FIELD_NUMBER: _builtins.int
-    PORT_FIELD_NUMBER: _builtins.int
-    endpoint: _builtins.str
-    port: _builtins.int
+    ENDPOINT_FIELD_NUMBER: builtins.int
+    PORT_FIELD_NUMBER: builtins.int
+    endpoint: builtins.str
+    port: builtins.int
     def __init__(
         self,
         *,
-        endpoint: _builtins.str = ...,
-        port: _builtins.int = ...,
+        endpoint: builtins.str = ...,
+        port: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "port", b"port"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint", "port", b"port"]) -> None: ...
 
-Global___NodeUri: _TypeAlias = NodeUri  # noqa: Y015
+global___NodeUri = NodeUri
 
-@_typing.final
-class PingTxnRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class PingTxnRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    TXNID_FIELD_NUMBER: _builtins.int
-    LEASE_FIELD_NUMBER: _builtins.int
-    lease: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
-    @_builtins.property
-    def txnId(self) -> Global___TxnId: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    TXNID_FIELD_NUMBER: builtins.int
+    LEASE_FIELD_NUMBER: builtins.int
+    lease: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
+    @property
+    def txnId(self) -> global___TxnId: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        txnId: Global___TxnId | None = ...,
-        lease: _builtins.int = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        txnId: global___TxnId | None = ...,
+        lease: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo", "txnId", b"txnId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "streamInfo", b"streamInfo", "txnId", b"txnId"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo", "txnId", b"txnId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["lease", b"lease", "streamInfo", b"streamInfo", "txnId", b"txnId"]) -> None: ...
 
-Global___PingTxnRequest: _TypeAlias = PingTxnRequest  # noqa: Y015
+global___PingTxnRequest = PingTxnRequest
 
-@_typing.final
-class PingTxnStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class PingTxnStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[PingTxnStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[PingTxnStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         OK: PingTxnStatus._Status.ValueType  # 0
         LEASE_TOO_LARGE: PingTxnStatus._Status.ValueType  # 1
         MAX_EXECUTION_TIME_EXCEEDED: PingTxnStatus._Status.ValueType  # 2
-        @_builtins.property
-        @_deprecated("""This enum value has been marked as deprecated using proto enum value options.""")
-        def SCALE_GRACE_TIME_EXCEEDED(self) -> PingTxnStatus._Status.ValueType: ...  # 3
+        SCALE_GRACE_TIME_EXCEEDED: PingTxnStatus._Status.ValueType  # 3
         DISCONNECTED: PingTxnStatus._Status.ValueType  # 4
         COMMITTED: PingTxnStatus._Status.ValueType  # 5
         ABORTED: PingTxnStatus._Status.ValueType  # 6
@@ -852,31 +739,27 @@ class PingTxnStatus(_message.Message):
     ABORTED: PingTxnStatus.Status.ValueType  # 6
     UNKNOWN: PingTxnStatus.Status.ValueType  # 7
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___PingTxnStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___PingTxnStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___PingTxnStatus.Status.ValueType = ...,
+        status: global___PingTxnStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___PingTxnStatus: _TypeAlias = PingTxnStatus  # noqa: Y015
+global___PingTxnStatus = PingTxnStatus
 
-@_typing.final
-class ReaderGroupConfigResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ReaderGroupConfigResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ReaderGroupConfigResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[ReaderGroupConfigResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: ReaderGroupConfigResponse._Status.ValueType  # 0
         FAILURE: ReaderGroupConfigResponse._Status.ValueType  # 1
         RG_NOT_FOUND: ReaderGroupConfigResponse._Status.ValueType  # 2
@@ -886,35 +769,32 @@ class ReaderGroupConfigResponse(_message.Message):
     FAILURE: ReaderGroupConfigResponse.Status.ValueType  # 1
     RG_NOT_FOUND: ReaderGroupConfigResponse.Status.ValueType  # 2
 
-    CONFIG_FIELD_NUMBER: _builtins.int
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___ReaderGroupConfigResponse.Status.ValueType
-    @_builtins.property
-    def config(self) -> Global___ReaderGroupConfiguration: ...
+    CONFIG_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___ReaderGroupConfigResponse.Status.ValueType
+    @property
+    def config(self) -> global___ReaderGroupConfiguration: ...
     def __init__(
         self,
         *,
-        config: Global___ReaderGroupConfiguration | None = ...,
-        status: Global___ReaderGroupConfigResponse.Status.ValueType = ...,
+        config: global___ReaderGroupConfiguration | None = ...,
+        status: global___ReaderGroupConfigResponse.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["config", b"config"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["config", b"config", "status", b"status"]) -> None: ...
 
-Global___ReaderGroupConfigResponse: _TypeAlias = ReaderGroupConfigResponse  # noqa: Y015
+global___ReaderGroupConfigResponse = ReaderGroupConfigResponse
 
-@_typing.final
-class ReaderGroupConfiguration(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ReaderGroupConfiguration(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _RetentionType:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _RetentionTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ReaderGroupConfiguration._RetentionType.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _RetentionTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[ReaderGroupConfiguration._RetentionType.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         NONE: ReaderGroupConfiguration._RetentionType.ValueType  # 0
         MANUAL: ReaderGroupConfiguration._RetentionType.ValueType  # 1
         AUTOMATIC: ReaderGroupConfiguration._RetentionType.ValueType  # 2
@@ -924,114 +804,103 @@ class ReaderGroupConfiguration(_message.Message):
     MANUAL: ReaderGroupConfiguration.RetentionType.ValueType  # 1
     AUTOMATIC: ReaderGroupConfiguration.RetentionType.ValueType  # 2
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    READERGROUPNAME_FIELD_NUMBER: _builtins.int
-    GROUPREFRESHTIMEMILLIS_FIELD_NUMBER: _builtins.int
-    AUTOMATICCHECKPOINTINTERVALMILLIS_FIELD_NUMBER: _builtins.int
-    MAXOUTSTANDINGCHECKPOINTREQUEST_FIELD_NUMBER: _builtins.int
-    RETENTIONTYPE_FIELD_NUMBER: _builtins.int
-    GENERATION_FIELD_NUMBER: _builtins.int
-    READERGROUPID_FIELD_NUMBER: _builtins.int
-    STARTINGSTREAMCUTS_FIELD_NUMBER: _builtins.int
-    ENDINGSTREAMCUTS_FIELD_NUMBER: _builtins.int
-    ROLLOVERSIZEBYTES_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    readerGroupName: _builtins.str
-    groupRefreshTimeMillis: _builtins.int
-    automaticCheckpointIntervalMillis: _builtins.int
-    maxOutstandingCheckpointRequest: _builtins.int
-    retentionType: _builtins.int
-    generation: _builtins.int
-    readerGroupId: _builtins.str
-    rolloverSizeBytes: _builtins.int
-    @_builtins.property
-    def startingStreamCuts(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamCut]: ...
-    @_builtins.property
-    def endingStreamCuts(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamCut]: ...
+    SCOPE_FIELD_NUMBER: builtins.int
+    READERGROUPNAME_FIELD_NUMBER: builtins.int
+    GROUPREFRESHTIMEMILLIS_FIELD_NUMBER: builtins.int
+    AUTOMATICCHECKPOINTINTERVALMILLIS_FIELD_NUMBER: builtins.int
+    MAXOUTSTANDINGCHECKPOINTREQUEST_FIELD_NUMBER: builtins.int
+    RETENTIONTYPE_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    READERGROUPID_FIELD_NUMBER: builtins.int
+    STARTINGSTREAMCUTS_FIELD_NUMBER: builtins.int
+    ENDINGSTREAMCUTS_FIELD_NUMBER: builtins.int
+    ROLLOVERSIZEBYTES_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    readerGroupName: builtins.str
+    groupRefreshTimeMillis: builtins.int
+    automaticCheckpointIntervalMillis: builtins.int
+    maxOutstandingCheckpointRequest: builtins.int
+    retentionType: builtins.int
+    generation: builtins.int
+    readerGroupId: builtins.str
+    rolloverSizeBytes: builtins.int
+    @property
+    def startingStreamCuts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StreamCut]: ...
+    @property
+    def endingStreamCuts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StreamCut]: ...
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        readerGroupName: _builtins.str = ...,
-        groupRefreshTimeMillis: _builtins.int = ...,
-        automaticCheckpointIntervalMillis: _builtins.int = ...,
-        maxOutstandingCheckpointRequest: _builtins.int = ...,
-        retentionType: _builtins.int = ...,
-        generation: _builtins.int = ...,
-        readerGroupId: _builtins.str = ...,
-        startingStreamCuts: _abc.Iterable[Global___StreamCut] | None = ...,
-        endingStreamCuts: _abc.Iterable[Global___StreamCut] | None = ...,
-        rolloverSizeBytes: _builtins.int = ...,
+        scope: builtins.str = ...,
+        readerGroupName: builtins.str = ...,
+        groupRefreshTimeMillis: builtins.int = ...,
+        automaticCheckpointIntervalMillis: builtins.int = ...,
+        maxOutstandingCheckpointRequest: builtins.int = ...,
+        retentionType: builtins.int = ...,
+        generation: builtins.int = ...,
+        readerGroupId: builtins.str = ...,
+        startingStreamCuts: collections.abc.Iterable[global___StreamCut] | None = ...,
+        endingStreamCuts: collections.abc.Iterable[global___StreamCut] | None = ...,
+        rolloverSizeBytes: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["automaticCheckpointIntervalMillis", b"automaticCheckpointIntervalMillis", "endingStreamCuts", b"endingStreamCuts", "generation", b"generation", "groupRefreshTimeMillis", b"groupRefreshTimeMillis", "maxOutstandingCheckpointRequest", b"maxOutstandingCheckpointRequest", "readerGroupId", b"readerGroupId", "readerGroupName", b"readerGroupName", "retentionType", b"retentionType", "rolloverSizeBytes", b"rolloverSizeBytes", "scope", b"scope", "startingStreamCuts", b"startingStreamCuts"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["automaticCheckpointIntervalMillis", b"automaticCheckpointIntervalMillis", "endingStreamCuts", b"endingStreamCuts", "generation", b"generation", "groupRefreshTimeMillis", b"groupRefreshTimeMillis", "maxOutstandingCheckpointRequest", b"maxOutstandingCheckpointRequest", "readerGroupId", b"readerGroupId", "readerGroupName", b"readerGroupName", "retentionType", b"retentionType", "rolloverSizeBytes", b"rolloverSizeBytes", "scope", b"scope", "startingStreamCuts", b"startingStreamCuts"]) -> None: ...
 
-Global___ReaderGroupConfiguration: _TypeAlias = ReaderGroupConfiguration  # noqa: Y015
+global___ReaderGroupConfiguration = ReaderGroupConfiguration
 
-@_typing.final
-class ReaderGroupInfo(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ReaderGroupInfo(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    READERGROUP_FIELD_NUMBER: _builtins.int
-    READERGROUPID_FIELD_NUMBER: _builtins.int
-    GENERATION_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    readerGroup: _builtins.str
-    readerGroupId: _builtins.str
-    generation: _builtins.int
+    SCOPE_FIELD_NUMBER: builtins.int
+    READERGROUP_FIELD_NUMBER: builtins.int
+    READERGROUPID_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    readerGroup: builtins.str
+    readerGroupId: builtins.str
+    generation: builtins.int
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        readerGroup: _builtins.str = ...,
-        readerGroupId: _builtins.str = ...,
-        generation: _builtins.int = ...,
+        scope: builtins.str = ...,
+        readerGroup: builtins.str = ...,
+        readerGroupId: builtins.str = ...,
+        generation: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "readerGroup", b"readerGroup", "readerGroupId", b"readerGroupId", "scope", b"scope"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["generation", b"generation", "readerGroup", b"readerGroup", "readerGroupId", b"readerGroupId", "scope", b"scope"]) -> None: ...
 
-Global___ReaderGroupInfo: _TypeAlias = ReaderGroupInfo  # noqa: Y015
+global___ReaderGroupInfo = ReaderGroupInfo
 
-@_typing.final
-class RemoveWriterRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class RemoveWriterRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    WRITER_FIELD_NUMBER: _builtins.int
-    STREAM_FIELD_NUMBER: _builtins.int
-    writer: _builtins.str
-    @_builtins.property
-    def stream(self) -> Global___StreamInfo: ...
+    WRITER_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
+    writer: builtins.str
+    @property
+    def stream(self) -> global___StreamInfo: ...
     def __init__(
         self,
         *,
-        writer: _builtins.str = ...,
-        stream: Global___StreamInfo | None = ...,
+        writer: builtins.str = ...,
+        stream: global___StreamInfo | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream", "writer", b"writer"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["stream", b"stream"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["stream", b"stream", "writer", b"writer"]) -> None: ...
 
-Global___RemoveWriterRequest: _TypeAlias = RemoveWriterRequest  # noqa: Y015
+global___RemoveWriterRequest = RemoveWriterRequest
 
-@_typing.final
-class RemoveWriterResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class RemoveWriterResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[RemoveWriterResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[RemoveWriterResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: RemoveWriterResponse._Status.ValueType  # 0
         UNKNOWN_WRITER: RemoveWriterResponse._Status.ValueType  # 1
         STREAM_DOES_NOT_EXIST: RemoveWriterResponse._Status.ValueType  # 2
@@ -1043,31 +912,27 @@ class RemoveWriterResponse(_message.Message):
     STREAM_DOES_NOT_EXIST: RemoveWriterResponse.Status.ValueType  # 2
     INTERNAL_ERROR: RemoveWriterResponse.Status.ValueType  # 3
 
-    RESULT_FIELD_NUMBER: _builtins.int
-    result: Global___RemoveWriterResponse.Status.ValueType
+    RESULT_FIELD_NUMBER: builtins.int
+    result: global___RemoveWriterResponse.Status.ValueType
     def __init__(
         self,
         *,
-        result: Global___RemoveWriterResponse.Status.ValueType = ...,
+        result: global___RemoveWriterResponse.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["result", b"result"]) -> None: ...
 
-Global___RemoveWriterResponse: _TypeAlias = RemoveWriterResponse  # noqa: Y015
+global___RemoveWriterResponse = RemoveWriterResponse
 
-@_typing.final
-class RetentionPolicy(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class RetentionPolicy(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _RetentionPolicyType:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _RetentionPolicyTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[RetentionPolicy._RetentionPolicyType.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _RetentionPolicyTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[RetentionPolicy._RetentionPolicyType.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         UNKNOWN: RetentionPolicy._RetentionPolicyType.ValueType  # 0
         TIME: RetentionPolicy._RetentionPolicyType.ValueType  # 1
         SIZE: RetentionPolicy._RetentionPolicyType.ValueType  # 2
@@ -1077,88 +942,77 @@ class RetentionPolicy(_message.Message):
     TIME: RetentionPolicy.RetentionPolicyType.ValueType  # 1
     SIZE: RetentionPolicy.RetentionPolicyType.ValueType  # 2
 
-    RETENTIONTYPE_FIELD_NUMBER: _builtins.int
-    RETENTIONPARAM_FIELD_NUMBER: _builtins.int
-    RETENTIONMAX_FIELD_NUMBER: _builtins.int
-    retentionType: Global___RetentionPolicy.RetentionPolicyType.ValueType
-    retentionParam: _builtins.int
-    retentionMax: _builtins.int
+    RETENTIONTYPE_FIELD_NUMBER: builtins.int
+    RETENTIONPARAM_FIELD_NUMBER: builtins.int
+    RETENTIONMAX_FIELD_NUMBER: builtins.int
+    retentionType: global___RetentionPolicy.RetentionPolicyType.ValueType
+    retentionParam: builtins.int
+    retentionMax: builtins.int
     def __init__(
         self,
         *,
-        retentionType: Global___RetentionPolicy.RetentionPolicyType.ValueType = ...,
-        retentionParam: _builtins.int = ...,
-        retentionMax: _builtins.int = ...,
+        retentionType: global___RetentionPolicy.RetentionPolicyType.ValueType = ...,
+        retentionParam: builtins.int = ...,
+        retentionMax: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["retentionMax", b"retentionMax", "retentionParam", b"retentionParam", "retentionType", b"retentionType"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["retentionMax", b"retentionMax", "retentionParam", b"retentionParam", "retentionType", b"retentionType"]) -> None: ...
 
-Global___RetentionPolicy: _TypeAlias = RetentionPolicy  # noqa: Y015
+global___RetentionPolicy = RetentionPolicy
 
-@_typing.final
-class ScaleRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ScaleRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    @_typing.final
-    class KeyRangeEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class KeyRangeEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        START_FIELD_NUMBER: _builtins.int
-        END_FIELD_NUMBER: _builtins.int
-        start: _builtins.float
-        end: _builtins.float
+        START_FIELD_NUMBER: builtins.int
+        END_FIELD_NUMBER: builtins.int
+        start: builtins.float
+        end: builtins.float
         def __init__(
             self,
             *,
-            start: _builtins.float = ...,
-            end: _builtins.float = ...,
+            start: builtins.float = ...,
+            end: builtins.float = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "start", b"start"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def ClearField(self, field_name: typing.Literal["end", b"end", "start", b"start"]) -> None: ...
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    SEALEDSEGMENTS_FIELD_NUMBER: _builtins.int
-    NEWKEYRANGES_FIELD_NUMBER: _builtins.int
-    SCALETIMESTAMP_FIELD_NUMBER: _builtins.int
-    scaleTimestamp: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
-    @_builtins.property
-    def sealedSegments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
-    @_builtins.property
-    def newKeyRanges(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScaleRequest.KeyRangeEntry]: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    SEALEDSEGMENTS_FIELD_NUMBER: builtins.int
+    NEWKEYRANGES_FIELD_NUMBER: builtins.int
+    SCALETIMESTAMP_FIELD_NUMBER: builtins.int
+    scaleTimestamp: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
+    @property
+    def sealedSegments(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
+    @property
+    def newKeyRanges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ScaleRequest.KeyRangeEntry]: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        sealedSegments: _abc.Iterable[_builtins.int] | None = ...,
-        newKeyRanges: _abc.Iterable[Global___ScaleRequest.KeyRangeEntry] | None = ...,
-        scaleTimestamp: _builtins.int = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        sealedSegments: collections.abc.Iterable[builtins.int] | None = ...,
+        newKeyRanges: collections.abc.Iterable[global___ScaleRequest.KeyRangeEntry] | None = ...,
+        scaleTimestamp: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["newKeyRanges", b"newKeyRanges", "scaleTimestamp", b"scaleTimestamp", "sealedSegments", b"sealedSegments", "streamInfo", b"streamInfo"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["newKeyRanges", b"newKeyRanges", "scaleTimestamp", b"scaleTimestamp", "sealedSegments", b"sealedSegments", "streamInfo", b"streamInfo"]) -> None: ...
 
-Global___ScaleRequest: _TypeAlias = ScaleRequest  # noqa: Y015
+global___ScaleRequest = ScaleRequest
 
-@_typing.final
-class ScaleResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ScaleResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _ScaleStreamStatus:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _ScaleStreamStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ScaleResponse._ScaleStreamStatus.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _ScaleStreamStatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[ScaleResponse._ScaleStreamStatus.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         STARTED: ScaleResponse._ScaleStreamStatus.ValueType  # 0
         FAILURE: ScaleResponse._ScaleStreamStatus.ValueType  # 1
         PRECONDITION_FAILED: ScaleResponse._ScaleStreamStatus.ValueType  # 2
@@ -1168,61 +1022,54 @@ class ScaleResponse(_message.Message):
     FAILURE: ScaleResponse.ScaleStreamStatus.ValueType  # 1
     PRECONDITION_FAILED: ScaleResponse.ScaleStreamStatus.ValueType  # 2
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    SEGMENTS_FIELD_NUMBER: _builtins.int
-    EPOCH_FIELD_NUMBER: _builtins.int
-    status: Global___ScaleResponse.ScaleStreamStatus.ValueType
-    epoch: _builtins.int
-    @_builtins.property
-    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentRange]: ...
+    STATUS_FIELD_NUMBER: builtins.int
+    SEGMENTS_FIELD_NUMBER: builtins.int
+    EPOCH_FIELD_NUMBER: builtins.int
+    status: global___ScaleResponse.ScaleStreamStatus.ValueType
+    epoch: builtins.int
+    @property
+    def segments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SegmentRange]: ...
     def __init__(
         self,
         *,
-        status: Global___ScaleResponse.ScaleStreamStatus.ValueType = ...,
-        segments: _abc.Iterable[Global___SegmentRange] | None = ...,
-        epoch: _builtins.int = ...,
+        status: global___ScaleResponse.ScaleStreamStatus.ValueType = ...,
+        segments: collections.abc.Iterable[global___SegmentRange] | None = ...,
+        epoch: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "segments", b"segments", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "segments", b"segments", "status", b"status"]) -> None: ...
 
-Global___ScaleResponse: _TypeAlias = ScaleResponse  # noqa: Y015
+global___ScaleResponse = ScaleResponse
 
-@_typing.final
-class ScaleStatusRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ScaleStatusRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    EPOCH_FIELD_NUMBER: _builtins.int
-    epoch: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    EPOCH_FIELD_NUMBER: builtins.int
+    epoch: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        epoch: _builtins.int = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        epoch: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "streamInfo", b"streamInfo"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "streamInfo", b"streamInfo"]) -> None: ...
 
-Global___ScaleStatusRequest: _TypeAlias = ScaleStatusRequest  # noqa: Y015
+global___ScaleStatusRequest = ScaleStatusRequest
 
-@_typing.final
-class ScaleStatusResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ScaleStatusResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _ScaleStatus:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _ScaleStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ScaleStatusResponse._ScaleStatus.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _ScaleStatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[ScaleStatusResponse._ScaleStatus.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         IN_PROGRESS: ScaleStatusResponse._ScaleStatus.ValueType  # 0
         SUCCESS: ScaleStatusResponse._ScaleStatus.ValueType  # 1
         INVALID_INPUT: ScaleStatusResponse._ScaleStatus.ValueType  # 2
@@ -1234,31 +1081,27 @@ class ScaleStatusResponse(_message.Message):
     INVALID_INPUT: ScaleStatusResponse.ScaleStatus.ValueType  # 2
     INTERNAL_ERROR: ScaleStatusResponse.ScaleStatus.ValueType  # 3
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___ScaleStatusResponse.ScaleStatus.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___ScaleStatusResponse.ScaleStatus.ValueType
     def __init__(
         self,
         *,
-        status: Global___ScaleStatusResponse.ScaleStatus.ValueType = ...,
+        status: global___ScaleStatusResponse.ScaleStatus.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___ScaleStatusResponse: _TypeAlias = ScaleStatusResponse  # noqa: Y015
+global___ScaleStatusResponse = ScaleStatusResponse
 
-@_typing.final
-class ScalingPolicy(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ScalingPolicy(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _ScalingPolicyType:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _ScalingPolicyTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ScalingPolicy._ScalingPolicyType.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _ScalingPolicyTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[ScalingPolicy._ScalingPolicyType.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         FIXED_NUM_SEGMENTS: ScalingPolicy._ScalingPolicyType.ValueType  # 0
         BY_RATE_IN_KBYTES_PER_SEC: ScalingPolicy._ScalingPolicyType.ValueType  # 1
         BY_RATE_IN_EVENTS_PER_SEC: ScalingPolicy._ScalingPolicyType.ValueType  # 2
@@ -1268,462 +1111,389 @@ class ScalingPolicy(_message.Message):
     BY_RATE_IN_KBYTES_PER_SEC: ScalingPolicy.ScalingPolicyType.ValueType  # 1
     BY_RATE_IN_EVENTS_PER_SEC: ScalingPolicy.ScalingPolicyType.ValueType  # 2
 
-    SCALETYPE_FIELD_NUMBER: _builtins.int
-    TARGETRATE_FIELD_NUMBER: _builtins.int
-    SCALEFACTOR_FIELD_NUMBER: _builtins.int
-    MINNUMSEGMENTS_FIELD_NUMBER: _builtins.int
-    scaleType: Global___ScalingPolicy.ScalingPolicyType.ValueType
-    targetRate: _builtins.int
-    scaleFactor: _builtins.int
-    minNumSegments: _builtins.int
+    SCALETYPE_FIELD_NUMBER: builtins.int
+    TARGETRATE_FIELD_NUMBER: builtins.int
+    SCALEFACTOR_FIELD_NUMBER: builtins.int
+    MINNUMSEGMENTS_FIELD_NUMBER: builtins.int
+    scaleType: global___ScalingPolicy.ScalingPolicyType.ValueType
+    targetRate: builtins.int
+    scaleFactor: builtins.int
+    minNumSegments: builtins.int
     def __init__(
         self,
         *,
-        scaleType: Global___ScalingPolicy.ScalingPolicyType.ValueType = ...,
-        targetRate: _builtins.int = ...,
-        scaleFactor: _builtins.int = ...,
-        minNumSegments: _builtins.int = ...,
+        scaleType: global___ScalingPolicy.ScalingPolicyType.ValueType = ...,
+        targetRate: builtins.int = ...,
+        scaleFactor: builtins.int = ...,
+        minNumSegments: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["minNumSegments", b"minNumSegments", "scaleFactor", b"scaleFactor", "scaleType", b"scaleType", "targetRate", b"targetRate"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["minNumSegments", b"minNumSegments", "scaleFactor", b"scaleFactor", "scaleType", b"scaleType", "targetRate", b"targetRate"]) -> None: ...
 
-Global___ScalingPolicy: _TypeAlias = ScalingPolicy  # noqa: Y015
+global___ScalingPolicy = ScalingPolicy
 
-@_typing.final
-class ScopeInfo(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ScopeInfo(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
+    SCOPE_FIELD_NUMBER: builtins.int
+    scope: builtins.str
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
+        scope: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["scope", b"scope"]) -> None: ...
 
-Global___ScopeInfo: _TypeAlias = ScopeInfo  # noqa: Y015
+global___ScopeInfo = ScopeInfo
 
-@_typing.final
-class ScopesRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ScopesRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    CONTINUATIONTOKEN_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def continuationToken(self) -> Global___ContinuationToken: ...
+    CONTINUATIONTOKEN_FIELD_NUMBER: builtins.int
+    @property
+    def continuationToken(self) -> global___ContinuationToken: ...
     def __init__(
         self,
         *,
-        continuationToken: Global___ContinuationToken | None = ...,
+        continuationToken: global___ContinuationToken | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["continuationToken", b"continuationToken"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["continuationToken", b"continuationToken"]) -> None: ...
 
-Global___ScopesRequest: _TypeAlias = ScopesRequest  # noqa: Y015
+global___ScopesRequest = ScopesRequest
 
-@_typing.final
-class ScopesResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ScopesResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPES_FIELD_NUMBER: _builtins.int
-    CONTINUATIONTOKEN_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-    @_builtins.property
-    def continuationToken(self) -> Global___ContinuationToken: ...
+    SCOPES_FIELD_NUMBER: builtins.int
+    CONTINUATIONTOKEN_FIELD_NUMBER: builtins.int
+    @property
+    def scopes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def continuationToken(self) -> global___ContinuationToken: ...
     def __init__(
         self,
         *,
-        scopes: _abc.Iterable[_builtins.str] | None = ...,
-        continuationToken: Global___ContinuationToken | None = ...,
+        scopes: collections.abc.Iterable[builtins.str] | None = ...,
+        continuationToken: global___ContinuationToken | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken", "scopes", b"scopes"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["continuationToken", b"continuationToken"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["continuationToken", b"continuationToken", "scopes", b"scopes"]) -> None: ...
 
-Global___ScopesResponse: _TypeAlias = ScopesResponse  # noqa: Y015
+global___ScopesResponse = ScopesResponse
 
-@_typing.final
-class SegmentId(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SegmentId(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    SEGMENTID_FIELD_NUMBER: _builtins.int
-    segmentId: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    SEGMENTID_FIELD_NUMBER: builtins.int
+    segmentId: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        segmentId: _builtins.int = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        segmentId: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["segmentId", b"segmentId", "streamInfo", b"streamInfo"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["segmentId", b"segmentId", "streamInfo", b"streamInfo"]) -> None: ...
 
-Global___SegmentId: _TypeAlias = SegmentId  # noqa: Y015
+global___SegmentId = SegmentId
 
-@_typing.final
-class SegmentRange(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SegmentRange(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SEGMENTID_FIELD_NUMBER: _builtins.int
-    MINKEY_FIELD_NUMBER: _builtins.int
-    MAXKEY_FIELD_NUMBER: _builtins.int
-    minKey: _builtins.float
-    maxKey: _builtins.float
-    @_builtins.property
-    def segmentId(self) -> Global___SegmentId: ...
+    SEGMENTID_FIELD_NUMBER: builtins.int
+    MINKEY_FIELD_NUMBER: builtins.int
+    MAXKEY_FIELD_NUMBER: builtins.int
+    minKey: builtins.float
+    maxKey: builtins.float
+    @property
+    def segmentId(self) -> global___SegmentId: ...
     def __init__(
         self,
         *,
-        segmentId: Global___SegmentId | None = ...,
-        minKey: _builtins.float = ...,
-        maxKey: _builtins.float = ...,
+        segmentId: global___SegmentId | None = ...,
+        minKey: builtins.float = ...,
+        maxKey: builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["segmentId", b"segmentId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["maxKey", b"maxKey", "minKey", b"minKey", "segmentId", b"segmentId"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["segmentId", b"segmentId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["maxKey", b"maxKey", "minKey", b"minKey", "segmentId", b"segmentId"]) -> None: ...
 
-Global___SegmentRange: _TypeAlias = SegmentRange  # noqa: Y015
+global___SegmentRange = SegmentRange
 
-@_typing.final
-class SegmentRanges(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SegmentRanges(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SEGMENTRANGES_FIELD_NUMBER: _builtins.int
-    DELEGATIONTOKEN_FIELD_NUMBER: _builtins.int
-    delegationToken: _builtins.str
-    @_builtins.property
-    def segmentRanges(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentRange]: ...
+    SEGMENTRANGES_FIELD_NUMBER: builtins.int
+    DELEGATIONTOKEN_FIELD_NUMBER: builtins.int
+    delegationToken: builtins.str
+    @property
+    def segmentRanges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SegmentRange]: ...
     def __init__(
         self,
         *,
-        segmentRanges: _abc.Iterable[Global___SegmentRange] | None = ...,
-        delegationToken: _builtins.str = ...,
+        segmentRanges: collections.abc.Iterable[global___SegmentRange] | None = ...,
+        delegationToken: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delegationToken", b"delegationToken", "segmentRanges", b"segmentRanges"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delegationToken", b"delegationToken", "segmentRanges", b"segmentRanges"]) -> None: ...
 
-Global___SegmentRanges: _TypeAlias = SegmentRanges  # noqa: Y015
+global___SegmentRanges = SegmentRanges
 
-@_typing.final
-class SegmentsAtTime(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SegmentsAtTime(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    @_typing.final
-    class SegmentLocation(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class SegmentLocation(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        SEGMENTID_FIELD_NUMBER: _builtins.int
-        OFFSET_FIELD_NUMBER: _builtins.int
-        offset: _builtins.int
-        @_builtins.property
-        def segmentId(self) -> Global___SegmentId: ...
+        SEGMENTID_FIELD_NUMBER: builtins.int
+        OFFSET_FIELD_NUMBER: builtins.int
+        offset: builtins.int
+        @property
+        def segmentId(self) -> global___SegmentId: ...
         def __init__(
             self,
             *,
-            segmentId: Global___SegmentId | None = ...,
-            offset: _builtins.int = ...,
+            segmentId: global___SegmentId | None = ...,
+            offset: builtins.int = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["segmentId", b"segmentId"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "segmentId", b"segmentId"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def HasField(self, field_name: typing.Literal["segmentId", b"segmentId"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["offset", b"offset", "segmentId", b"segmentId"]) -> None: ...
 
-    SEGMENTS_FIELD_NUMBER: _builtins.int
-    DELEGATIONTOKEN_FIELD_NUMBER: _builtins.int
-    delegationToken: _builtins.str
-    @_builtins.property
-    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentsAtTime.SegmentLocation]: ...
+    SEGMENTS_FIELD_NUMBER: builtins.int
+    DELEGATIONTOKEN_FIELD_NUMBER: builtins.int
+    delegationToken: builtins.str
+    @property
+    def segments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SegmentsAtTime.SegmentLocation]: ...
     def __init__(
         self,
         *,
-        segments: _abc.Iterable[Global___SegmentsAtTime.SegmentLocation] | None = ...,
-        delegationToken: _builtins.str = ...,
+        segments: collections.abc.Iterable[global___SegmentsAtTime.SegmentLocation] | None = ...,
+        delegationToken: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delegationToken", b"delegationToken", "segments", b"segments"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delegationToken", b"delegationToken", "segments", b"segments"]) -> None: ...
 
-Global___SegmentsAtTime: _TypeAlias = SegmentsAtTime  # noqa: Y015
+global___SegmentsAtTime = SegmentsAtTime
 
-@_typing.final
-class SegmentValidityResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SegmentValidityResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    RESPONSE_FIELD_NUMBER: _builtins.int
-    response: _builtins.bool
+    RESPONSE_FIELD_NUMBER: builtins.int
+    response: builtins.bool
     def __init__(
         self,
         *,
-        response: _builtins.bool = ...,
+        response: builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["response", b"response"]) -> None: ...
 
-Global___SegmentValidityResponse: _TypeAlias = SegmentValidityResponse  # noqa: Y015
+global___SegmentValidityResponse = SegmentValidityResponse
 
-@_typing.final
-class ServerRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ServerRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     def __init__(
         self,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ServerRequest: _TypeAlias = ServerRequest  # noqa: Y015
+global___ServerRequest = ServerRequest
 
-@_typing.final
-class ServerResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ServerResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    NODEURI_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def nodeURI(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeUri]: ...
+    NODEURI_FIELD_NUMBER: builtins.int
+    @property
+    def nodeURI(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___NodeUri]: ...
     def __init__(
         self,
         *,
-        nodeURI: _abc.Iterable[Global___NodeUri] | None = ...,
+        nodeURI: collections.abc.Iterable[global___NodeUri] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["nodeURI", b"nodeURI"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["nodeURI", b"nodeURI"]) -> None: ...
 
-Global___ServerResponse: _TypeAlias = ServerResponse  # noqa: Y015
+global___ServerResponse = ServerResponse
 
-@_typing.final
-class StreamConfig(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamConfig(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    SCALINGPOLICY_FIELD_NUMBER: _builtins.int
-    RETENTIONPOLICY_FIELD_NUMBER: _builtins.int
-    TAGS_FIELD_NUMBER: _builtins.int
-    TIMESTAMPAGGREGATIONTIMEOUT_FIELD_NUMBER: _builtins.int
-    ROLLOVERSIZEBYTES_FIELD_NUMBER: _builtins.int
-    timestampAggregationTimeout: _builtins.int
-    rolloverSizeBytes: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
-    @_builtins.property
-    def scalingPolicy(self) -> Global___ScalingPolicy: ...
-    @_builtins.property
-    def retentionPolicy(self) -> Global___RetentionPolicy: ...
-    @_builtins.property
-    def tags(self) -> Global___Tags: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    SCALINGPOLICY_FIELD_NUMBER: builtins.int
+    RETENTIONPOLICY_FIELD_NUMBER: builtins.int
+    TAGS_FIELD_NUMBER: builtins.int
+    TIMESTAMPAGGREGATIONTIMEOUT_FIELD_NUMBER: builtins.int
+    ROLLOVERSIZEBYTES_FIELD_NUMBER: builtins.int
+    timestampAggregationTimeout: builtins.int
+    rolloverSizeBytes: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
+    @property
+    def scalingPolicy(self) -> global___ScalingPolicy: ...
+    @property
+    def retentionPolicy(self) -> global___RetentionPolicy: ...
+    @property
+    def tags(self) -> global___Tags: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        scalingPolicy: Global___ScalingPolicy | None = ...,
-        retentionPolicy: Global___RetentionPolicy | None = ...,
-        tags: Global___Tags | None = ...,
-        timestampAggregationTimeout: _builtins.int = ...,
-        rolloverSizeBytes: _builtins.int = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        scalingPolicy: global___ScalingPolicy | None = ...,
+        retentionPolicy: global___RetentionPolicy | None = ...,
+        tags: global___Tags | None = ...,
+        timestampAggregationTimeout: builtins.int = ...,
+        rolloverSizeBytes: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["retentionPolicy", b"retentionPolicy", "scalingPolicy", b"scalingPolicy", "streamInfo", b"streamInfo", "tags", b"tags"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["retentionPolicy", b"retentionPolicy", "rolloverSizeBytes", b"rolloverSizeBytes", "scalingPolicy", b"scalingPolicy", "streamInfo", b"streamInfo", "tags", b"tags", "timestampAggregationTimeout", b"timestampAggregationTimeout"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["retentionPolicy", b"retentionPolicy", "scalingPolicy", b"scalingPolicy", "streamInfo", b"streamInfo", "tags", b"tags"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["retentionPolicy", b"retentionPolicy", "rolloverSizeBytes", b"rolloverSizeBytes", "scalingPolicy", b"scalingPolicy", "streamInfo", b"streamInfo", "tags", b"tags", "timestampAggregationTimeout", b"timestampAggregationTimeout"]) -> None: ...
 
-Global___StreamConfig: _TypeAlias = StreamConfig  # noqa: Y015
+global___StreamConfig = StreamConfig
 
-@_typing.final
-class StreamCut(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamCut(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    @_typing.final
-    class CutEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class CutEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.int
-        value: _builtins.int
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.int
+        value: builtins.int
         def __init__(
             self,
             *,
-            key: _builtins.int = ...,
-            value: _builtins.int = ...,
+            key: builtins.int = ...,
+            value: builtins.int = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    CUT_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
-    @_builtins.property
-    def cut(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    CUT_FIELD_NUMBER: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
+    @property
+    def cut(self) -> google.protobuf.internal.containers.ScalarMap[builtins.int, builtins.int]: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        cut: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        cut: collections.abc.Mapping[builtins.int, builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "streamInfo", b"streamInfo"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cut", b"cut", "streamInfo", b"streamInfo"]) -> None: ...
 
-Global___StreamCut: _TypeAlias = StreamCut  # noqa: Y015
+global___StreamCut = StreamCut
 
-@_typing.final
-class StreamCutRange(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamCutRange(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    @_typing.final
-    class FromEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class FromEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.int
-        value: _builtins.int
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.int
+        value: builtins.int
         def __init__(
             self,
             *,
-            key: _builtins.int = ...,
-            value: _builtins.int = ...,
+            key: builtins.int = ...,
+            value: builtins.int = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
-    @_typing.final
-    class ToEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class ToEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.int
-        value: _builtins.int
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.int
+        value: builtins.int
         def __init__(
             self,
             *,
-            key: _builtins.int = ...,
-            value: _builtins.int = ...,
+            key: builtins.int = ...,
+            value: builtins.int = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    FROM_FIELD_NUMBER: _builtins.int
-    TO_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
-    @_builtins.property
-    def to(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    FROM_FIELD_NUMBER: builtins.int
+    TO_FIELD_NUMBER: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
+    @property
+    def to(self) -> google.protobuf.internal.containers.ScalarMap[builtins.int, builtins.int]: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        to: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        to: collections.abc.Mapping[builtins.int, builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "streamInfo", b"streamInfo", "to", b"to"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["from", b"from", "streamInfo", b"streamInfo", "to", b"to"]) -> None: ...
 
-Global___StreamCutRange: _TypeAlias = StreamCutRange  # noqa: Y015
+global___StreamCutRange = StreamCutRange
 
-@_typing.final
-class StreamCutRangeResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamCutRangeResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SEGMENTS_FIELD_NUMBER: _builtins.int
-    DELEGATIONTOKEN_FIELD_NUMBER: _builtins.int
-    delegationToken: _builtins.str
-    @_builtins.property
-    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentId]: ...
+    SEGMENTS_FIELD_NUMBER: builtins.int
+    DELEGATIONTOKEN_FIELD_NUMBER: builtins.int
+    delegationToken: builtins.str
+    @property
+    def segments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SegmentId]: ...
     def __init__(
         self,
         *,
-        segments: _abc.Iterable[Global___SegmentId] | None = ...,
-        delegationToken: _builtins.str = ...,
+        segments: collections.abc.Iterable[global___SegmentId] | None = ...,
+        delegationToken: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delegationToken", b"delegationToken", "segments", b"segments"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delegationToken", b"delegationToken", "segments", b"segments"]) -> None: ...
 
-Global___StreamCutRangeResponse: _TypeAlias = StreamCutRangeResponse  # noqa: Y015
+global___StreamCutRangeResponse = StreamCutRangeResponse
 
-@_typing.final
-class StreamCutValidityResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamCutValidityResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    RESPONSE_FIELD_NUMBER: _builtins.int
-    response: _builtins.bool
+    RESPONSE_FIELD_NUMBER: builtins.int
+    response: builtins.bool
     def __init__(
         self,
         *,
-        response: _builtins.bool = ...,
+        response: builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["response", b"response"]) -> None: ...
 
-Global___StreamCutValidityResponse: _TypeAlias = StreamCutValidityResponse  # noqa: Y015
+global___StreamCutValidityResponse = StreamCutValidityResponse
 
-@_typing.final
-class StreamInfo(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamInfo(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _AccessOperation:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _AccessOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[StreamInfo._AccessOperation.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _AccessOperationEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[StreamInfo._AccessOperation.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         UNSPECIFIED: StreamInfo._AccessOperation.ValueType  # 0
         NONE: StreamInfo._AccessOperation.ValueType  # 1
         ANY: StreamInfo._AccessOperation.ValueType  # 2
@@ -1739,61 +1509,54 @@ class StreamInfo(_message.Message):
     WRITE: StreamInfo.AccessOperation.ValueType  # 4
     READ_WRITE: StreamInfo.AccessOperation.ValueType  # 5
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    STREAM_FIELD_NUMBER: _builtins.int
-    ACCESSOPERATION_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    stream: _builtins.str
-    accessOperation: Global___StreamInfo.AccessOperation.ValueType
+    SCOPE_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
+    ACCESSOPERATION_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    stream: builtins.str
+    accessOperation: global___StreamInfo.AccessOperation.ValueType
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        stream: _builtins.str = ...,
-        accessOperation: Global___StreamInfo.AccessOperation.ValueType = ...,
+        scope: builtins.str = ...,
+        stream: builtins.str = ...,
+        accessOperation: global___StreamInfo.AccessOperation.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accessOperation", b"accessOperation", "scope", b"scope", "stream", b"stream"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accessOperation", b"accessOperation", "scope", b"scope", "stream", b"stream"]) -> None: ...
 
-Global___StreamInfo: _TypeAlias = StreamInfo  # noqa: Y015
+global___StreamInfo = StreamInfo
 
-@_typing.final
-class StreamsInScopeRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamsInScopeRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    CONTINUATIONTOKEN_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def scope(self) -> Global___ScopeInfo: ...
-    @_builtins.property
-    def continuationToken(self) -> Global___ContinuationToken: ...
+    SCOPE_FIELD_NUMBER: builtins.int
+    CONTINUATIONTOKEN_FIELD_NUMBER: builtins.int
+    @property
+    def scope(self) -> global___ScopeInfo: ...
+    @property
+    def continuationToken(self) -> global___ContinuationToken: ...
     def __init__(
         self,
         *,
-        scope: Global___ScopeInfo | None = ...,
-        continuationToken: Global___ContinuationToken | None = ...,
+        scope: global___ScopeInfo | None = ...,
+        continuationToken: global___ContinuationToken | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]) -> None: ...
 
-Global___StreamsInScopeRequest: _TypeAlias = StreamsInScopeRequest  # noqa: Y015
+global___StreamsInScopeRequest = StreamsInScopeRequest
 
-@_typing.final
-class StreamsInScopeResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamsInScopeResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[StreamsInScopeResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[StreamsInScopeResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: StreamsInScopeResponse._Status.ValueType  # 0
         FAILURE: StreamsInScopeResponse._Status.ValueType  # 1
         SCOPE_NOT_FOUND: StreamsInScopeResponse._Status.ValueType  # 2
@@ -1803,94 +1566,84 @@ class StreamsInScopeResponse(_message.Message):
     FAILURE: StreamsInScopeResponse.Status.ValueType  # 1
     SCOPE_NOT_FOUND: StreamsInScopeResponse.Status.ValueType  # 2
 
-    STREAMS_FIELD_NUMBER: _builtins.int
-    CONTINUATIONTOKEN_FIELD_NUMBER: _builtins.int
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___StreamsInScopeResponse.Status.ValueType
-    @_builtins.property
-    def streams(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamInfo]: ...
-    @_builtins.property
-    def continuationToken(self) -> Global___ContinuationToken: ...
+    STREAMS_FIELD_NUMBER: builtins.int
+    CONTINUATIONTOKEN_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___StreamsInScopeResponse.Status.ValueType
+    @property
+    def streams(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StreamInfo]: ...
+    @property
+    def continuationToken(self) -> global___ContinuationToken: ...
     def __init__(
         self,
         *,
-        streams: _abc.Iterable[Global___StreamInfo] | None = ...,
-        continuationToken: Global___ContinuationToken | None = ...,
-        status: Global___StreamsInScopeResponse.Status.ValueType = ...,
+        streams: collections.abc.Iterable[global___StreamInfo] | None = ...,
+        continuationToken: global___ContinuationToken | None = ...,
+        status: global___StreamsInScopeResponse.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken", "status", b"status", "streams", b"streams"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["continuationToken", b"continuationToken"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["continuationToken", b"continuationToken", "status", b"status", "streams", b"streams"]) -> None: ...
 
-Global___StreamsInScopeResponse: _TypeAlias = StreamsInScopeResponse  # noqa: Y015
+global___StreamsInScopeResponse = StreamsInScopeResponse
 
-@_typing.final
-class StreamsInScopeWithTagRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamsInScopeWithTagRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    TAG_FIELD_NUMBER: _builtins.int
-    CONTINUATIONTOKEN_FIELD_NUMBER: _builtins.int
-    tag: _builtins.str
-    @_builtins.property
-    def scope(self) -> Global___ScopeInfo: ...
-    @_builtins.property
-    def continuationToken(self) -> Global___ContinuationToken: ...
+    SCOPE_FIELD_NUMBER: builtins.int
+    TAG_FIELD_NUMBER: builtins.int
+    CONTINUATIONTOKEN_FIELD_NUMBER: builtins.int
+    tag: builtins.str
+    @property
+    def scope(self) -> global___ScopeInfo: ...
+    @property
+    def continuationToken(self) -> global___ContinuationToken: ...
     def __init__(
         self,
         *,
-        scope: Global___ScopeInfo | None = ...,
-        tag: _builtins.str = ...,
-        continuationToken: Global___ContinuationToken | None = ...,
+        scope: global___ScopeInfo | None = ...,
+        tag: builtins.str = ...,
+        continuationToken: global___ContinuationToken | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continuationToken", b"continuationToken", "scope", b"scope", "tag", b"tag"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["continuationToken", b"continuationToken", "scope", b"scope"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["continuationToken", b"continuationToken", "scope", b"scope", "tag", b"tag"]) -> None: ...
 
-Global___StreamsInScopeWithTagRequest: _TypeAlias = StreamsInScopeWithTagRequest  # noqa: Y015
+global___StreamsInScopeWithTagRequest = StreamsInScopeWithTagRequest
 
-@_typing.final
-class StreamSubscriberInfo(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class StreamSubscriberInfo(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    STREAM_FIELD_NUMBER: _builtins.int
-    SUBSCRIBER_FIELD_NUMBER: _builtins.int
-    OPERATIONGENERATION_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    stream: _builtins.str
-    subscriber: _builtins.str
-    operationGeneration: _builtins.int
+    SCOPE_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
+    SUBSCRIBER_FIELD_NUMBER: builtins.int
+    OPERATIONGENERATION_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    stream: builtins.str
+    subscriber: builtins.str
+    operationGeneration: builtins.int
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        stream: _builtins.str = ...,
-        subscriber: _builtins.str = ...,
-        operationGeneration: _builtins.int = ...,
+        scope: builtins.str = ...,
+        stream: builtins.str = ...,
+        subscriber: builtins.str = ...,
+        operationGeneration: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operationGeneration", b"operationGeneration", "scope", b"scope", "stream", b"stream", "subscriber", b"subscriber"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["operationGeneration", b"operationGeneration", "scope", b"scope", "stream", b"stream", "subscriber", b"subscriber"]) -> None: ...
 
-Global___StreamSubscriberInfo: _TypeAlias = StreamSubscriberInfo  # noqa: Y015
+global___StreamSubscriberInfo = StreamSubscriberInfo
 
-@_typing.final
-class SubscribersResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SubscribersResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[SubscribersResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[SubscribersResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: SubscribersResponse._Status.ValueType  # 0
         FAILURE: SubscribersResponse._Status.ValueType  # 1
         STREAM_NOT_FOUND: SubscribersResponse._Status.ValueType  # 2
@@ -1900,155 +1653,134 @@ class SubscribersResponse(_message.Message):
     FAILURE: SubscribersResponse.Status.ValueType  # 1
     STREAM_NOT_FOUND: SubscribersResponse.Status.ValueType  # 2
 
-    SUBSCRIBERS_FIELD_NUMBER: _builtins.int
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___SubscribersResponse.Status.ValueType
-    @_builtins.property
-    def subscribers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    SUBSCRIBERS_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___SubscribersResponse.Status.ValueType
+    @property
+    def subscribers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     def __init__(
         self,
         *,
-        subscribers: _abc.Iterable[_builtins.str] | None = ...,
-        status: Global___SubscribersResponse.Status.ValueType = ...,
+        subscribers: collections.abc.Iterable[builtins.str] | None = ...,
+        status: global___SubscribersResponse.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status", "subscribers", b"subscribers"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status", "subscribers", b"subscribers"]) -> None: ...
 
-Global___SubscribersResponse: _TypeAlias = SubscribersResponse  # noqa: Y015
+global___SubscribersResponse = SubscribersResponse
 
-@_typing.final
-class SubscriberStreamCut(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SubscriberStreamCut(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SUBSCRIBER_FIELD_NUMBER: _builtins.int
-    GENERATION_FIELD_NUMBER: _builtins.int
-    READERGROUPID_FIELD_NUMBER: _builtins.int
-    STREAMCUT_FIELD_NUMBER: _builtins.int
-    subscriber: _builtins.str
-    generation: _builtins.int
-    readerGroupId: _builtins.str
-    @_builtins.property
-    def streamCut(self) -> Global___StreamCut: ...
+    SUBSCRIBER_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    READERGROUPID_FIELD_NUMBER: builtins.int
+    STREAMCUT_FIELD_NUMBER: builtins.int
+    subscriber: builtins.str
+    generation: builtins.int
+    readerGroupId: builtins.str
+    @property
+    def streamCut(self) -> global___StreamCut: ...
     def __init__(
         self,
         *,
-        subscriber: _builtins.str = ...,
-        generation: _builtins.int = ...,
-        readerGroupId: _builtins.str = ...,
-        streamCut: Global___StreamCut | None = ...,
+        subscriber: builtins.str = ...,
+        generation: builtins.int = ...,
+        readerGroupId: builtins.str = ...,
+        streamCut: global___StreamCut | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamCut", b"streamCut"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "readerGroupId", b"readerGroupId", "streamCut", b"streamCut", "subscriber", b"subscriber"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamCut", b"streamCut"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["generation", b"generation", "readerGroupId", b"readerGroupId", "streamCut", b"streamCut", "subscriber", b"subscriber"]) -> None: ...
 
-Global___SubscriberStreamCut: _TypeAlias = SubscriberStreamCut  # noqa: Y015
+global___SubscriberStreamCut = SubscriberStreamCut
 
-@_typing.final
-class SuccessorResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SuccessorResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    @_typing.final
-    class SegmentEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    @typing.final
+    class SegmentEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-        SEGMENT_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        @_builtins.property
-        def segment(self) -> Global___SegmentRange: ...
-        @_builtins.property
-        def value(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        SEGMENT_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        @property
+        def segment(self) -> global___SegmentRange: ...
+        @property
+        def value(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
         def __init__(
             self,
             *,
-            segment: Global___SegmentRange | None = ...,
-            value: _abc.Iterable[_builtins.int] | None = ...,
+            segment: global___SegmentRange | None = ...,
+            value: collections.abc.Iterable[builtins.int] | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["segment", b"segment"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["segment", b"segment", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        def HasField(self, field_name: typing.Literal["segment", b"segment"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["segment", b"segment", "value", b"value"]) -> None: ...
 
-    SEGMENTS_FIELD_NUMBER: _builtins.int
-    DELEGATIONTOKEN_FIELD_NUMBER: _builtins.int
-    delegationToken: _builtins.str
-    @_builtins.property
-    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SuccessorResponse.SegmentEntry]: ...
+    SEGMENTS_FIELD_NUMBER: builtins.int
+    DELEGATIONTOKEN_FIELD_NUMBER: builtins.int
+    delegationToken: builtins.str
+    @property
+    def segments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SuccessorResponse.SegmentEntry]: ...
     def __init__(
         self,
         *,
-        segments: _abc.Iterable[Global___SuccessorResponse.SegmentEntry] | None = ...,
-        delegationToken: _builtins.str = ...,
+        segments: collections.abc.Iterable[global___SuccessorResponse.SegmentEntry] | None = ...,
+        delegationToken: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delegationToken", b"delegationToken", "segments", b"segments"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delegationToken", b"delegationToken", "segments", b"segments"]) -> None: ...
 
-Global___SuccessorResponse: _TypeAlias = SuccessorResponse  # noqa: Y015
+global___SuccessorResponse = SuccessorResponse
 
-@_typing.final
-class Tags(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class Tags(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    TAG_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def tag(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    TAG_FIELD_NUMBER: builtins.int
+    @property
+    def tag(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     def __init__(
         self,
         *,
-        tag: _abc.Iterable[_builtins.str] | None = ...,
+        tag: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tag", b"tag"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["tag", b"tag"]) -> None: ...
 
-Global___Tags: _TypeAlias = Tags  # noqa: Y015
+global___Tags = Tags
 
-@_typing.final
-class TimestampFromWriter(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class TimestampFromWriter(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    WRITER_FIELD_NUMBER: _builtins.int
-    POSITION_FIELD_NUMBER: _builtins.int
-    TIMESTAMP_FIELD_NUMBER: _builtins.int
-    writer: _builtins.str
-    timestamp: _builtins.int
-    @_builtins.property
-    def position(self) -> Global___StreamCut: ...
+    WRITER_FIELD_NUMBER: builtins.int
+    POSITION_FIELD_NUMBER: builtins.int
+    TIMESTAMP_FIELD_NUMBER: builtins.int
+    writer: builtins.str
+    timestamp: builtins.int
+    @property
+    def position(self) -> global___StreamCut: ...
     def __init__(
         self,
         *,
-        writer: _builtins.str = ...,
-        position: Global___StreamCut | None = ...,
-        timestamp: _builtins.int = ...,
+        writer: builtins.str = ...,
+        position: global___StreamCut | None = ...,
+        timestamp: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "timestamp", b"timestamp", "writer", b"writer"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["position", b"position"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["position", b"position", "timestamp", b"timestamp", "writer", b"writer"]) -> None: ...
 
-Global___TimestampFromWriter: _TypeAlias = TimestampFromWriter  # noqa: Y015
+global___TimestampFromWriter = TimestampFromWriter
 
-@_typing.final
-class TimestampResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class TimestampResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[TimestampResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[TimestampResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: TimestampResponse._Status.ValueType  # 0
         INVALID_TIME: TimestampResponse._Status.ValueType  # 1
         INVALID_POSITION: TimestampResponse._Status.ValueType  # 2
@@ -2060,83 +1792,72 @@ class TimestampResponse(_message.Message):
     INVALID_POSITION: TimestampResponse.Status.ValueType  # 2
     INTERNAL_ERROR: TimestampResponse.Status.ValueType  # 3
 
-    RESULT_FIELD_NUMBER: _builtins.int
-    result: Global___TimestampResponse.Status.ValueType
+    RESULT_FIELD_NUMBER: builtins.int
+    result: global___TimestampResponse.Status.ValueType
     def __init__(
         self,
         *,
-        result: Global___TimestampResponse.Status.ValueType = ...,
+        result: global___TimestampResponse.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["result", b"result"]) -> None: ...
 
-Global___TimestampResponse: _TypeAlias = TimestampResponse  # noqa: Y015
+global___TimestampResponse = TimestampResponse
 
-@_typing.final
-class TxnId(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class TxnId(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    HIGHBITS_FIELD_NUMBER: _builtins.int
-    LOWBITS_FIELD_NUMBER: _builtins.int
-    highBits: _builtins.int
-    lowBits: _builtins.int
+    HIGHBITS_FIELD_NUMBER: builtins.int
+    LOWBITS_FIELD_NUMBER: builtins.int
+    highBits: builtins.int
+    lowBits: builtins.int
     def __init__(
         self,
         *,
-        highBits: _builtins.int = ...,
-        lowBits: _builtins.int = ...,
+        highBits: builtins.int = ...,
+        lowBits: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["highBits", b"highBits", "lowBits", b"lowBits"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["highBits", b"highBits", "lowBits", b"lowBits"]) -> None: ...
 
-Global___TxnId: _TypeAlias = TxnId  # noqa: Y015
+global___TxnId = TxnId
 
-@_typing.final
-class TxnRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class TxnRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    STREAMINFO_FIELD_NUMBER: _builtins.int
-    TXNID_FIELD_NUMBER: _builtins.int
-    WRITERID_FIELD_NUMBER: _builtins.int
-    TIMESTAMP_FIELD_NUMBER: _builtins.int
-    writerId: _builtins.str
-    timestamp: _builtins.int
-    @_builtins.property
-    def streamInfo(self) -> Global___StreamInfo: ...
-    @_builtins.property
-    def txnId(self) -> Global___TxnId: ...
+    STREAMINFO_FIELD_NUMBER: builtins.int
+    TXNID_FIELD_NUMBER: builtins.int
+    WRITERID_FIELD_NUMBER: builtins.int
+    TIMESTAMP_FIELD_NUMBER: builtins.int
+    writerId: builtins.str
+    timestamp: builtins.int
+    @property
+    def streamInfo(self) -> global___StreamInfo: ...
+    @property
+    def txnId(self) -> global___TxnId: ...
     def __init__(
         self,
         *,
-        streamInfo: Global___StreamInfo | None = ...,
-        txnId: Global___TxnId | None = ...,
-        writerId: _builtins.str = ...,
-        timestamp: _builtins.int = ...,
+        streamInfo: global___StreamInfo | None = ...,
+        txnId: global___TxnId | None = ...,
+        writerId: builtins.str = ...,
+        timestamp: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo", "txnId", b"txnId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo", "timestamp", b"timestamp", "txnId", b"txnId", "writerId", b"writerId"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["streamInfo", b"streamInfo", "txnId", b"txnId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["streamInfo", b"streamInfo", "timestamp", b"timestamp", "txnId", b"txnId", "writerId", b"writerId"]) -> None: ...
 
-Global___TxnRequest: _TypeAlias = TxnRequest  # noqa: Y015
+global___TxnRequest = TxnRequest
 
-@_typing.final
-class TxnResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class TxnResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[TxnResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[TxnResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         COMMITTED: TxnResponse._Status.ValueType  # 0
         ABORTED: TxnResponse._Status.ValueType  # 1
 
@@ -2144,35 +1865,32 @@ class TxnResponse(_message.Message):
     COMMITTED: TxnResponse.Status.ValueType  # 0
     ABORTED: TxnResponse.Status.ValueType  # 1
 
-    TXNID_FIELD_NUMBER: _builtins.int
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___TxnResponse.Status.ValueType
-    @_builtins.property
-    def txnId(self) -> Global___TxnId: ...
+    TXNID_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___TxnResponse.Status.ValueType
+    @property
+    def txnId(self) -> global___TxnId: ...
     def __init__(
         self,
         *,
-        txnId: Global___TxnId | None = ...,
-        status: Global___TxnResponse.Status.ValueType = ...,
+        txnId: global___TxnId | None = ...,
+        status: global___TxnResponse.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["txnId", b"txnId"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status", "txnId", b"txnId"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["txnId", b"txnId"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status", "txnId", b"txnId"]) -> None: ...
 
-Global___TxnResponse: _TypeAlias = TxnResponse  # noqa: Y015
+global___TxnResponse = TxnResponse
 
-@_typing.final
-class TxnState(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class TxnState(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _State:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[TxnState._State.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[TxnState._State.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         UNKNOWN: TxnState._State.ValueType  # 0
         OPEN: TxnState._State.ValueType  # 1
         COMMITTING: TxnState._State.ValueType  # 2
@@ -2188,31 +1906,27 @@ class TxnState(_message.Message):
     ABORTING: TxnState.State.ValueType  # 4
     ABORTED: TxnState.State.ValueType  # 5
 
-    STATE_FIELD_NUMBER: _builtins.int
-    state: Global___TxnState.State.ValueType
+    STATE_FIELD_NUMBER: builtins.int
+    state: global___TxnState.State.ValueType
     def __init__(
         self,
         *,
-        state: Global___TxnState.State.ValueType = ...,
+        state: global___TxnState.State.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["state", b"state"]) -> None: ...
 
-Global___TxnState: _TypeAlias = TxnState  # noqa: Y015
+global___TxnState = TxnState
 
-@_typing.final
-class TxnStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class TxnStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[TxnStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[TxnStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: TxnStatus._Status.ValueType  # 0
         FAILURE: TxnStatus._Status.ValueType  # 1
         STREAM_NOT_FOUND: TxnStatus._Status.ValueType  # 2
@@ -2224,31 +1938,27 @@ class TxnStatus(_message.Message):
     STREAM_NOT_FOUND: TxnStatus.Status.ValueType  # 2
     TRANSACTION_NOT_FOUND: TxnStatus.Status.ValueType  # 3
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___TxnStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___TxnStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___TxnStatus.Status.ValueType = ...,
+        status: global___TxnStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___TxnStatus: _TypeAlias = TxnStatus  # noqa: Y015
+global___TxnStatus = TxnStatus
 
-@_typing.final
-class UpdateReaderGroupResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class UpdateReaderGroupResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[UpdateReaderGroupResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[UpdateReaderGroupResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: UpdateReaderGroupResponse._Status.ValueType  # 0
         FAILURE: UpdateReaderGroupResponse._Status.ValueType  # 1
         RG_NOT_FOUND: UpdateReaderGroupResponse._Status.ValueType  # 2
@@ -2260,34 +1970,30 @@ class UpdateReaderGroupResponse(_message.Message):
     RG_NOT_FOUND: UpdateReaderGroupResponse.Status.ValueType  # 2
     INVALID_CONFIG: UpdateReaderGroupResponse.Status.ValueType  # 3
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    GENERATION_FIELD_NUMBER: _builtins.int
-    status: Global___UpdateReaderGroupResponse.Status.ValueType
-    generation: _builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    status: global___UpdateReaderGroupResponse.Status.ValueType
+    generation: builtins.int
     def __init__(
         self,
         *,
-        status: Global___UpdateReaderGroupResponse.Status.ValueType = ...,
-        generation: _builtins.int = ...,
+        status: global___UpdateReaderGroupResponse.Status.ValueType = ...,
+        generation: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["generation", b"generation", "status", b"status"]) -> None: ...
 
-Global___UpdateReaderGroupResponse: _TypeAlias = UpdateReaderGroupResponse  # noqa: Y015
+global___UpdateReaderGroupResponse = UpdateReaderGroupResponse
 
-@_typing.final
-class UpdateStreamStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class UpdateStreamStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[UpdateStreamStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[UpdateStreamStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: UpdateStreamStatus._Status.ValueType  # 0
         FAILURE: UpdateStreamStatus._Status.ValueType  # 1
         STREAM_NOT_FOUND: UpdateStreamStatus._Status.ValueType  # 2
@@ -2301,31 +2007,27 @@ class UpdateStreamStatus(_message.Message):
     SCOPE_NOT_FOUND: UpdateStreamStatus.Status.ValueType  # 3
     STREAM_SEALED: UpdateStreamStatus.Status.ValueType  # 4
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___UpdateStreamStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___UpdateStreamStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___UpdateStreamStatus.Status.ValueType = ...,
+        status: global___UpdateStreamStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___UpdateStreamStatus: _TypeAlias = UpdateStreamStatus  # noqa: Y015
+global___UpdateStreamStatus = UpdateStreamStatus
 
-@_typing.final
-class UpdateSubscriberStatus(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class UpdateSubscriberStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[UpdateSubscriberStatus._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[UpdateSubscriberStatus._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         SUCCESS: UpdateSubscriberStatus._Status.ValueType  # 0
         FAILURE: UpdateSubscriberStatus._Status.ValueType  # 1
         STREAM_NOT_FOUND: UpdateSubscriberStatus._Status.ValueType  # 2
@@ -2341,17 +2043,13 @@ class UpdateSubscriberStatus(_message.Message):
     STREAM_CUT_NOT_VALID: UpdateSubscriberStatus.Status.ValueType  # 4
     GENERATION_MISMATCH: UpdateSubscriberStatus.Status.ValueType  # 5
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    status: Global___UpdateSubscriberStatus.Status.ValueType
+    STATUS_FIELD_NUMBER: builtins.int
+    status: global___UpdateSubscriberStatus.Status.ValueType
     def __init__(
         self,
         *,
-        status: Global___UpdateSubscriberStatus.Status.ValueType = ...,
+        status: global___UpdateSubscriberStatus.Status.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
 
-Global___UpdateSubscriberStatus: _TypeAlias = UpdateSubscriberStatus  # noqa: Y015
+global___UpdateSubscriberStatus = UpdateSubscriberStatus

@@ -5,461 +5,821 @@ Pravega's controller API: package, method names, field numbers and enum values a
 Every method is unary. An unset status is 0, which is success everywhere.
 """
 
-from collections import abc as _abc
-from grpc import aio as _aio
-from pravega_common.proto import controller_pb2 as _controller_pb2
-import abc as _abc_1
-import grpc as _grpc
-import sys
-import typing as _typing
+import abc
+import collections.abc
+import grpc
+import grpc.aio
+import pravega_common.proto.controller_pb2
+import typing
 
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
+_T = typing.TypeVar("_T")
 
-_T = _typing.TypeVar("_T")
+class _MaybeAsyncIterator(collections.abc.AsyncIterator[_T], collections.abc.Iterator[_T], metaclass=abc.ABCMeta): ...
 
-class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
-class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
-GRPC_GENERATED_VERSION: str
-GRPC_VERSION: str
-
 class ControllerServiceStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> ControllerServiceAsyncStub: ...
-    getControllerServerList: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ServerRequest, _controller_pb2.ServerResponse]
-    createStream: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamConfig, _controller_pb2.CreateStreamStatus]
-    updateStream: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamConfig, _controller_pb2.UpdateStreamStatus]
-    truncateStream: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamCut, _controller_pb2.UpdateStreamStatus]
-    sealStream: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.UpdateStreamStatus]
-    deleteStream: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.DeleteStreamStatus]
-    getCurrentSegments: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.SegmentRanges]
-    getEpochSegments: _grpc.UnaryUnaryMultiCallable[_controller_pb2.GetEpochSegmentsRequest, _controller_pb2.SegmentRanges]
-    getSegments: _grpc.UnaryUnaryMultiCallable[_controller_pb2.GetSegmentsRequest, _controller_pb2.SegmentsAtTime]
-    getSegmentsImmediatlyFollowing: _grpc.UnaryUnaryMultiCallable[_controller_pb2.SegmentId, _controller_pb2.SuccessorResponse]
-    getSegmentsImmediatelyFollowing: _grpc.UnaryUnaryMultiCallable[_controller_pb2.SegmentId, _controller_pb2.SuccessorResponse]
-    getSegmentsBetween: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamCutRange, _controller_pb2.StreamCutRangeResponse]
-    scale: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ScaleRequest, _controller_pb2.ScaleResponse]
-    checkScale: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ScaleStatusRequest, _controller_pb2.ScaleStatusResponse]
-    getURI: _grpc.UnaryUnaryMultiCallable[_controller_pb2.SegmentId, _controller_pb2.NodeUri]
-    isSegmentValid: _grpc.UnaryUnaryMultiCallable[_controller_pb2.SegmentId, _controller_pb2.SegmentValidityResponse]
-    isStreamCutValid: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamCut, _controller_pb2.StreamCutValidityResponse]
-    createTransaction: _grpc.UnaryUnaryMultiCallable[_controller_pb2.CreateTxnRequest, _controller_pb2.CreateTxnResponse]
-    commitTransaction: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TxnRequest, _controller_pb2.TxnStatus]
-    abortTransaction: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TxnRequest, _controller_pb2.TxnStatus]
-    pingTransaction: _grpc.UnaryUnaryMultiCallable[_controller_pb2.PingTxnRequest, _controller_pb2.PingTxnStatus]
-    checkTransactionState: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TxnRequest, _controller_pb2.TxnState]
-    listCompletedTransactions: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ListCompletedTxnRequest, _controller_pb2.ListCompletedTxnResponse]
-    createScope: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ScopeInfo, _controller_pb2.CreateScopeStatus]
-    listScopes: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ScopesRequest, _controller_pb2.ScopesResponse]
-    checkScopeExists: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ScopeInfo, _controller_pb2.ExistsResponse]
-    checkStreamExists: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.ExistsResponse]
-    listStreamsInScope: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamsInScopeRequest, _controller_pb2.StreamsInScopeResponse]
-    deleteScope: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ScopeInfo, _controller_pb2.DeleteScopeStatus]
-    deleteScopeRecursive: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ScopeInfo, _controller_pb2.DeleteScopeStatus]
-    getDelegationToken: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.DelegationToken]
-    removeWriter: _grpc.UnaryUnaryMultiCallable[_controller_pb2.RemoveWriterRequest, _controller_pb2.RemoveWriterResponse]
-    noteTimestampFromWriter: _grpc.UnaryUnaryMultiCallable[_controller_pb2.TimestampFromWriter, _controller_pb2.TimestampResponse]
-    createKeyValueTable: _grpc.UnaryUnaryMultiCallable[_controller_pb2.KeyValueTableConfig, _controller_pb2.CreateKeyValueTableStatus]
-    getCurrentSegmentsKeyValueTable: _grpc.UnaryUnaryMultiCallable[_controller_pb2.KeyValueTableInfo, _controller_pb2.SegmentRanges]
-    listKeyValueTablesInScope: _grpc.UnaryUnaryMultiCallable[_controller_pb2.KVTablesInScopeRequest, _controller_pb2.KVTablesInScopeResponse]
-    getKeyValueTableConfiguration: _grpc.UnaryUnaryMultiCallable[_controller_pb2.KeyValueTableInfo, _controller_pb2.KeyValueTableConfigResponse]
-    deleteKeyValueTable: _grpc.UnaryUnaryMultiCallable[_controller_pb2.KeyValueTableInfo, _controller_pb2.DeleteKVTableStatus]
-    listSubscribers: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.SubscribersResponse]
-    updateSubscriberStreamCut: _grpc.UnaryUnaryMultiCallable[_controller_pb2.SubscriberStreamCut, _controller_pb2.UpdateSubscriberStatus]
-    createReaderGroup: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReaderGroupConfiguration, _controller_pb2.CreateReaderGroupResponse]
-    getReaderGroupConfig: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReaderGroupInfo, _controller_pb2.ReaderGroupConfigResponse]
-    deleteReaderGroup: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReaderGroupInfo, _controller_pb2.DeleteReaderGroupStatus]
-    updateReaderGroup: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReaderGroupConfiguration, _controller_pb2.UpdateReaderGroupResponse]
-    getStreamConfiguration: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.StreamConfig]
-    listStreamsInScopeForTag: _grpc.UnaryUnaryMultiCallable[_controller_pb2.StreamsInScopeWithTagRequest, _controller_pb2.StreamsInScopeResponse]
-    getControllerToBucketMapping: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ControllerToBucketMappingRequest, _controller_pb2.ControllerToBucketMappingResponse]
+    def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
+    getControllerServerList: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ServerRequest,
+        pravega_common.proto.controller_pb2.ServerResponse,
+    ]
 
-@_typing.type_check_only
-class ControllerServiceAsyncStub(ControllerServiceStub):
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    getControllerServerList: _aio.UnaryUnaryMultiCallable[_controller_pb2.ServerRequest, _controller_pb2.ServerResponse]  # type: ignore[assignment]
-    createStream: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamConfig, _controller_pb2.CreateStreamStatus]  # type: ignore[assignment]
-    updateStream: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamConfig, _controller_pb2.UpdateStreamStatus]  # type: ignore[assignment]
-    truncateStream: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamCut, _controller_pb2.UpdateStreamStatus]  # type: ignore[assignment]
-    sealStream: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.UpdateStreamStatus]  # type: ignore[assignment]
-    deleteStream: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.DeleteStreamStatus]  # type: ignore[assignment]
-    getCurrentSegments: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.SegmentRanges]  # type: ignore[assignment]
-    getEpochSegments: _aio.UnaryUnaryMultiCallable[_controller_pb2.GetEpochSegmentsRequest, _controller_pb2.SegmentRanges]  # type: ignore[assignment]
-    getSegments: _aio.UnaryUnaryMultiCallable[_controller_pb2.GetSegmentsRequest, _controller_pb2.SegmentsAtTime]  # type: ignore[assignment]
-    getSegmentsImmediatlyFollowing: _aio.UnaryUnaryMultiCallable[_controller_pb2.SegmentId, _controller_pb2.SuccessorResponse]  # type: ignore[assignment]
-    getSegmentsImmediatelyFollowing: _aio.UnaryUnaryMultiCallable[_controller_pb2.SegmentId, _controller_pb2.SuccessorResponse]  # type: ignore[assignment]
-    getSegmentsBetween: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamCutRange, _controller_pb2.StreamCutRangeResponse]  # type: ignore[assignment]
-    scale: _aio.UnaryUnaryMultiCallable[_controller_pb2.ScaleRequest, _controller_pb2.ScaleResponse]  # type: ignore[assignment]
-    checkScale: _aio.UnaryUnaryMultiCallable[_controller_pb2.ScaleStatusRequest, _controller_pb2.ScaleStatusResponse]  # type: ignore[assignment]
-    getURI: _aio.UnaryUnaryMultiCallable[_controller_pb2.SegmentId, _controller_pb2.NodeUri]  # type: ignore[assignment]
-    isSegmentValid: _aio.UnaryUnaryMultiCallable[_controller_pb2.SegmentId, _controller_pb2.SegmentValidityResponse]  # type: ignore[assignment]
-    isStreamCutValid: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamCut, _controller_pb2.StreamCutValidityResponse]  # type: ignore[assignment]
-    createTransaction: _aio.UnaryUnaryMultiCallable[_controller_pb2.CreateTxnRequest, _controller_pb2.CreateTxnResponse]  # type: ignore[assignment]
-    commitTransaction: _aio.UnaryUnaryMultiCallable[_controller_pb2.TxnRequest, _controller_pb2.TxnStatus]  # type: ignore[assignment]
-    abortTransaction: _aio.UnaryUnaryMultiCallable[_controller_pb2.TxnRequest, _controller_pb2.TxnStatus]  # type: ignore[assignment]
-    pingTransaction: _aio.UnaryUnaryMultiCallable[_controller_pb2.PingTxnRequest, _controller_pb2.PingTxnStatus]  # type: ignore[assignment]
-    checkTransactionState: _aio.UnaryUnaryMultiCallable[_controller_pb2.TxnRequest, _controller_pb2.TxnState]  # type: ignore[assignment]
-    listCompletedTransactions: _aio.UnaryUnaryMultiCallable[_controller_pb2.ListCompletedTxnRequest, _controller_pb2.ListCompletedTxnResponse]  # type: ignore[assignment]
-    createScope: _aio.UnaryUnaryMultiCallable[_controller_pb2.ScopeInfo, _controller_pb2.CreateScopeStatus]  # type: ignore[assignment]
-    listScopes: _aio.UnaryUnaryMultiCallable[_controller_pb2.ScopesRequest, _controller_pb2.ScopesResponse]  # type: ignore[assignment]
-    checkScopeExists: _aio.UnaryUnaryMultiCallable[_controller_pb2.ScopeInfo, _controller_pb2.ExistsResponse]  # type: ignore[assignment]
-    checkStreamExists: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.ExistsResponse]  # type: ignore[assignment]
-    listStreamsInScope: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamsInScopeRequest, _controller_pb2.StreamsInScopeResponse]  # type: ignore[assignment]
-    deleteScope: _aio.UnaryUnaryMultiCallable[_controller_pb2.ScopeInfo, _controller_pb2.DeleteScopeStatus]  # type: ignore[assignment]
-    deleteScopeRecursive: _aio.UnaryUnaryMultiCallable[_controller_pb2.ScopeInfo, _controller_pb2.DeleteScopeStatus]  # type: ignore[assignment]
-    getDelegationToken: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.DelegationToken]  # type: ignore[assignment]
-    removeWriter: _aio.UnaryUnaryMultiCallable[_controller_pb2.RemoveWriterRequest, _controller_pb2.RemoveWriterResponse]  # type: ignore[assignment]
-    noteTimestampFromWriter: _aio.UnaryUnaryMultiCallable[_controller_pb2.TimestampFromWriter, _controller_pb2.TimestampResponse]  # type: ignore[assignment]
-    createKeyValueTable: _aio.UnaryUnaryMultiCallable[_controller_pb2.KeyValueTableConfig, _controller_pb2.CreateKeyValueTableStatus]  # type: ignore[assignment]
-    getCurrentSegmentsKeyValueTable: _aio.UnaryUnaryMultiCallable[_controller_pb2.KeyValueTableInfo, _controller_pb2.SegmentRanges]  # type: ignore[assignment]
-    listKeyValueTablesInScope: _aio.UnaryUnaryMultiCallable[_controller_pb2.KVTablesInScopeRequest, _controller_pb2.KVTablesInScopeResponse]  # type: ignore[assignment]
-    getKeyValueTableConfiguration: _aio.UnaryUnaryMultiCallable[_controller_pb2.KeyValueTableInfo, _controller_pb2.KeyValueTableConfigResponse]  # type: ignore[assignment]
-    deleteKeyValueTable: _aio.UnaryUnaryMultiCallable[_controller_pb2.KeyValueTableInfo, _controller_pb2.DeleteKVTableStatus]  # type: ignore[assignment]
-    listSubscribers: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.SubscribersResponse]  # type: ignore[assignment]
-    updateSubscriberStreamCut: _aio.UnaryUnaryMultiCallable[_controller_pb2.SubscriberStreamCut, _controller_pb2.UpdateSubscriberStatus]  # type: ignore[assignment]
-    createReaderGroup: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReaderGroupConfiguration, _controller_pb2.CreateReaderGroupResponse]  # type: ignore[assignment]
-    getReaderGroupConfig: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReaderGroupInfo, _controller_pb2.ReaderGroupConfigResponse]  # type: ignore[assignment]
-    deleteReaderGroup: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReaderGroupInfo, _controller_pb2.DeleteReaderGroupStatus]  # type: ignore[assignment]
-    updateReaderGroup: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReaderGroupConfiguration, _controller_pb2.UpdateReaderGroupResponse]  # type: ignore[assignment]
-    getStreamConfiguration: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamInfo, _controller_pb2.StreamConfig]  # type: ignore[assignment]
-    listStreamsInScopeForTag: _aio.UnaryUnaryMultiCallable[_controller_pb2.StreamsInScopeWithTagRequest, _controller_pb2.StreamsInScopeResponse]  # type: ignore[assignment]
-    getControllerToBucketMapping: _aio.UnaryUnaryMultiCallable[_controller_pb2.ControllerToBucketMappingRequest, _controller_pb2.ControllerToBucketMappingResponse]  # type: ignore[assignment]
+    createStream: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamConfig,
+        pravega_common.proto.controller_pb2.CreateStreamStatus,
+    ]
 
-class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
-    @_abc_1.abstractmethod
+    updateStream: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamConfig,
+        pravega_common.proto.controller_pb2.UpdateStreamStatus,
+    ]
+
+    truncateStream: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamCut,
+        pravega_common.proto.controller_pb2.UpdateStreamStatus,
+    ]
+
+    sealStream: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.UpdateStreamStatus,
+    ]
+
+    deleteStream: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.DeleteStreamStatus,
+    ]
+
+    getCurrentSegments: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.SegmentRanges,
+    ]
+
+    getEpochSegments: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.GetEpochSegmentsRequest,
+        pravega_common.proto.controller_pb2.SegmentRanges,
+    ]
+
+    getSegments: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.GetSegmentsRequest,
+        pravega_common.proto.controller_pb2.SegmentsAtTime,
+    ]
+
+    getSegmentsImmediatlyFollowing: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SegmentId,
+        pravega_common.proto.controller_pb2.SuccessorResponse,
+    ]
+
+    getSegmentsImmediatelyFollowing: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SegmentId,
+        pravega_common.proto.controller_pb2.SuccessorResponse,
+    ]
+
+    getSegmentsBetween: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamCutRange,
+        pravega_common.proto.controller_pb2.StreamCutRangeResponse,
+    ]
+
+    scale: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScaleRequest,
+        pravega_common.proto.controller_pb2.ScaleResponse,
+    ]
+
+    checkScale: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScaleStatusRequest,
+        pravega_common.proto.controller_pb2.ScaleStatusResponse,
+    ]
+
+    getURI: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SegmentId,
+        pravega_common.proto.controller_pb2.NodeUri,
+    ]
+
+    isSegmentValid: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SegmentId,
+        pravega_common.proto.controller_pb2.SegmentValidityResponse,
+    ]
+
+    isStreamCutValid: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamCut,
+        pravega_common.proto.controller_pb2.StreamCutValidityResponse,
+    ]
+
+    createTransaction: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.CreateTxnRequest,
+        pravega_common.proto.controller_pb2.CreateTxnResponse,
+    ]
+
+    commitTransaction: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.TxnRequest,
+        pravega_common.proto.controller_pb2.TxnStatus,
+    ]
+
+    abortTransaction: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.TxnRequest,
+        pravega_common.proto.controller_pb2.TxnStatus,
+    ]
+
+    pingTransaction: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.PingTxnRequest,
+        pravega_common.proto.controller_pb2.PingTxnStatus,
+    ]
+
+    checkTransactionState: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.TxnRequest,
+        pravega_common.proto.controller_pb2.TxnState,
+    ]
+
+    listCompletedTransactions: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ListCompletedTxnRequest,
+        pravega_common.proto.controller_pb2.ListCompletedTxnResponse,
+    ]
+
+    createScope: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopeInfo,
+        pravega_common.proto.controller_pb2.CreateScopeStatus,
+    ]
+
+    listScopes: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopesRequest,
+        pravega_common.proto.controller_pb2.ScopesResponse,
+    ]
+
+    checkScopeExists: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopeInfo,
+        pravega_common.proto.controller_pb2.ExistsResponse,
+    ]
+
+    checkStreamExists: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.ExistsResponse,
+    ]
+
+    listStreamsInScope: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamsInScopeRequest,
+        pravega_common.proto.controller_pb2.StreamsInScopeResponse,
+    ]
+
+    deleteScope: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopeInfo,
+        pravega_common.proto.controller_pb2.DeleteScopeStatus,
+    ]
+
+    deleteScopeRecursive: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopeInfo,
+        pravega_common.proto.controller_pb2.DeleteScopeStatus,
+    ]
+
+    getDelegationToken: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.DelegationToken,
+    ]
+
+    removeWriter: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.RemoveWriterRequest,
+        pravega_common.proto.controller_pb2.RemoveWriterResponse,
+    ]
+
+    noteTimestampFromWriter: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.TimestampFromWriter,
+        pravega_common.proto.controller_pb2.TimestampResponse,
+    ]
+
+    createKeyValueTable: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KeyValueTableConfig,
+        pravega_common.proto.controller_pb2.CreateKeyValueTableStatus,
+    ]
+
+    getCurrentSegmentsKeyValueTable: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KeyValueTableInfo,
+        pravega_common.proto.controller_pb2.SegmentRanges,
+    ]
+
+    listKeyValueTablesInScope: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KVTablesInScopeRequest,
+        pravega_common.proto.controller_pb2.KVTablesInScopeResponse,
+    ]
+
+    getKeyValueTableConfiguration: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KeyValueTableInfo,
+        pravega_common.proto.controller_pb2.KeyValueTableConfigResponse,
+    ]
+
+    deleteKeyValueTable: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KeyValueTableInfo,
+        pravega_common.proto.controller_pb2.DeleteKVTableStatus,
+    ]
+
+    listSubscribers: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.SubscribersResponse,
+    ]
+
+    updateSubscriberStreamCut: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SubscriberStreamCut,
+        pravega_common.proto.controller_pb2.UpdateSubscriberStatus,
+    ]
+
+    createReaderGroup: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ReaderGroupConfiguration,
+        pravega_common.proto.controller_pb2.CreateReaderGroupResponse,
+    ]
+
+    getReaderGroupConfig: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ReaderGroupInfo,
+        pravega_common.proto.controller_pb2.ReaderGroupConfigResponse,
+    ]
+
+    deleteReaderGroup: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ReaderGroupInfo,
+        pravega_common.proto.controller_pb2.DeleteReaderGroupStatus,
+    ]
+
+    updateReaderGroup: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ReaderGroupConfiguration,
+        pravega_common.proto.controller_pb2.UpdateReaderGroupResponse,
+    ]
+
+    getStreamConfiguration: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.StreamConfig,
+    ]
+
+    listStreamsInScopeForTag: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamsInScopeWithTagRequest,
+        pravega_common.proto.controller_pb2.StreamsInScopeResponse,
+    ]
+
+    getControllerToBucketMapping: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ControllerToBucketMappingRequest,
+        pravega_common.proto.controller_pb2.ControllerToBucketMappingResponse,
+    ]
+
+class ControllerServiceAsyncStub:
+    getControllerServerList: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ServerRequest,
+        pravega_common.proto.controller_pb2.ServerResponse,
+    ]
+
+    createStream: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamConfig,
+        pravega_common.proto.controller_pb2.CreateStreamStatus,
+    ]
+
+    updateStream: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamConfig,
+        pravega_common.proto.controller_pb2.UpdateStreamStatus,
+    ]
+
+    truncateStream: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamCut,
+        pravega_common.proto.controller_pb2.UpdateStreamStatus,
+    ]
+
+    sealStream: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.UpdateStreamStatus,
+    ]
+
+    deleteStream: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.DeleteStreamStatus,
+    ]
+
+    getCurrentSegments: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.SegmentRanges,
+    ]
+
+    getEpochSegments: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.GetEpochSegmentsRequest,
+        pravega_common.proto.controller_pb2.SegmentRanges,
+    ]
+
+    getSegments: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.GetSegmentsRequest,
+        pravega_common.proto.controller_pb2.SegmentsAtTime,
+    ]
+
+    getSegmentsImmediatlyFollowing: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SegmentId,
+        pravega_common.proto.controller_pb2.SuccessorResponse,
+    ]
+
+    getSegmentsImmediatelyFollowing: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SegmentId,
+        pravega_common.proto.controller_pb2.SuccessorResponse,
+    ]
+
+    getSegmentsBetween: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamCutRange,
+        pravega_common.proto.controller_pb2.StreamCutRangeResponse,
+    ]
+
+    scale: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScaleRequest,
+        pravega_common.proto.controller_pb2.ScaleResponse,
+    ]
+
+    checkScale: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScaleStatusRequest,
+        pravega_common.proto.controller_pb2.ScaleStatusResponse,
+    ]
+
+    getURI: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SegmentId,
+        pravega_common.proto.controller_pb2.NodeUri,
+    ]
+
+    isSegmentValid: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SegmentId,
+        pravega_common.proto.controller_pb2.SegmentValidityResponse,
+    ]
+
+    isStreamCutValid: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamCut,
+        pravega_common.proto.controller_pb2.StreamCutValidityResponse,
+    ]
+
+    createTransaction: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.CreateTxnRequest,
+        pravega_common.proto.controller_pb2.CreateTxnResponse,
+    ]
+
+    commitTransaction: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.TxnRequest,
+        pravega_common.proto.controller_pb2.TxnStatus,
+    ]
+
+    abortTransaction: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.TxnRequest,
+        pravega_common.proto.controller_pb2.TxnStatus,
+    ]
+
+    pingTransaction: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.PingTxnRequest,
+        pravega_common.proto.controller_pb2.PingTxnStatus,
+    ]
+
+    checkTransactionState: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.TxnRequest,
+        pravega_common.proto.controller_pb2.TxnState,
+    ]
+
+    listCompletedTransactions: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ListCompletedTxnRequest,
+        pravega_common.proto.controller_pb2.ListCompletedTxnResponse,
+    ]
+
+    createScope: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopeInfo,
+        pravega_common.proto.controller_pb2.CreateScopeStatus,
+    ]
+
+    listScopes: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopesRequest,
+        pravega_common.proto.controller_pb2.ScopesResponse,
+    ]
+
+    checkScopeExists: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopeInfo,
+        pravega_common.proto.controller_pb2.ExistsResponse,
+    ]
+
+    checkStreamExists: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.ExistsResponse,
+    ]
+
+    listStreamsInScope: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamsInScopeRequest,
+        pravega_common.proto.controller_pb2.StreamsInScopeResponse,
+    ]
+
+    deleteScope: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopeInfo,
+        pravega_common.proto.controller_pb2.DeleteScopeStatus,
+    ]
+
+    deleteScopeRecursive: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ScopeInfo,
+        pravega_common.proto.controller_pb2.DeleteScopeStatus,
+    ]
+
+    getDelegationToken: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.DelegationToken,
+    ]
+
+    removeWriter: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.RemoveWriterRequest,
+        pravega_common.proto.controller_pb2.RemoveWriterResponse,
+    ]
+
+    noteTimestampFromWriter: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.TimestampFromWriter,
+        pravega_common.proto.controller_pb2.TimestampResponse,
+    ]
+
+    createKeyValueTable: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KeyValueTableConfig,
+        pravega_common.proto.controller_pb2.CreateKeyValueTableStatus,
+    ]
+
+    getCurrentSegmentsKeyValueTable: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KeyValueTableInfo,
+        pravega_common.proto.controller_pb2.SegmentRanges,
+    ]
+
+    listKeyValueTablesInScope: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KVTablesInScopeRequest,
+        pravega_common.proto.controller_pb2.KVTablesInScopeResponse,
+    ]
+
+    getKeyValueTableConfiguration: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KeyValueTableInfo,
+        pravega_common.proto.controller_pb2.KeyValueTableConfigResponse,
+    ]
+
+    deleteKeyValueTable: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.KeyValueTableInfo,
+        pravega_common.proto.controller_pb2.DeleteKVTableStatus,
+    ]
+
+    listSubscribers: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.SubscribersResponse,
+    ]
+
+    updateSubscriberStreamCut: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.SubscriberStreamCut,
+        pravega_common.proto.controller_pb2.UpdateSubscriberStatus,
+    ]
+
+    createReaderGroup: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ReaderGroupConfiguration,
+        pravega_common.proto.controller_pb2.CreateReaderGroupResponse,
+    ]
+
+    getReaderGroupConfig: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ReaderGroupInfo,
+        pravega_common.proto.controller_pb2.ReaderGroupConfigResponse,
+    ]
+
+    deleteReaderGroup: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ReaderGroupInfo,
+        pravega_common.proto.controller_pb2.DeleteReaderGroupStatus,
+    ]
+
+    updateReaderGroup: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ReaderGroupConfiguration,
+        pravega_common.proto.controller_pb2.UpdateReaderGroupResponse,
+    ]
+
+    getStreamConfiguration: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamInfo,
+        pravega_common.proto.controller_pb2.StreamConfig,
+    ]
+
+    listStreamsInScopeForTag: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.StreamsInScopeWithTagRequest,
+        pravega_common.proto.controller_pb2.StreamsInScopeResponse,
+    ]
+
+    getControllerToBucketMapping: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.controller_pb2.ControllerToBucketMappingRequest,
+        pravega_common.proto.controller_pb2.ControllerToBucketMappingResponse,
+    ]
+
+class ControllerServiceServicer(metaclass=abc.ABCMeta):
+    @abc.abstractmethod
     def getControllerServerList(
         self,
-        request: _controller_pb2.ServerRequest,
+        request: pravega_common.proto.controller_pb2.ServerRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.ServerResponse, _abc.Awaitable[_controller_pb2.ServerResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.ServerResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.ServerResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def createStream(
         self,
-        request: _controller_pb2.StreamConfig,
+        request: pravega_common.proto.controller_pb2.StreamConfig,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.CreateStreamStatus, _abc.Awaitable[_controller_pb2.CreateStreamStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.CreateStreamStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.CreateStreamStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def updateStream(
         self,
-        request: _controller_pb2.StreamConfig,
+        request: pravega_common.proto.controller_pb2.StreamConfig,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.UpdateStreamStatus, _abc.Awaitable[_controller_pb2.UpdateStreamStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.UpdateStreamStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.UpdateStreamStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def truncateStream(
         self,
-        request: _controller_pb2.StreamCut,
+        request: pravega_common.proto.controller_pb2.StreamCut,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.UpdateStreamStatus, _abc.Awaitable[_controller_pb2.UpdateStreamStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.UpdateStreamStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.UpdateStreamStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def sealStream(
         self,
-        request: _controller_pb2.StreamInfo,
+        request: pravega_common.proto.controller_pb2.StreamInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.UpdateStreamStatus, _abc.Awaitable[_controller_pb2.UpdateStreamStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.UpdateStreamStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.UpdateStreamStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def deleteStream(
         self,
-        request: _controller_pb2.StreamInfo,
+        request: pravega_common.proto.controller_pb2.StreamInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.DeleteStreamStatus, _abc.Awaitable[_controller_pb2.DeleteStreamStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.DeleteStreamStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.DeleteStreamStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getCurrentSegments(
         self,
-        request: _controller_pb2.StreamInfo,
+        request: pravega_common.proto.controller_pb2.StreamInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.SegmentRanges, _abc.Awaitable[_controller_pb2.SegmentRanges]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.SegmentRanges, collections.abc.Awaitable[pravega_common.proto.controller_pb2.SegmentRanges]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getEpochSegments(
         self,
-        request: _controller_pb2.GetEpochSegmentsRequest,
+        request: pravega_common.proto.controller_pb2.GetEpochSegmentsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.SegmentRanges, _abc.Awaitable[_controller_pb2.SegmentRanges]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.SegmentRanges, collections.abc.Awaitable[pravega_common.proto.controller_pb2.SegmentRanges]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getSegments(
         self,
-        request: _controller_pb2.GetSegmentsRequest,
+        request: pravega_common.proto.controller_pb2.GetSegmentsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.SegmentsAtTime, _abc.Awaitable[_controller_pb2.SegmentsAtTime]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.SegmentsAtTime, collections.abc.Awaitable[pravega_common.proto.controller_pb2.SegmentsAtTime]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getSegmentsImmediatlyFollowing(
         self,
-        request: _controller_pb2.SegmentId,
+        request: pravega_common.proto.controller_pb2.SegmentId,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.SuccessorResponse, _abc.Awaitable[_controller_pb2.SuccessorResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.SuccessorResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.SuccessorResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getSegmentsImmediatelyFollowing(
         self,
-        request: _controller_pb2.SegmentId,
+        request: pravega_common.proto.controller_pb2.SegmentId,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.SuccessorResponse, _abc.Awaitable[_controller_pb2.SuccessorResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.SuccessorResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.SuccessorResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getSegmentsBetween(
         self,
-        request: _controller_pb2.StreamCutRange,
+        request: pravega_common.proto.controller_pb2.StreamCutRange,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.StreamCutRangeResponse, _abc.Awaitable[_controller_pb2.StreamCutRangeResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.StreamCutRangeResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.StreamCutRangeResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def scale(
         self,
-        request: _controller_pb2.ScaleRequest,
+        request: pravega_common.proto.controller_pb2.ScaleRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.ScaleResponse, _abc.Awaitable[_controller_pb2.ScaleResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.ScaleResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.ScaleResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def checkScale(
         self,
-        request: _controller_pb2.ScaleStatusRequest,
+        request: pravega_common.proto.controller_pb2.ScaleStatusRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.ScaleStatusResponse, _abc.Awaitable[_controller_pb2.ScaleStatusResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.ScaleStatusResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.ScaleStatusResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getURI(
         self,
-        request: _controller_pb2.SegmentId,
+        request: pravega_common.proto.controller_pb2.SegmentId,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.NodeUri, _abc.Awaitable[_controller_pb2.NodeUri]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.NodeUri, collections.abc.Awaitable[pravega_common.proto.controller_pb2.NodeUri]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def isSegmentValid(
         self,
-        request: _controller_pb2.SegmentId,
+        request: pravega_common.proto.controller_pb2.SegmentId,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.SegmentValidityResponse, _abc.Awaitable[_controller_pb2.SegmentValidityResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.SegmentValidityResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.SegmentValidityResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def isStreamCutValid(
         self,
-        request: _controller_pb2.StreamCut,
+        request: pravega_common.proto.controller_pb2.StreamCut,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.StreamCutValidityResponse, _abc.Awaitable[_controller_pb2.StreamCutValidityResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.StreamCutValidityResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.StreamCutValidityResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def createTransaction(
         self,
-        request: _controller_pb2.CreateTxnRequest,
+        request: pravega_common.proto.controller_pb2.CreateTxnRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.CreateTxnResponse, _abc.Awaitable[_controller_pb2.CreateTxnResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.CreateTxnResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.CreateTxnResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def commitTransaction(
         self,
-        request: _controller_pb2.TxnRequest,
+        request: pravega_common.proto.controller_pb2.TxnRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.TxnStatus, _abc.Awaitable[_controller_pb2.TxnStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.TxnStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.TxnStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def abortTransaction(
         self,
-        request: _controller_pb2.TxnRequest,
+        request: pravega_common.proto.controller_pb2.TxnRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.TxnStatus, _abc.Awaitable[_controller_pb2.TxnStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.TxnStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.TxnStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def pingTransaction(
         self,
-        request: _controller_pb2.PingTxnRequest,
+        request: pravega_common.proto.controller_pb2.PingTxnRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.PingTxnStatus, _abc.Awaitable[_controller_pb2.PingTxnStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.PingTxnStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.PingTxnStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def checkTransactionState(
         self,
-        request: _controller_pb2.TxnRequest,
+        request: pravega_common.proto.controller_pb2.TxnRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.TxnState, _abc.Awaitable[_controller_pb2.TxnState]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.TxnState, collections.abc.Awaitable[pravega_common.proto.controller_pb2.TxnState]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def listCompletedTransactions(
         self,
-        request: _controller_pb2.ListCompletedTxnRequest,
+        request: pravega_common.proto.controller_pb2.ListCompletedTxnRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.ListCompletedTxnResponse, _abc.Awaitable[_controller_pb2.ListCompletedTxnResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.ListCompletedTxnResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.ListCompletedTxnResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def createScope(
         self,
-        request: _controller_pb2.ScopeInfo,
+        request: pravega_common.proto.controller_pb2.ScopeInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.CreateScopeStatus, _abc.Awaitable[_controller_pb2.CreateScopeStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.CreateScopeStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.CreateScopeStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def listScopes(
         self,
-        request: _controller_pb2.ScopesRequest,
+        request: pravega_common.proto.controller_pb2.ScopesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.ScopesResponse, _abc.Awaitable[_controller_pb2.ScopesResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.ScopesResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.ScopesResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def checkScopeExists(
         self,
-        request: _controller_pb2.ScopeInfo,
+        request: pravega_common.proto.controller_pb2.ScopeInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.ExistsResponse, _abc.Awaitable[_controller_pb2.ExistsResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.ExistsResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.ExistsResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def checkStreamExists(
         self,
-        request: _controller_pb2.StreamInfo,
+        request: pravega_common.proto.controller_pb2.StreamInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.ExistsResponse, _abc.Awaitable[_controller_pb2.ExistsResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.ExistsResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.ExistsResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def listStreamsInScope(
         self,
-        request: _controller_pb2.StreamsInScopeRequest,
+        request: pravega_common.proto.controller_pb2.StreamsInScopeRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.StreamsInScopeResponse, _abc.Awaitable[_controller_pb2.StreamsInScopeResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.StreamsInScopeResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.StreamsInScopeResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def deleteScope(
         self,
-        request: _controller_pb2.ScopeInfo,
+        request: pravega_common.proto.controller_pb2.ScopeInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.DeleteScopeStatus, _abc.Awaitable[_controller_pb2.DeleteScopeStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.DeleteScopeStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.DeleteScopeStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def deleteScopeRecursive(
         self,
-        request: _controller_pb2.ScopeInfo,
+        request: pravega_common.proto.controller_pb2.ScopeInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.DeleteScopeStatus, _abc.Awaitable[_controller_pb2.DeleteScopeStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.DeleteScopeStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.DeleteScopeStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getDelegationToken(
         self,
-        request: _controller_pb2.StreamInfo,
+        request: pravega_common.proto.controller_pb2.StreamInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.DelegationToken, _abc.Awaitable[_controller_pb2.DelegationToken]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.DelegationToken, collections.abc.Awaitable[pravega_common.proto.controller_pb2.DelegationToken]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def removeWriter(
         self,
-        request: _controller_pb2.RemoveWriterRequest,
+        request: pravega_common.proto.controller_pb2.RemoveWriterRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.RemoveWriterResponse, _abc.Awaitable[_controller_pb2.RemoveWriterResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.RemoveWriterResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.RemoveWriterResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def noteTimestampFromWriter(
         self,
-        request: _controller_pb2.TimestampFromWriter,
+        request: pravega_common.proto.controller_pb2.TimestampFromWriter,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.TimestampResponse, _abc.Awaitable[_controller_pb2.TimestampResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.TimestampResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.TimestampResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def createKeyValueTable(
         self,
-        request: _controller_pb2.KeyValueTableConfig,
+        request: pravega_common.proto.controller_pb2.KeyValueTableConfig,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.CreateKeyValueTableStatus, _abc.Awaitable[_controller_pb2.CreateKeyValueTableStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.CreateKeyValueTableStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.CreateKeyValueTableStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getCurrentSegmentsKeyValueTable(
         self,
-        request: _controller_pb2.KeyValueTableInfo,
+        request: pravega_common.proto.controller_pb2.KeyValueTableInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.SegmentRanges, _abc.Awaitable[_controller_pb2.SegmentRanges]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.SegmentRanges, collections.abc.Awaitable[pravega_common.proto.controller_pb2.SegmentRanges]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def listKeyValueTablesInScope(
         self,
-        request: _controller_pb2.KVTablesInScopeRequest,
+        request: pravega_common.proto.controller_pb2.KVTablesInScopeRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.KVTablesInScopeResponse, _abc.Awaitable[_controller_pb2.KVTablesInScopeResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.KVTablesInScopeResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.KVTablesInScopeResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getKeyValueTableConfiguration(
         self,
-        request: _controller_pb2.KeyValueTableInfo,
+        request: pravega_common.proto.controller_pb2.KeyValueTableInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.KeyValueTableConfigResponse, _abc.Awaitable[_controller_pb2.KeyValueTableConfigResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.KeyValueTableConfigResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.KeyValueTableConfigResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def deleteKeyValueTable(
         self,
-        request: _controller_pb2.KeyValueTableInfo,
+        request: pravega_common.proto.controller_pb2.KeyValueTableInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.DeleteKVTableStatus, _abc.Awaitable[_controller_pb2.DeleteKVTableStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.DeleteKVTableStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.DeleteKVTableStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def listSubscribers(
         self,
-        request: _controller_pb2.StreamInfo,
+        request: pravega_common.proto.controller_pb2.StreamInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.SubscribersResponse, _abc.Awaitable[_controller_pb2.SubscribersResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.SubscribersResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.SubscribersResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def updateSubscriberStreamCut(
         self,
-        request: _controller_pb2.SubscriberStreamCut,
+        request: pravega_common.proto.controller_pb2.SubscriberStreamCut,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.UpdateSubscriberStatus, _abc.Awaitable[_controller_pb2.UpdateSubscriberStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.UpdateSubscriberStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.UpdateSubscriberStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def createReaderGroup(
         self,
-        request: _controller_pb2.ReaderGroupConfiguration,
+        request: pravega_common.proto.controller_pb2.ReaderGroupConfiguration,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.CreateReaderGroupResponse, _abc.Awaitable[_controller_pb2.CreateReaderGroupResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.CreateReaderGroupResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.CreateReaderGroupResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getReaderGroupConfig(
         self,
-        request: _controller_pb2.ReaderGroupInfo,
+        request: pravega_common.proto.controller_pb2.ReaderGroupInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.ReaderGroupConfigResponse, _abc.Awaitable[_controller_pb2.ReaderGroupConfigResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.ReaderGroupConfigResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.ReaderGroupConfigResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def deleteReaderGroup(
         self,
-        request: _controller_pb2.ReaderGroupInfo,
+        request: pravega_common.proto.controller_pb2.ReaderGroupInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.DeleteReaderGroupStatus, _abc.Awaitable[_controller_pb2.DeleteReaderGroupStatus]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.DeleteReaderGroupStatus, collections.abc.Awaitable[pravega_common.proto.controller_pb2.DeleteReaderGroupStatus]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def updateReaderGroup(
         self,
-        request: _controller_pb2.ReaderGroupConfiguration,
+        request: pravega_common.proto.controller_pb2.ReaderGroupConfiguration,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.UpdateReaderGroupResponse, _abc.Awaitable[_controller_pb2.UpdateReaderGroupResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.UpdateReaderGroupResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.UpdateReaderGroupResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getStreamConfiguration(
         self,
-        request: _controller_pb2.StreamInfo,
+        request: pravega_common.proto.controller_pb2.StreamInfo,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.StreamConfig, _abc.Awaitable[_controller_pb2.StreamConfig]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.StreamConfig, collections.abc.Awaitable[pravega_common.proto.controller_pb2.StreamConfig]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def listStreamsInScopeForTag(
         self,
-        request: _controller_pb2.StreamsInScopeWithTagRequest,
+        request: pravega_common.proto.controller_pb2.StreamsInScopeWithTagRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.StreamsInScopeResponse, _abc.Awaitable[_controller_pb2.StreamsInScopeResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.StreamsInScopeResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.StreamsInScopeResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def getControllerToBucketMapping(
         self,
-        request: _controller_pb2.ControllerToBucketMappingRequest,
+        request: pravega_common.proto.controller_pb2.ControllerToBucketMappingRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_pb2.ControllerToBucketMappingResponse, _abc.Awaitable[_controller_pb2.ControllerToBucketMappingResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.controller_pb2.ControllerToBucketMappingResponse, collections.abc.Awaitable[pravega_common.proto.controller_pb2.ControllerToBucketMappingResponse]]: ...
 
-def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -5,127 +5,116 @@ What Pravega's controller API cannot say: several transactions, also of several 
 Served beside ControllerService on the same port. Meaning: docs/controller-api.md 11.
 """
 
-from collections import abc as _abc
-from google.protobuf import descriptor as _descriptor
-from google.protobuf import message as _message
-from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
-import builtins as _builtins
+import builtins
+import collections.abc
+import google.protobuf.descriptor
+import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
+import google.protobuf.message
 import sys
-import typing as _typing
+import typing
 
-if sys.version_info >= (3, 11):
-    from typing import TypeAlias as _TypeAlias, Never as _Never
+if sys.version_info >= (3, 10):
+    import typing as typing_extensions
 else:
-    from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
+    import typing_extensions
 
-DESCRIPTOR: _descriptor.FileDescriptor
+DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
-@_typing.final
-class Sink(_message.Message):
+@typing.final
+class Sink(google.protobuf.message.Message):
     """A sink is one streaming query (or one batch job) writing to one destination."""
 
-    DESCRIPTOR: _descriptor.Descriptor
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    QUERY_ID_FIELD_NUMBER: _builtins.int
-    DESTINATION_FIELD_NUMBER: _builtins.int
-    query_id: _builtins.str
+    QUERY_ID_FIELD_NUMBER: builtins.int
+    DESTINATION_FIELD_NUMBER: builtins.int
+    query_id: builtins.str
     """Spark's stable query id, or the job id of a batch write"""
-    destination: _builtins.str
+    destination: builtins.str
     """what the query names as its target: "scope/stream", or "scope/*" for several streams"""
     def __init__(
         self,
         *,
-        query_id: _builtins.str = ...,
-        destination: _builtins.str = ...,
+        query_id: builtins.str = ...,
+        destination: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "query_id", b"query_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["destination", b"destination", "query_id", b"query_id"]) -> None: ...
 
-Global___Sink: _TypeAlias = Sink  # noqa: Y015
+global___Sink = Sink
 
-@_typing.final
-class Member(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class Member(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SCOPE_FIELD_NUMBER: _builtins.int
-    STREAM_FIELD_NUMBER: _builtins.int
-    TRANSACTION_HIGH_FIELD_NUMBER: _builtins.int
-    TRANSACTION_LOW_FIELD_NUMBER: _builtins.int
-    PARTITION_FIELD_NUMBER: _builtins.int
-    EVENTS_FIELD_NUMBER: _builtins.int
-    BYTES_FIELD_NUMBER: _builtins.int
-    scope: _builtins.str
-    stream: _builtins.str
-    transaction_high: _builtins.int
-    transaction_low: _builtins.int
-    partition: _builtins.int
+    SCOPE_FIELD_NUMBER: builtins.int
+    STREAM_FIELD_NUMBER: builtins.int
+    TRANSACTION_HIGH_FIELD_NUMBER: builtins.int
+    TRANSACTION_LOW_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    EVENTS_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    scope: builtins.str
+    stream: builtins.str
+    transaction_high: builtins.int
+    transaction_low: builtins.int
+    partition: builtins.int
     """Spark partition; members are finished in this order"""
-    events: _builtins.int
-    bytes: _builtins.int
+    events: builtins.int
+    bytes: builtins.int
     def __init__(
         self,
         *,
-        scope: _builtins.str = ...,
-        stream: _builtins.str = ...,
-        transaction_high: _builtins.int = ...,
-        transaction_low: _builtins.int = ...,
-        partition: _builtins.int = ...,
-        events: _builtins.int = ...,
-        bytes: _builtins.int = ...,
+        scope: builtins.str = ...,
+        stream: builtins.str = ...,
+        transaction_high: builtins.int = ...,
+        transaction_low: builtins.int = ...,
+        partition: builtins.int = ...,
+        events: builtins.int = ...,
+        bytes: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "events", b"events", "partition", b"partition", "scope", b"scope", "stream", b"stream", "transaction_high", b"transaction_high", "transaction_low", b"transaction_low"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "events", b"events", "partition", b"partition", "scope", b"scope", "stream", b"stream", "transaction_high", b"transaction_high", "transaction_low", b"transaction_low"]) -> None: ...
 
-Global___Member: _TypeAlias = Member  # noqa: Y015
+global___Member = Member
 
-@_typing.final
-class RegisterTransactionsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class RegisterTransactionsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SINK_FIELD_NUMBER: _builtins.int
-    RUN_ID_FIELD_NUMBER: _builtins.int
-    BATCH_ID_FIELD_NUMBER: _builtins.int
-    MEMBERS_FIELD_NUMBER: _builtins.int
-    run_id: _builtins.str
+    SINK_FIELD_NUMBER: builtins.int
+    RUN_ID_FIELD_NUMBER: builtins.int
+    BATCH_ID_FIELD_NUMBER: builtins.int
+    MEMBERS_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
     """one start of the query"""
-    batch_id: _builtins.int
-    @_builtins.property
-    def sink(self) -> Global___Sink: ...
-    @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Member]: ...
+    batch_id: builtins.int
+    @property
+    def sink(self) -> global___Sink: ...
+    @property
+    def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Member]: ...
     def __init__(
         self,
         *,
-        sink: Global___Sink | None = ...,
-        run_id: _builtins.str = ...,
-        batch_id: _builtins.int = ...,
-        members: _abc.Iterable[Global___Member] | None = ...,
+        sink: global___Sink | None = ...,
+        run_id: builtins.str = ...,
+        batch_id: builtins.int = ...,
+        members: collections.abc.Iterable[global___Member] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sink", b"sink"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "members", b"members", "run_id", b"run_id", "sink", b"sink"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["sink", b"sink"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["batch_id", b"batch_id", "members", b"members", "run_id", b"run_id", "sink", b"sink"]) -> None: ...
 
-Global___RegisterTransactionsRequest: _TypeAlias = RegisterTransactionsRequest  # noqa: Y015
+global___RegisterTransactionsRequest = RegisterTransactionsRequest
 
-@_typing.final
-class RegisterTransactionsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class RegisterTransactionsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[RegisterTransactionsResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[RegisterTransactionsResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         REGISTERED: RegisterTransactionsResponse._Status.ValueType  # 0
         BATCH_DECIDED: RegisterTransactionsResponse._Status.ValueType  # 1
         """the batch, or a later one, is committed already: write nothing, count only"""
@@ -143,81 +132,74 @@ class RegisterTransactionsResponse(_message.Message):
     TRANSACTION_NOT_OPEN: RegisterTransactionsResponse.Status.ValueType  # 3
     """detail names it"""
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    DETAIL_FIELD_NUMBER: _builtins.int
-    LAST_COMMITTED_BATCH_ID_FIELD_NUMBER: _builtins.int
-    RENEWED_FOR_MS_FIELD_NUMBER: _builtins.int
-    status: Global___RegisterTransactionsResponse.Status.ValueType
-    detail: _builtins.str
-    last_committed_batch_id: _builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    LAST_COMMITTED_BATCH_ID_FIELD_NUMBER: builtins.int
+    RENEWED_FOR_MS_FIELD_NUMBER: builtins.int
+    status: global___RegisterTransactionsResponse.Status.ValueType
+    detail: builtins.str
+    last_committed_batch_id: builtins.int
     """-1 if none"""
-    renewed_for_ms: _builtins.int
+    renewed_for_ms: builtins.int
     """call again well before this time is over"""
     def __init__(
         self,
         *,
-        status: Global___RegisterTransactionsResponse.Status.ValueType = ...,
-        detail: _builtins.str = ...,
-        last_committed_batch_id: _builtins.int = ...,
-        renewed_for_ms: _builtins.int = ...,
+        status: global___RegisterTransactionsResponse.Status.ValueType = ...,
+        detail: builtins.str = ...,
+        last_committed_batch_id: builtins.int = ...,
+        renewed_for_ms: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "last_committed_batch_id", b"last_committed_batch_id", "renewed_for_ms", b"renewed_for_ms", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "last_committed_batch_id", b"last_committed_batch_id", "renewed_for_ms", b"renewed_for_ms", "status", b"status"]) -> None: ...
 
-Global___RegisterTransactionsResponse: _TypeAlias = RegisterTransactionsResponse  # noqa: Y015
+global___RegisterTransactionsResponse = RegisterTransactionsResponse
 
-@_typing.final
-class CommitTransactionSetRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class CommitTransactionSetRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SINK_FIELD_NUMBER: _builtins.int
-    RUN_ID_FIELD_NUMBER: _builtins.int
-    BATCH_ID_FIELD_NUMBER: _builtins.int
-    MEMBERS_FIELD_NUMBER: _builtins.int
-    EVENTS_FIELD_NUMBER: _builtins.int
-    BYTES_FIELD_NUMBER: _builtins.int
-    run_id: _builtins.str
-    batch_id: _builtins.int
-    events: _builtins.int
+    SINK_FIELD_NUMBER: builtins.int
+    RUN_ID_FIELD_NUMBER: builtins.int
+    BATCH_ID_FIELD_NUMBER: builtins.int
+    MEMBERS_FIELD_NUMBER: builtins.int
+    EVENTS_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    batch_id: builtins.int
+    events: builtins.int
     """of the whole batch, also what went to no member"""
-    bytes: _builtins.int
-    @_builtins.property
-    def sink(self) -> Global___Sink: ...
-    @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Member]:
+    bytes: builtins.int
+    @property
+    def sink(self) -> global___Sink: ...
+    @property
+    def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Member]:
         """may be empty: an empty batch is recorded too"""
 
     def __init__(
         self,
         *,
-        sink: Global___Sink | None = ...,
-        run_id: _builtins.str = ...,
-        batch_id: _builtins.int = ...,
-        members: _abc.Iterable[Global___Member] | None = ...,
-        events: _builtins.int = ...,
-        bytes: _builtins.int = ...,
+        sink: global___Sink | None = ...,
+        run_id: builtins.str = ...,
+        batch_id: builtins.int = ...,
+        members: collections.abc.Iterable[global___Member] | None = ...,
+        events: builtins.int = ...,
+        bytes: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sink", b"sink"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "bytes", b"bytes", "events", b"events", "members", b"members", "run_id", b"run_id", "sink", b"sink"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["sink", b"sink"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["batch_id", b"batch_id", "bytes", b"bytes", "events", b"events", "members", b"members", "run_id", b"run_id", "sink", b"sink"]) -> None: ...
 
-Global___CommitTransactionSetRequest: _TypeAlias = CommitTransactionSetRequest  # noqa: Y015
+global___CommitTransactionSetRequest = CommitTransactionSetRequest
 
-@_typing.final
-class TransactionSet(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class TransactionSet(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _State:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[TransactionSet._State.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[TransactionSet._State.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         NONE: TransactionSet._State.ValueType  # 0
         PENDING: TransactionSet._State.ValueType  # 1
         COMMITTED: TransactionSet._State.ValueType  # 2
@@ -235,47 +217,43 @@ class TransactionSet(_message.Message):
     """every member is readable"""
     REFUSED: TransactionSet.State.ValueType  # 4
 
-    STATE_FIELD_NUMBER: _builtins.int
-    BATCH_ID_FIELD_NUMBER: _builtins.int
-    RUN_ID_FIELD_NUMBER: _builtins.int
-    MEMBERS_FIELD_NUMBER: _builtins.int
-    EVENTS_FIELD_NUMBER: _builtins.int
-    BYTES_FIELD_NUMBER: _builtins.int
-    state: Global___TransactionSet.State.ValueType
-    batch_id: _builtins.int
-    run_id: _builtins.str
-    events: _builtins.int
-    bytes: _builtins.int
-    @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Member]: ...
+    STATE_FIELD_NUMBER: builtins.int
+    BATCH_ID_FIELD_NUMBER: builtins.int
+    RUN_ID_FIELD_NUMBER: builtins.int
+    MEMBERS_FIELD_NUMBER: builtins.int
+    EVENTS_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    state: global___TransactionSet.State.ValueType
+    batch_id: builtins.int
+    run_id: builtins.str
+    events: builtins.int
+    bytes: builtins.int
+    @property
+    def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Member]: ...
     def __init__(
         self,
         *,
-        state: Global___TransactionSet.State.ValueType = ...,
-        batch_id: _builtins.int = ...,
-        run_id: _builtins.str = ...,
-        members: _abc.Iterable[Global___Member] | None = ...,
-        events: _builtins.int = ...,
-        bytes: _builtins.int = ...,
+        state: global___TransactionSet.State.ValueType = ...,
+        batch_id: builtins.int = ...,
+        run_id: builtins.str = ...,
+        members: collections.abc.Iterable[global___Member] | None = ...,
+        events: builtins.int = ...,
+        bytes: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "bytes", b"bytes", "events", b"events", "members", b"members", "run_id", b"run_id", "state", b"state"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["batch_id", b"batch_id", "bytes", b"bytes", "events", b"events", "members", b"members", "run_id", b"run_id", "state", b"state"]) -> None: ...
 
-Global___TransactionSet: _TypeAlias = TransactionSet  # noqa: Y015
+global___TransactionSet = TransactionSet
 
-@_typing.final
-class CommitTransactionSetResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class CommitTransactionSetResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     class _Status:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
 
-    class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[CommitTransactionSetResponse._Status.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
+    class _StatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[CommitTransactionSetResponse._Status.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         COMMITTED: CommitTransactionSetResponse._Status.ValueType  # 0
         ALREADY_COMMITTED: CommitTransactionSetResponse._Status.ValueType  # 1
         REPLAY_DIFFERS: CommitTransactionSetResponse._Status.ValueType  # 2
@@ -293,149 +271,129 @@ class CommitTransactionSetResponse(_message.Message):
     REFUSED: CommitTransactionSetResponse.Status.ValueType  # 5
     """a member was not open; nothing was committed"""
 
-    STATUS_FIELD_NUMBER: _builtins.int
-    DETAIL_FIELD_NUMBER: _builtins.int
-    SET_FIELD_NUMBER: _builtins.int
-    status: Global___CommitTransactionSetResponse.Status.ValueType
-    detail: _builtins.str
-    @_builtins.property
-    def set(self) -> Global___TransactionSet:
+    STATUS_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    SET_FIELD_NUMBER: builtins.int
+    status: global___CommitTransactionSetResponse.Status.ValueType
+    detail: builtins.str
+    @property
+    def set(self) -> global___TransactionSet:
         """the recorded one"""
 
     def __init__(
         self,
         *,
-        status: Global___CommitTransactionSetResponse.Status.ValueType = ...,
-        detail: _builtins.str = ...,
-        set: Global___TransactionSet | None = ...,
+        status: global___CommitTransactionSetResponse.Status.ValueType = ...,
+        detail: builtins.str = ...,
+        set: global___TransactionSet | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["set", b"set"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "set", b"set", "status", b"status"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["set", b"set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "set", b"set", "status", b"status"]) -> None: ...
 
-Global___CommitTransactionSetResponse: _TypeAlias = CommitTransactionSetResponse  # noqa: Y015
+global___CommitTransactionSetResponse = CommitTransactionSetResponse
 
-@_typing.final
-class GetTransactionSetRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GetTransactionSetRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SINK_FIELD_NUMBER: _builtins.int
-    BATCH_ID_FIELD_NUMBER: _builtins.int
-    batch_id: _builtins.int
-    @_builtins.property
-    def sink(self) -> Global___Sink: ...
+    SINK_FIELD_NUMBER: builtins.int
+    BATCH_ID_FIELD_NUMBER: builtins.int
+    batch_id: builtins.int
+    @property
+    def sink(self) -> global___Sink: ...
     def __init__(
         self,
         *,
-        sink: Global___Sink | None = ...,
-        batch_id: _builtins.int = ...,
+        sink: global___Sink | None = ...,
+        batch_id: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sink", b"sink"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "sink", b"sink"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["sink", b"sink"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["batch_id", b"batch_id", "sink", b"sink"]) -> None: ...
 
-Global___GetTransactionSetRequest: _TypeAlias = GetTransactionSetRequest  # noqa: Y015
+global___GetTransactionSetRequest = GetTransactionSetRequest
 
-@_typing.final
-class GetTransactionSetResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class GetTransactionSetResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SET_FIELD_NUMBER: _builtins.int
-    LAST_COMMITTED_BATCH_ID_FIELD_NUMBER: _builtins.int
-    last_committed_batch_id: _builtins.int
+    SET_FIELD_NUMBER: builtins.int
+    LAST_COMMITTED_BATCH_ID_FIELD_NUMBER: builtins.int
+    last_committed_batch_id: builtins.int
     """-1 if none"""
-    @_builtins.property
-    def set(self) -> Global___TransactionSet: ...
+    @property
+    def set(self) -> global___TransactionSet: ...
     def __init__(
         self,
         *,
-        set: Global___TransactionSet | None = ...,
-        last_committed_batch_id: _builtins.int = ...,
+        set: global___TransactionSet | None = ...,
+        last_committed_batch_id: builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["set", b"set"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_committed_batch_id", b"last_committed_batch_id", "set", b"set"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["set", b"set"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["last_committed_batch_id", b"last_committed_batch_id", "set", b"set"]) -> None: ...
 
-Global___GetTransactionSetResponse: _TypeAlias = GetTransactionSetResponse  # noqa: Y015
+global___GetTransactionSetResponse = GetTransactionSetResponse
 
-@_typing.final
-class ListSinksRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ListSinksRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    CONTINUATION_FIELD_NUMBER: _builtins.int
-    continuation: _builtins.str
+    CONTINUATION_FIELD_NUMBER: builtins.int
+    continuation: builtins.str
     def __init__(
         self,
         *,
-        continuation: _builtins.str = ...,
+        continuation: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continuation", b"continuation"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["continuation", b"continuation"]) -> None: ...
 
-Global___ListSinksRequest: _TypeAlias = ListSinksRequest  # noqa: Y015
+global___ListSinksRequest = ListSinksRequest
 
-@_typing.final
-class SinkRecord(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class SinkRecord(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SINK_FIELD_NUMBER: _builtins.int
-    LAST_COMMITTED_BATCH_ID_FIELD_NUMBER: _builtins.int
-    RUN_ID_FIELD_NUMBER: _builtins.int
-    TOUCHED_MS_FIELD_NUMBER: _builtins.int
-    LAST_SET_FIELD_NUMBER: _builtins.int
-    last_committed_batch_id: _builtins.int
-    run_id: _builtins.str
-    touched_ms: _builtins.int
-    @_builtins.property
-    def sink(self) -> Global___Sink: ...
-    @_builtins.property
-    def last_set(self) -> Global___TransactionSet: ...
+    SINK_FIELD_NUMBER: builtins.int
+    LAST_COMMITTED_BATCH_ID_FIELD_NUMBER: builtins.int
+    RUN_ID_FIELD_NUMBER: builtins.int
+    TOUCHED_MS_FIELD_NUMBER: builtins.int
+    LAST_SET_FIELD_NUMBER: builtins.int
+    last_committed_batch_id: builtins.int
+    run_id: builtins.str
+    touched_ms: builtins.int
+    @property
+    def sink(self) -> global___Sink: ...
+    @property
+    def last_set(self) -> global___TransactionSet: ...
     def __init__(
         self,
         *,
-        sink: Global___Sink | None = ...,
-        last_committed_batch_id: _builtins.int = ...,
-        run_id: _builtins.str = ...,
-        touched_ms: _builtins.int = ...,
-        last_set: Global___TransactionSet | None = ...,
+        sink: global___Sink | None = ...,
+        last_committed_batch_id: builtins.int = ...,
+        run_id: builtins.str = ...,
+        touched_ms: builtins.int = ...,
+        last_set: global___TransactionSet | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_set", b"last_set", "sink", b"sink"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_committed_batch_id", b"last_committed_batch_id", "last_set", b"last_set", "run_id", b"run_id", "sink", b"sink", "touched_ms", b"touched_ms"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def HasField(self, field_name: typing.Literal["last_set", b"last_set", "sink", b"sink"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["last_committed_batch_id", b"last_committed_batch_id", "last_set", b"last_set", "run_id", b"run_id", "sink", b"sink", "touched_ms", b"touched_ms"]) -> None: ...
 
-Global___SinkRecord: _TypeAlias = SinkRecord  # noqa: Y015
+global___SinkRecord = SinkRecord
 
-@_typing.final
-class ListSinksResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
+@typing.final
+class ListSinksResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SINKS_FIELD_NUMBER: _builtins.int
-    CONTINUATION_FIELD_NUMBER: _builtins.int
-    continuation: _builtins.str
+    SINKS_FIELD_NUMBER: builtins.int
+    CONTINUATION_FIELD_NUMBER: builtins.int
+    continuation: builtins.str
     """empty at the end"""
-    @_builtins.property
-    def sinks(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkRecord]: ...
+    @property
+    def sinks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SinkRecord]: ...
     def __init__(
         self,
         *,
-        sinks: _abc.Iterable[Global___SinkRecord] | None = ...,
-        continuation: _builtins.str = ...,
+        sinks: collections.abc.Iterable[global___SinkRecord] | None = ...,
+        continuation: builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continuation", b"continuation", "sinks", b"sinks"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    def ClearField(self, field_name: typing.Literal["continuation", b"continuation", "sinks", b"sinks"]) -> None: ...
 
-Global___ListSinksResponse: _TypeAlias = ListSinksResponse  # noqa: Y015
+global___ListSinksResponse = ListSinksResponse

@@ -5,7 +5,7 @@ import warnings
 
 from pravega_common.proto import transaction_sets_pb2 as pravega__common_dot_proto_dot_transaction__sets__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.67.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in pravega_common/proto/transaction_sets_pb2_grpc.py depends on'
+        + f' but the generated code in pravega_common/proto/transaction_sets_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class TransactionSetsStub:
+class TransactionSetsStub(object):
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -56,7 +56,7 @@ class TransactionSetsStub:
                 _registered_method=True)
 
 
-class TransactionSetsServicer:
+class TransactionSetsServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def RegisterTransactions(self, request, context):
@@ -114,7 +114,7 @@ def add_TransactionSetsServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class TransactionSets:
+class TransactionSets(object):
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod

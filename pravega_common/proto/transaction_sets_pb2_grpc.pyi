@@ -5,74 +5,90 @@ What Pravega's controller API cannot say: several transactions, also of several 
 Served beside ControllerService on the same port. Meaning: docs/controller-api.md 11.
 """
 
-from collections import abc as _abc
-from grpc import aio as _aio
-from pravega_common.proto import transaction_sets_pb2 as _transaction_sets_pb2
-import abc as _abc_1
-import grpc as _grpc
-import sys
-import typing as _typing
+import abc
+import collections.abc
+import grpc
+import grpc.aio
+import pravega_common.proto.transaction_sets_pb2
+import typing
 
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
+_T = typing.TypeVar("_T")
 
-_T = _typing.TypeVar("_T")
+class _MaybeAsyncIterator(collections.abc.AsyncIterator[_T], collections.abc.Iterator[_T], metaclass=abc.ABCMeta): ...
 
-class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
-class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
+class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
-GRPC_GENERATED_VERSION: str
-GRPC_VERSION: str
-
 class TransactionSetsStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> TransactionSetsAsyncStub: ...
-    RegisterTransactions: _grpc.UnaryUnaryMultiCallable[_transaction_sets_pb2.RegisterTransactionsRequest, _transaction_sets_pb2.RegisterTransactionsResponse]
-    CommitTransactionSet: _grpc.UnaryUnaryMultiCallable[_transaction_sets_pb2.CommitTransactionSetRequest, _transaction_sets_pb2.CommitTransactionSetResponse]
-    GetTransactionSet: _grpc.UnaryUnaryMultiCallable[_transaction_sets_pb2.GetTransactionSetRequest, _transaction_sets_pb2.GetTransactionSetResponse]
-    ListSinks: _grpc.UnaryUnaryMultiCallable[_transaction_sets_pb2.ListSinksRequest, _transaction_sets_pb2.ListSinksResponse]
+    def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
+    RegisterTransactions: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.RegisterTransactionsRequest,
+        pravega_common.proto.transaction_sets_pb2.RegisterTransactionsResponse,
+    ]
 
-@_typing.type_check_only
-class TransactionSetsAsyncStub(TransactionSetsStub):
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    RegisterTransactions: _aio.UnaryUnaryMultiCallable[_transaction_sets_pb2.RegisterTransactionsRequest, _transaction_sets_pb2.RegisterTransactionsResponse]  # type: ignore[assignment]
-    CommitTransactionSet: _aio.UnaryUnaryMultiCallable[_transaction_sets_pb2.CommitTransactionSetRequest, _transaction_sets_pb2.CommitTransactionSetResponse]  # type: ignore[assignment]
-    GetTransactionSet: _aio.UnaryUnaryMultiCallable[_transaction_sets_pb2.GetTransactionSetRequest, _transaction_sets_pb2.GetTransactionSetResponse]  # type: ignore[assignment]
-    ListSinks: _aio.UnaryUnaryMultiCallable[_transaction_sets_pb2.ListSinksRequest, _transaction_sets_pb2.ListSinksResponse]  # type: ignore[assignment]
+    CommitTransactionSet: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.CommitTransactionSetRequest,
+        pravega_common.proto.transaction_sets_pb2.CommitTransactionSetResponse,
+    ]
 
-class TransactionSetsServicer(metaclass=_abc_1.ABCMeta):
-    @_abc_1.abstractmethod
+    GetTransactionSet: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.GetTransactionSetRequest,
+        pravega_common.proto.transaction_sets_pb2.GetTransactionSetResponse,
+    ]
+
+    ListSinks: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.ListSinksRequest,
+        pravega_common.proto.transaction_sets_pb2.ListSinksResponse,
+    ]
+
+class TransactionSetsAsyncStub:
+    RegisterTransactions: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.RegisterTransactionsRequest,
+        pravega_common.proto.transaction_sets_pb2.RegisterTransactionsResponse,
+    ]
+
+    CommitTransactionSet: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.CommitTransactionSetRequest,
+        pravega_common.proto.transaction_sets_pb2.CommitTransactionSetResponse,
+    ]
+
+    GetTransactionSet: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.GetTransactionSetRequest,
+        pravega_common.proto.transaction_sets_pb2.GetTransactionSetResponse,
+    ]
+
+    ListSinks: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.ListSinksRequest,
+        pravega_common.proto.transaction_sets_pb2.ListSinksResponse,
+    ]
+
+class TransactionSetsServicer(metaclass=abc.ABCMeta):
+    @abc.abstractmethod
     def RegisterTransactions(
         self,
-        request: _transaction_sets_pb2.RegisterTransactionsRequest,
+        request: pravega_common.proto.transaction_sets_pb2.RegisterTransactionsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_transaction_sets_pb2.RegisterTransactionsResponse, _abc.Awaitable[_transaction_sets_pb2.RegisterTransactionsResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.transaction_sets_pb2.RegisterTransactionsResponse, collections.abc.Awaitable[pravega_common.proto.transaction_sets_pb2.RegisterTransactionsResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def CommitTransactionSet(
         self,
-        request: _transaction_sets_pb2.CommitTransactionSetRequest,
+        request: pravega_common.proto.transaction_sets_pb2.CommitTransactionSetRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_transaction_sets_pb2.CommitTransactionSetResponse, _abc.Awaitable[_transaction_sets_pb2.CommitTransactionSetResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.transaction_sets_pb2.CommitTransactionSetResponse, collections.abc.Awaitable[pravega_common.proto.transaction_sets_pb2.CommitTransactionSetResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def GetTransactionSet(
         self,
-        request: _transaction_sets_pb2.GetTransactionSetRequest,
+        request: pravega_common.proto.transaction_sets_pb2.GetTransactionSetRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_transaction_sets_pb2.GetTransactionSetResponse, _abc.Awaitable[_transaction_sets_pb2.GetTransactionSetResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.transaction_sets_pb2.GetTransactionSetResponse, collections.abc.Awaitable[pravega_common.proto.transaction_sets_pb2.GetTransactionSetResponse]]: ...
 
-    @_abc_1.abstractmethod
+    @abc.abstractmethod
     def ListSinks(
         self,
-        request: _transaction_sets_pb2.ListSinksRequest,
+        request: pravega_common.proto.transaction_sets_pb2.ListSinksRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_transaction_sets_pb2.ListSinksResponse, _abc.Awaitable[_transaction_sets_pb2.ListSinksResponse]]: ...
+    ) -> typing.Union[pravega_common.proto.transaction_sets_pb2.ListSinksResponse, collections.abc.Awaitable[pravega_common.proto.transaction_sets_pb2.ListSinksResponse]]: ...
 
-def add_TransactionSetsServicer_to_server(servicer: TransactionSetsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_TransactionSetsServicer_to_server(servicer: TransactionSetsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

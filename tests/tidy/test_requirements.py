@@ -31,8 +31,6 @@ NOT_IMPORTED: Final = {
     "pytest-timeout": "a plugin: --timeout in setup.cfg",
     "ruff": "a program: scripts/check",
     "mypy": "a program: scripts/check",
-    "grpcio-tools": "a program: scripts/gen-proto",
-    "mypy-protobuf": "a plugin of scripts/gen-proto: types of the messages",
     "grpc-stubs": "read by mypy",
     "types-protobuf": "read by mypy",
 }
@@ -116,3 +114,15 @@ def test_every_import_is_required(folders: tuple[str, ...], names: tuple[str, ..
     known |= {module for module, item in THROUGH_EXTRA.items() if any(item in lists[name] for name in names)}
     missing = {module for folder in folders for module in imports_below(folder)} - known
     assert not missing
+
+
+def test_generated_stubs_run_with_the_oldest_versions_that_are_allowed() -> None:
+    """Stubs refuse an older protobuf or grpcio than that of their generator (`scripts/gen-proto`)."""
+    read = configparser.ConfigParser()
+    read.read(ROOT / "setup.cfg")
+    least = dict(re.findall(r"(protobuf|grpcio)>=([\d.]+)", read["options"]["install_requires"]))
+    folder = ROOT / "pravega_common" / "proto"
+    for path in folder.glob("*_pb2.py"):
+        assert f"# Protobuf Python Version: {least['protobuf']}\n" in path.read_text(), path.name
+    for path in folder.glob("*_pb2_grpc.py"):
+        assert f"GRPC_GENERATED_VERSION = '{least['grpcio']}'\n" in path.read_text(), path.name
