@@ -10,6 +10,7 @@ import org.apache.spark.sql.internal.connector.SupportsMetadata;
 import org.apache.spark.sql.types.StructType;
 
 import scala.collection.immutable.Map;
+import scala.collection.immutable.Map$;
 
 /** The Python scan; only a streaming one is changed. */
 final class PravegaScan implements Scan, SupportsMetadata {
@@ -63,8 +64,9 @@ final class PravegaScan implements Scan, SupportsMetadata {
         return python.columnarSupportMode();
     }
 
+    /** Nothing on Spark 4.0, where the Python scan has none. */
     @Override
     public Map<String, String> getMetaData() {
-        return ((SupportsMetadata) python).getMetaData();
+        return python instanceof SupportsMetadata described ? described.getMetaData() : Map$.MODULE$.empty();
     }
 }

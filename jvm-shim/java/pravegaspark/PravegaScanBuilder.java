@@ -10,9 +10,16 @@ final class PravegaScanBuilder implements SupportsPushDownFilters {
     private final SupportsPushDownFilters python;
     private final String place;
 
-    PravegaScanBuilder(ScanBuilder python, String place) {
-        this.python = (SupportsPushDownFilters) python;
+    private PravegaScanBuilder(SupportsPushDownFilters python, String place) {
+        this.python = python;
         this.place = place;
+    }
+
+    /** A builder that takes filters if Python's does, which it does not on Spark 4.0. */
+    static ScanBuilder around(ScanBuilder python, String place) {
+        return python instanceof SupportsPushDownFilters filtering
+            ? new PravegaScanBuilder(filtering, place)
+            : () -> new PravegaScan(python.build(), place);
     }
 
     @Override

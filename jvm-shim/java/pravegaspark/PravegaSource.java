@@ -43,7 +43,7 @@ public final class PravegaSource implements TableProvider, DataSourceRegister {
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
         SparkVersion.check();
-        return new PravegaTable(schema, TableOptions.ofProperties(properties), inferred, null);
+        return new PravegaTable(schema, TableOptions.ofProperties(properties), inferred);
     }
 
     @Override

@@ -5,8 +5,10 @@ import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Function;
 import java.util.function.Supplier;
 
+import org.apache.spark.SparkBuildInfo;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -20,19 +22,36 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class PravegaTable implements SupportsRead, SupportsWrite {
     private final StructType schema;
     private final TableOptions options;
+    private final Function<CaseInsensitiveStringMap, StructType> columns;
     private final Supplier<Map<String, String>> describe;
     private final List<PythonSource> sources = new ArrayList<>();
     private Map<String, String> properties;
 
     /**
-     * @param inferred the source that gave the schema, to be used again, or null
-     * @param describe asks for the properties to show, or null if there are none
+     * A table of the catalog.
+     *
+     * @param columns the columns that a read with these options has
+     * @param describe asks for the properties to show
      */
     PravegaTable(
-            StructType schema, TableOptions options, PythonSource inferred, Supplier<Map<String, String>> describe) {
+            StructType schema, TableOptions options, Function<CaseInsensitiveStringMap, StructType> columns,
+            Supplier<Map<String, String>> describe) {
         this.schema = schema;
         this.options = options;
+        this.columns = columns;
         this.describe = describe;
+    }
+
+    /**
+     * A table of Spark's own catalog, or what a read or write loads.
+     *
+     * @param inferred the source that gave the schema, to be used again, or null
+     */
+    PravegaTable(StructType schema, TableOptions options, PythonSource inferred) {
+        this.schema = schema;
+        this.options = options;
+        this.columns = null;
+        this.describe = Map::of;
         if (inferred != null) {
             sources.add(inferred);
         }
@@ -59,7 +78,7 @@ final class PravegaTable implements SupportsRead, SupportsWrite {
     @Override
     public synchronized Map<String, String> properties() {
         if (properties == null) {
-            properties = describe == null ? Map.of() : describe.get();
+            properties = describe.get();
         }
         return properties;
     }
@@ -75,10 +94,19 @@ final class PravegaTable implements SupportsRead, SupportsWrite {
             TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE, TableCapability.ACCEPT_ANY_SCHEMA);
     }
 
+    /**
+     * {@code UnsupportedOperationException} for options that give a table of the catalog other columns than Spark took
+     * it to have: before 4.3 Spark asks for a table without the options of its query.
+     */
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap query) {
         CaseInsensitiveStringMap merged = options.with(query.asCaseSensitiveMap());
-        return new PravegaScanBuilder(reading(merged).newScanBuilder(schema), TableOptions.describe(merged));
+        if (columns != null && !columns.apply(merged).equals(schema)) {
+            throw new UnsupportedOperationException("options " + StreamCatalog.columnOptions() + " of a query give a table"
+                + " of the catalog other columns, which needs Spark 4.3, this is " + SparkBuildInfo.spark_version()
+                + "; give them in CREATE TABLE … OPTIONS, or read with format(\"pravega\") or a temporary view");
+        }
+        return PravegaScanBuilder.around(reading(merged).newScanBuilder(schema), TableOptions.describe(merged));
     }
 
     /** As without the jar, one table with one set of options is planned by one Python source, whose cuts are kept. */

@@ -19,7 +19,7 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
     /** What Spark itself puts among the properties of a table. */
     static final Set<String> RESERVED = Set.of(
         TableCatalog.PROP_LOCATION, TableCatalog.PROP_IS_MANAGED_LOCATION, TableCatalog.PROP_EXTERNAL,
-        TableCatalog.PROP_TABLE_TYPE, TableCatalog.PROP_COMMENT, TableCatalog.PROP_COLLATION,
+        TableCatalog.PROP_COMMENT, TableCatalog.PROP_COLLATION,
         TableCatalog.PROP_PROVIDER, TableCatalog.PROP_OWNER);
 
     /** Of the properties that describe the stream as it is. */
@@ -43,7 +43,8 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
         Map<String, String> kept = new HashMap<>();
         for (Map.Entry<String, String> entry : properties.entrySet()) {
             String key = entry.getKey();
-            boolean isSparks = RESERVED.contains(key) || key.startsWith(TableCatalog.OPTION_PREFIX)
+            // Spark 4.0 has no constant for table_type.
+            boolean isSparks = RESERVED.contains(key) || key.equals("table_type") || key.startsWith(TableCatalog.OPTION_PREFIX)
                 || key.startsWith(SHOWN_PREFIX) || key.equals("transient_lastDdlTime") || key.equals("serialization.format");
             if (!isSparks) {
                 kept.put(key, entry.getValue());

@@ -22,20 +22,18 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
-import org.apache.spark.sql.connector.catalog.TableContext;
-import org.apache.spark.sql.connector.catalog.TableInfo;
-import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Scopes as namespaces, streams as tables: {@code spark.sql.catalog.NAME=pravegaspark.PravegaCatalog}, with {@code
- * spark.sql.catalog.NAME.controller} and any other option of the source or sink as a default for all its tables.
+ * Scopes as namespaces, streams as tables, in calls that all versions of Spark 4 have in common. {@code PravegaCatalog}
+ * adds those in which they differ: it is in {@code java-4.0} and {@code java-4.3}.
  *
  * <p>What Python knows already stays there: rows come and go by the Python source, and names are looked up by {@link
  * CatalogHelper}. So it works wherever the Python package works, on a plain Pravega too.
  */
-public final class PravegaCatalog implements TableCatalog, SupportsNamespaces {
+abstract class StreamCatalog implements TableCatalog, SupportsNamespaces {
     private static final Cleaner CLEANER = Cleaner.create();
     private static final String CONTROLLER_DEFAULT = "tcp://localhost:9090";
     private static final String CONTROLLER = "controller";
@@ -166,22 +164,13 @@ public final class PravegaCatalog implements TableCatalog, SupportsNamespaces {
         return loadTable(identifier, Map.of());
     }
 
-    /** With the options of the query, since {@link #METADATA} and {@link #EVENT_FORMAT} decide about the columns. */
-    @Override
-    public Table loadTable(Identifier identifier, TableContext context, CaseInsensitiveStringMap options)
-            throws NoSuchTableException {
-        if (context.timeTravel().isPresent()) {
-            throw new UnsupportedOperationException("a stream has no versions; use WITH (start_stream_cut='…')");
-        }
-        return loadTable(identifier, options.asCaseSensitiveMap());
-    }
-
-    @Override
-    public Set<String> tableStateOptionKeys() {
+    /** The names of the options of a query that decide about the columns. */
+    static Set<String> columnOptions() {
         return Set.of(METADATA, EVENT_FORMAT);
     }
 
-    private Table loadTable(Identifier identifier, Map<String, String> query) throws NoSuchTableException {
+    /** With the options of the query, where Spark gives them. */
+    final Table loadTable(Identifier identifier, Map<String, String> query) throws NoSuchTableException {
         if (identifier.namespace().length != 1) {
             throw new NoSuchTableException(identifier);
         }
@@ -192,7 +181,7 @@ public final class PravegaCatalog implements TableCatalog, SupportsNamespaces {
         }
         TableOptions options = options(identifier, texts(found.path("options")));
         StructType schema = schema(options.with(query));
-        return new PravegaTable(schema, options, null, () -> texts(helper.call("describe_stream", place)));
+        return new PravegaTable(schema, options, this::schema, () -> texts(helper.call("describe_stream", place)));
     }
 
     private TableOptions options(Identifier identifier, Map<String, String> own) {
@@ -216,13 +205,18 @@ public final class PravegaCatalog implements TableCatalog, SupportsNamespaces {
         return known;
     }
 
-    @Override
-    public Table createTable(Identifier identifier, TableInfo info)
+    /**
+     * Creates the stream of a table.
+     *
+     * @param columns name and type of each
+     */
+    final Table createStream(
+            Identifier identifier, List<List<String>> columns, Transform[] partitions, Map<String, String> properties)
             throws TableAlreadyExistsException, NoSuchNamespaceException {
-        CreateRequest request = CreateRequest.of(info);
+        check(partitions, properties);
         Map<String, Object> arguments = place(identifier);
-        arguments.put("options", request.options());
-        arguments.put("columns", request.columns());
+        arguments.put("options", TableOptions.withoutReserved(properties));
+        arguments.put("columns", columns);
         try {
             if (!helper.call("create_stream", arguments).asBoolean()) {
                 throw new TableAlreadyExistsException(identifier);
@@ -270,29 +264,21 @@ public final class PravegaCatalog implements TableCatalog, SupportsNamespaces {
         return made;
     }
 
-    /** What CREATE TABLE asks for, as far as a stream can have it. */
-    private record CreateRequest(Map<String, String> options, List<List<String>> columns) {
-        static CreateRequest of(TableInfo info) {
-            Map<String, String> properties = info.properties();
-            String provider = properties.getOrDefault(PROP_PROVIDER, PravegaSource.FORMAT);
-            if (!provider.equalsIgnoreCase(PravegaSource.FORMAT)) {
-                throw new IllegalArgumentException("USING " + provider
-                    + " cannot be: tables of this catalog are streams; leave it out, or say USING pravega");
+    /** Refuses what CREATE TABLE may ask for and a stream cannot have. */
+    private static void check(Transform[] partitions, Map<String, String> properties) {
+        String provider = properties.getOrDefault(PROP_PROVIDER, PravegaSource.FORMAT);
+        if (!provider.equalsIgnoreCase(PravegaSource.FORMAT)) {
+            throw new IllegalArgumentException("USING " + provider
+                + " cannot be: tables of this catalog are streams; leave it out, or say USING pravega");
+        }
+        for (String key : List.of(TableCatalog.PROP_LOCATION, TableCatalog.PROP_COMMENT)) {
+            if (properties.containsKey(key)) {
+                throw new UnsupportedOperationException("a stream has no " + key + "; leave it out");
             }
-            for (String key : List.of(TableCatalog.PROP_LOCATION, TableCatalog.PROP_COMMENT)) {
-                if (properties.containsKey(key)) {
-                    throw new UnsupportedOperationException("a stream has no " + key + "; leave it out");
-                }
-            }
-            if (info.partitions().length > 0) {
-                throw new UnsupportedOperationException(
-                    "a stream is not partitioned by columns; leave PARTITIONED BY out, and set default_num_segments");
-            }
-            List<List<String>> columns = new ArrayList<>();
-            for (StructField field : info.schema().fields()) {
-                columns.add(List.of(field.name(), field.dataType().simpleString()));
-            }
-            return new CreateRequest(TableOptions.withoutReserved(properties), columns);
+        }
+        if (partitions.length > 0) {
+            throw new UnsupportedOperationException(
+                "a stream is not partitioned by columns; leave PARTITIONED BY out, and set default_num_segments");
         }
     }
 }
