@@ -29,6 +29,7 @@ NOT_IMPORTED: Final = {
     "pytest-asyncio": "a plugin: runs the coroutines among the tests (asyncio_mode in setup.cfg)",
     "pytest-xdist": "a plugin: scripts/test runs the tests in several processes",
     "pytest-timeout": "a plugin: --timeout in setup.cfg",
+    "pandas": "comes with pyspark[connect]; PySpark warns of pandas 3 in every session",
     "ruff": "a program: scripts/check",
     "mypy": "a program: scripts/check",
     "grpc-stubs": "read by mypy",
