@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
+from typing import Final
 
 from pravega_common.errors import PravegaError
 from tests.simulator.cluster import Cluster
@@ -13,6 +14,10 @@ from tests.simulator.history import History, Progress
 from tests.simulator.settings import Settings
 from tests.simulator.tier1 import EMPTY_S, Tier1
 from tests.simulator.tier2 import Tier2
+
+
+answer_time_max_s: Final = 1.0
+"""So long the plan waits for what a store says about a segment."""
 
 
 class LossPlan:
@@ -93,8 +98,10 @@ class LossPlan:
             container = self._cluster.owner_of(segment.name).registry.find(container_id)
             if container is None or container.epoch < segment.created_epoch:
                 continue
-            with contextlib.suppress(PravegaError):
-                stored_length = (await container.get_info(segment.name)).storage_length
+            # A store that dies meanwhile never answers.
+            with contextlib.suppress(PravegaError, TimeoutError):
+                async with asyncio.timeout(answer_time_max_s):
+                    stored_length = (await container.get_info(segment.name)).storage_length
                 for writer in segment.writers.values():
                     sent = [event.sent_at_s for event in writer.events if event.is_acked and event.end <= stored_length]
                     found[container_id] = max([found.get(container_id, 0.0), *sent])

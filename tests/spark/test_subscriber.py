@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pravega_spark.commands.checkpoint import committed_position
+from pravega_spark.source.checkpoint import committed_position
 from pyspark.sql import SparkSession
 
 from pravega_common.model.retention import RetentionPolicy

@@ -30,6 +30,7 @@ NOT_IMPORTED: Final = {
     "pytest-xdist": "a plugin: scripts/test runs the tests in several processes",
     "pytest-timeout": "a plugin: --timeout in setup.cfg",
     "pandas": "comes with pyspark[connect]; PySpark warns of pandas 3 in every session",
+    "setuptools": "builds the wheel that is tested, in a process of its own; older ones need another package for it",
     "ruff": "a program: scripts/check",
     "mypy": "a program: scripts/check",
     "grpc-stubs": "read by mypy",
