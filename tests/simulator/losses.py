@@ -15,7 +15,6 @@ from tests.simulator.settings import Settings
 from tests.simulator.tier1 import EMPTY_S, Tier1
 from tests.simulator.tier2 import Tier2
 
-
 answer_time_max_s: Final = 1.0
 """So long the plan waits for what a store says about a segment."""
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pravega_spark.source.checkpoint import committed_position
 from pyspark.sql import SparkSession
 
 from pravega_common.model.retention import RetentionPolicy
@@ -16,6 +15,7 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.commands.subscriber import remove
+from pravega_spark.source.checkpoint import committed_position
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
