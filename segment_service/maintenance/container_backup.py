@@ -206,7 +206,8 @@ class ContainerBackup:
                 break
             live = {self.layout.manifest(name) for name in (view.name, view.base_name) if name is not None}
             try:
-                await self._copy_together({self.layout.chunk(chunk.id) for chunk in view.chunks}, must_exist=True)
+                chunks = {self.layout.chunk(chunk.id) for chunk in view.chunks}
+                await self._copy_together(chunks, must_exist=not view.is_deleted)  # a tombstone's go before it does
                 for name in live:
                     await self._copy(name)
             except SegmentNotFound:

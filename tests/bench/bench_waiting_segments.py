@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import random
 import time
@@ -21,10 +22,10 @@ import uvloop
 from sortedcontainers import SortedDict
 
 from pravega_common.errors import SegmentNotFound
+from segment_service.__main__ import collector_thresholds
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
-from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.config import WriterConfig
 from tests.bench.bench_container import InstantLog
 from tests.support.containers import ContainerKit
@@ -82,13 +83,12 @@ class WaitingKit(ContainerKit):
     def __init__(self) -> None:
         super().__init__(cache_bytes=2 << 30, unflushed_bytes_max=1 << 30)
         self.tier2 = RemoteTier2()
+        self.chunks = self.tier2  # type: ignore[assignment]
+        self.background = True
         self.write_to_tier2(WriterConfig())
 
     def make_log(self, container_id: int) -> InstantLog:
         return InstantLog(container_id)
-
-    def make_storage(self, container_id: int) -> RollingStorage:
-        return RollingStorage(self.tier2, container_id, self.clock)
 
 
 class Load:
@@ -153,6 +153,8 @@ def main() -> None:
     parser.add_argument("--segments", default="10,1000,20000,60000,100000")
     parser.add_argument("--seconds", type=float, default=10)
     options = parser.parse_args()
+    gc.freeze()
+    gc.set_threshold(*collector_thresholds)  # as a store does
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     for segments in (int(text) for text in options.segments.split(",")):
         print(json.dumps(uvloop.run(measure(segments, options.seconds))), flush=True)

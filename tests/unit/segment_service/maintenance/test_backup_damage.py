@@ -10,7 +10,7 @@ from pravega_common.errors import ConfigurationError, DataCorruption
 from pravega_common.runtime import failpoints
 from segment_service.maintenance import container_backup, store_backup
 from segment_service.maintenance.backup_files import INVENTORY, LOGS, read_header, read_inventory, read_log, verify
-from tests.support.backups import Place, Worker, backed_up, idle
+from tests.support.backups import Place, Worker, backed_up, flushed, idle
 
 BACKUP_STEPS = [
     store_backup.CHUNKS_COPIED,
@@ -105,3 +105,19 @@ async def test_a_backup_that_crashed_anywhere_is_refused(place: Place, tmp_path:
         with pytest.raises(DataCorruption, match="no inventory"):
             verify(tmp_path / "b")
     await container.stop()
+
+
+async def test_a_deleted_segment_whose_chunks_go_first_is_not_damaged(place: Place, tmp_path: Path) -> None:
+    """Its tombstone is the last that is deleted, and a backup may come between the two."""
+    place.background = False  # so that the tombstone stays
+    container = await place.open()
+    await container.create_segment("scope/gone")
+    await container.append("scope/gone", [b"bytes"])
+    await flushed(place, container)
+    await container.delete("scope/gone")
+    await flushed(place, container)
+    for name in [name for name in place.stored.objects if "/d/" in name]:
+        await place.stored.delete(name)
+    outcome = await backed_up(place, tmp_path / "b", idle)
+    await container.stop()
+    assert not outcome.damaged
