@@ -10,6 +10,7 @@ import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -78,14 +79,21 @@ class Query:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The controllers that a call gave up, one after the other."""
+    """The controllers that a call gave up, one after the other; not those of clients that other tests left behind."""
     found: list[int] = []
-    failed = EndpointChoice.failed
+    made: list[EndpointChoice] = []
+    make, failed = EndpointChoice.__init__, EndpointChoice.failed
+
+    def noted_at_birth(choice: EndpointChoice, *args: Any) -> None:
+        make(choice, *args)
+        made.append(choice)
 
     def noted(choice: EndpointChoice, index: int) -> None:
-        found.append(index)
+        if any(choice is one for one in made):
+            found.append(index)
         failed(choice, index)
 
+    monkeypatch.setattr(EndpointChoice, "__init__", noted_at_birth)
     monkeypatch.setattr(EndpointChoice, "failed", noted)
     return found
 

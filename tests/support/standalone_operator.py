@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -107,7 +108,9 @@ def wait_until_in_tier2(cluster: StandaloneProcess) -> None:
 def kill_everything(cluster: StandaloneProcess) -> None:
     pids = list(cluster.ready()["pids"].values())
     for pid in (parent_of(cluster.pid("controller")), *pids):
-        os.kill(pid, signal.SIGKILL)
+        # The children of a parent that is killed are told to end: one may be faster than this.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     cluster.wait()
     eventually_blocking(lambda: not any(is_running(pid) for pid in pids), "the end of the children", 30.0)
 
