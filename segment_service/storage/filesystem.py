@@ -84,8 +84,9 @@ class FilesystemChunkStorage:
             probe.write_bytes(b"probe")
             probe.unlink()
             for stale in self._incoming.iterdir():
-                if self._clock.wall_ms() / 1000 - stale.stat().st_mtime > temporary_age_max_s:
-                    stale.unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):  # other stores start and write beside this one
+                    if self._clock.wall_ms() / 1000 - stale.stat().st_mtime > temporary_age_max_s:
+                        stale.unlink()
         except OSError as error:
             raise ConfigurationError(
                 f"Tier-2 directory {self._root} cannot be written ({error.strerror}): create it or choose another"

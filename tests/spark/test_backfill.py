@@ -366,7 +366,7 @@ def test_rows_of_running_stages(spark: SparkSession, streams: Streams) -> None:
         time.sleep(1)
 
     streams.fill("t", 0, 400, default_num_segments=6)
-    rows = streams.read("t").select("event")
+    rows = streams.read("t", min_partitions=6).select("event")
     with ThreadPoolExecutor(1) as pool:
         counted = pool.submit(lambda: rows.mapInArrow(slowly, "event binary").count())
         seen: list[JobProgress] = []
