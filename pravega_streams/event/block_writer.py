@@ -13,7 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pravega_common.errors import BadEventNumber, ContainerNotHosted, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    BadEventNumber,
+    ContainerNotHosted,
+    PravegaError,
+    SegmentNotFound,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.invariants import check
 from pravega_common.wire import commands as c
 from pravega_streams.connection.blocking import HasMoved, WireSocket
@@ -242,7 +249,9 @@ class BlockWriter:
 
     def on_failed(self, error: PravegaError) -> None:
         """The store refused a block or the set-up: look for the owner again, or give up."""
-        if isinstance(error, ContainerNotHosted):
+        # A store that lost the segment without knowing it yet, as after a pause, answers by what it knew.
+        is_elsewhere = isinstance(error, SegmentNotFound) and self._has_moved()
+        if is_elsewhere or isinstance(error, ContainerNotHosted):
             self._writers.resolver.forget(self.segment)
             self._detach()
         elif isinstance(error, BadEventNumber) and self._number_conflicts < number_conflicts_max:

@@ -10,6 +10,7 @@ import pytest
 from pravega_common.errors import SegmentNotFound, SegmentSealed, Unavailable
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import encode
+from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.event import block_writer
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
@@ -251,3 +252,28 @@ def test_a_budget_is_kept_where_a_segment_is_sealed(store: FakeStore) -> None:
     sealed.close()
     assert writers.budget.held_bytes == 0
     writers.close()
+
+
+class Moved:
+    """A resolver that knows the former owner of a segment until it is told to forget it."""
+
+    def __init__(self, former: FakeStore, owner: FakeStore) -> None:
+        self._known, self._owner = former.endpoint, owner.endpoint
+
+    def resolve(self, segment: str) -> Endpoint:
+        return self._known
+
+    def forget(self, segment: str) -> None:
+        self._known = self._owner
+
+
+def test_a_store_that_lost_the_segment_and_does_not_know_it(store: FakeStore) -> None:
+    """After a pause it says for a moment that a segment is missing that its successor has made."""
+    former = FakeStore()
+    writers = BlockWriters(Moved(former, store), attach_time_s=2.0)
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    writer.flush()
+    assert (former.connection_count, store.segments[SEGMENT].data) == (1, piece(1))
+    writers.close()
+    former.close()
