@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pravega_common.errors import ConfigurationError, InvalidArgument
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.names import segment_name
 from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.backfill import export
@@ -37,6 +38,7 @@ from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
+from pravega_streams.segment.event_index import EventIndex
 from tests.spark.driver_process import REPOSITORY
 from tests.spark.streams import Streams
 from tests.support.eventually import eventually_blocking
@@ -70,6 +72,13 @@ class Place:
     def tail(self) -> dict[int, int]:
         with StreamClient(self.controller) as client:
             return client.tail_cut(self.scope, "t")
+
+    def is_indexed(self) -> bool:
+        """Whether the stores know the times of all that is written: their index follows by a tenth of a second."""
+        with StreamClient(self.controller) as client:
+            names = [segment_name(self.scope, "t", segment) for segment in client.tail_cut(self.scope, "t")]
+            indexes = [EventIndex.of(client.segments, name) for name in names]
+        return all(index.indexed_length == index.length for index in indexes)
 
 
 @pytest.fixture
@@ -312,6 +321,7 @@ def test_an_export_that_fails_at_any_step_is_written_once(
 def test_an_export_of_a_time_range_into_folders_by_day(spark: SparkSession, place: Place) -> None:
     """Stores know times to some 64 KiB: a little of what was written before may be in it."""
     place.fill(30_000)
+    eventually_blocking(place.is_indexed, "the index of the stream's times")
     between = datetime.now(UTC).isoformat(timespec="milliseconds")
     place.fill(100, first=30_000)
     target = place.folder / "out"
