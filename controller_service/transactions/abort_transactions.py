@@ -17,6 +17,7 @@ from pravega_common.errors import FailedError, RejectedError, StreamNotFound
 from pravega_common.model.transactions import TransactionState
 from pravega_common.names import split_scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 
 SEGMENTS_DELETED = register("transaction_abort.segments_deleted")
 COMPLETED = register("transaction_abort.completed_recorded")
@@ -71,10 +72,7 @@ class AbortWorkflow:
                 await self.run(scope, stream, identifier)
             to_do.ids.discard(identifier)
 
-        outcomes = await asyncio.gather(*map(run, sorted(to_do.ids)), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        await all_ended(map(run, sorted(to_do.ids)))
 
     async def run(self, scope: str, stream: str, identifier: uuid.UUID) -> None:
         found = await self._transactions.get(scope, stream, identifier)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
@@ -15,7 +13,6 @@ from controller_service.store.records import EpochRecord
 from controller_service.store.stream_context import StreamContext
 from controller_service.transactions.records import CommittingRecord, MergeTarget, transaction_segments
 from pravega_common.errors import DataCorruption, SegmentNotFound, SegmentSealed
-from pravega_common.model.segments import SegmentInfo
 from pravega_common.runtime.failpoints import register
 
 MERGED = register("transaction_commit.merged")
@@ -69,7 +66,7 @@ class CommitMerges:
         sources = [name for number in numbers for name in _sources(context, ids, number)]
         targets = [] if into is None else names_by_number(context, into, numbers)
         try:
-            measured = await self.infos([*sources, *targets])
+            measured = await self._segments.infos([*sources, *targets])
         except SegmentNotFound as error:
             raise DataCorruption(
                 f"segment {error.segment} of {context.name} is missing before its transaction was merged"
@@ -81,10 +78,6 @@ class CommitMerges:
             MergeTarget(number, before[index], tuple(lengths[index * per_target : (index + 1) * per_target]))
             for index, number in enumerate(numbers)
         )
-
-    async def infos(self, segments: Sequence[str]) -> list[SegmentInfo]:
-        """Look segments up, in their order. ``SegmentNotFound`` names one that is missing."""
-        return await self._segments.infos(segments)
 
     async def left(
         self, context: StreamContext, ids: Sequence[uuid.UUID], targets: Sequence[MergeTarget]
@@ -182,19 +175,8 @@ class CommitMerges:
             self._log.error("bytes are missing in a commit, as an operator accepted", error=str(error))
 
 
-async def all_ended(*work: Coroutine[Any, Any, Any]) -> list[Any]:
-    """The results of all, once none of them is in flight any more; then the error of one if any failed.
-
-    That a segment is sealed counts only if nothing else went wrong: it makes the caller measure what the others did.
-    """
-    outcomes = await asyncio.gather(*work, return_exceptions=True)
-    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    if errors:
-        raise _first_that_counts(errors)
-    return outcomes
-
-
 def _first_that_counts(errors: Sequence[BaseException]) -> BaseException:
+    """That a segment is sealed counts only if nothing else went wrong: the caller measures then what others did."""
     return next((error for error in errors if not isinstance(error, SegmentSealed)), errors[0])
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final, Protocol
 
 import structlog
 from prometheus_client import Gauge
@@ -23,7 +23,7 @@ from controller_service.store.holds import free
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.transactions.commit_holds import CommitHolds, CommitRun
-from controller_service.transactions.commit_merges import MERGED, CommitMerges, all_ended
+from controller_service.transactions.commit_merges import MERGED, CommitMerges
 from controller_service.transactions.commit_queue import commit_batch_max
 from controller_service.transactions.completions import Completions
 from controller_service.transactions.order_records import CommitState
@@ -48,6 +48,7 @@ from pravega_common.model.transactions import TransactionState
 from pravega_common.names import split_scoped_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 
 STATE_MOVED = register("transaction_commit.state_moved")
 ROUND_RECORDED = register("transaction_commit.round_recorded")
@@ -232,10 +233,11 @@ class CommitWorkflow:
         rolling = active.reference_epoch != original.reference_epoch
         ids = [identifier for identifier, _ in batch]
         try:
-            context, targets = await all_ended(
+            steps: list[Awaitable[Any]] = [
                 self._holds.enter(run, context),
                 self._merges.measure(context, ids, original, None if rolling else active),
-            )
+            ]
+            context, targets = await all_ended(steps)
         except DataCorruption:
             await self._holds.withdraw(run, state)
             raise

@@ -8,11 +8,12 @@ from controller_service.store.holds import stage_epoch
 from controller_service.store.records import EpochRecord, SealedSegmentRecord, sealed_segment_key
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.transactions.commit_merges import MERGED, CommitMerges, all_ended, names_by_number
+from controller_service.transactions.commit_merges import MERGED, CommitMerges, names_by_number
 from controller_service.transactions.records import CommittingRecord
 from pravega_common import names
 from pravega_common.errors import DataCorruption
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 
 DUPLICATES_CREATED = register("transaction_commit.duplicates_created")
 DUPLICATES_SEALED = register("transaction_commit.duplicates_sealed")
@@ -40,13 +41,15 @@ class RollingCommit:
         rollover = configuration.rollover_size_bytes
         holding_names = holding.names(context.scope, context.stream)
         await all_ended(
-            self._segments.create_segments(holding_names, rollover_size_bytes=rollover),
-            self._segments.create_segments(
-                following.names(context.scope, context.stream),
-                scale_type=int(configuration.scaling.scale_type),
-                target_rate=configuration.scaling.target_rate,
-                rollover_size_bytes=rollover,
-            ),
+            (
+                self._segments.create_segments(holding_names, rollover_size_bytes=rollover),
+                self._segments.create_segments(
+                    following.names(context.scope, context.stream),
+                    scale_type=int(configuration.scaling.scale_type),
+                    target_rate=configuration.scaling.target_rate,
+                    rollover_size_bytes=rollover,
+                ),
+            )
         )
         failpoint(DUPLICATES_CREATED)
         positions = await self._fill_duplicates(context, record, holding)
@@ -65,7 +68,7 @@ class RollingCommit:
     ) -> dict[int, list[int]]:
         """Merge into the duplicates and seal them. They are sealed only after every merge was verified: in a
         repetition, sealed ones hold everything, and their length proves it."""
-        infos = await self._merges.infos(holding.names(context.scope, context.stream))
+        infos = await self._segments.infos(holding.names(context.scope, context.stream))
         if not any(info.is_sealed for info in infos):
             positions = await self._merges.merge_into(context, record, holding)
             failpoint(MERGED)
@@ -107,7 +110,7 @@ class RollingCommit:
 
     async def _move_epoch(self, context: StreamContext, active: EpochRecord, following: EpochRecord) -> None:
         """Record the sizes of what was sealed and make the last duplicate the current epoch."""
-        infos = await self._merges.infos(active.names(context.scope, context.stream))
+        infos = await self._segments.infos(active.names(context.scope, context.stream))
         sizes = {segment.segment_id: info.length for segment, info in zip(active.segments, infos, strict=True)}
 
         async def change(fresh: StreamContext) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
 
 from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.deadline import Deadline
+from pravega_common.runtime.joined import all_ended
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import BATCHES
 from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand, WireConnection
@@ -97,7 +98,7 @@ class RawClient:
             found = await self._once_at(endpoint, [calls[index] for index in indexes], deadline)
             outcomes.update(zip(indexes, found, strict=True))
 
-        await _all_ended(ask(endpoint, indexes) for endpoint, indexes in at_store.items())
+        await all_ended(ask(endpoint, indexes) for endpoint, indexes in at_store.items())
         return [outcomes[index] for index in range(len(calls))]
 
     async def _once_at(
@@ -131,7 +132,7 @@ class RawClient:
                 except PravegaError as error:
                     return [error for _ in batch.calls]
 
-        found = await _all_ended(map(alone, calls) if batches is None else map(together, batches))
+        found = await all_ended(map(alone, calls) if batches is None else map(together, batches))
         return [outcome for some in found for outcome in some]
 
     async def _once(self, segment: str, make: MakeCommand, expect: type[R], deadline: Deadline) -> R:
@@ -164,14 +165,3 @@ def _batches(calls: Iterable[SegmentCall[R]]) -> list[SegmentBatch[R]]:
             batches.append(SegmentBatch[R]())
             batches[-1].add(call)
     return batches
-
-
-async def _all_ended(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Awaits all and gives their results; an error that nobody foresaw is raised when all have ended."""
-    found = await asyncio.gather(*work, return_exceptions=True)
-    results = []
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-        results.append(one)
-    return results

@@ -6,12 +6,12 @@ decoded and served in groups, and the loop has its turn between them.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.joined import all_ended
 from pravega_common.runtime.time_slices import TimeSlices
 from pravega_common.wire import codec
 from pravega_common.wire import commands as wire
@@ -76,13 +76,7 @@ class RequestBatches:
 
     async def _served(self, group: list[Command]) -> list[bytes]:
         """One reply for each, also where one fails as nobody foresaw: that is raised when all have ended."""
-        found = await asyncio.gather(*map(self._reply, group), return_exceptions=True)
-        replies = []
-        for reply in found:
-            if isinstance(reply, BaseException):
-                raise reply
-            replies.append(codec.encode(reply))
-        return replies
+        return [codec.encode(reply) for reply in await all_ended(map(self._reply, group))]
 
     async def _reply(self, request: Any) -> Command:
         if isinstance(request, wire.ErrorMessage):

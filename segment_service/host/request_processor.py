@@ -6,7 +6,6 @@ them into replies. Reads are apart (``read``): they may wait for as long as a se
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
@@ -23,6 +22,7 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.joined import all_ended
 from pravega_common.wire import commands as wire
 from pravega_common.wire.commands import Command, MergedSource, ReadSegment
 from segment_service.contracts.attributes import (
@@ -245,12 +245,8 @@ class RequestProcessor:
         merged: list[MergedSource] = []
         for sources in _chunked(request.sources, merges_in_flight_max):
             # Started in order, which is the order in which the store merges them; answered together.
-            calls = (self._merge_one(request.target, source) for source in sources)
-            results = await asyncio.gather(*calls, return_exceptions=True)
-            for source, result in zip(sources, results, strict=True):
-                if isinstance(result, BaseException):
-                    raise result
-                merged.append(MergedSource(source, result))
+            lengths = await all_ended(self._merge_one(request.target, source) for source in sources)
+            merged += map(MergedSource, sources, lengths)
         return wire.SegmentsBatchMerged(request.request_id, request.target, tuple(merged))
 
     async def _check_sources(self, request: wire.MergeSegmentsBatch) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Sequence
 
+from pravega_common.runtime.joined import all_ended
 from pravega_common.runtime.time_slices import TimeSlices
 from segment_service.sorted_runs.key_filter import may_contain
 from segment_service.sorted_runs.map_manifest import Run, RunFile
@@ -40,10 +40,7 @@ async def look_up(objects: MapObjects, runs: Sequence[Run], key: bytes) -> bytes
     """The newest value of the key. ``SegmentNotFound`` if an object is missing."""
     files = [file for run in runs if (file := file_of(run, key)) is not None]
     if any(objects.cached_tail(file) is None for file in files):
-        results = await asyncio.gather(*map(objects.tail, files), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await all_ended(map(objects.tail, files))
     for file in files:
         tail = await objects.tail(file)
         if not may_contain(tail.filter, key):

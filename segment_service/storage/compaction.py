@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pravega_common.errors import Fenced, Outcome, PravegaError, SegmentDamaged
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_storage import OnDamage
@@ -150,13 +151,8 @@ class Compactor(Service):
         pieces: list[Buffer] = []
         for first in range(0, len(run), reads_at_once_max):
             batch = run[first : first + reads_at_once_max]
-            results = await asyncio.gather(
-                *(self._reader.read(segment_id, chunk, 0, chunk.length) for chunk in batch), return_exceptions=True
-            )
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-                pieces.extend(result)
+            for data in await all_ended(self._reader.read(segment_id, chunk, 0, chunk.length) for chunk in batch):
+                pieces.extend(data)
         return pieces
 
     async def _run(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pravega_common.errors import Fenced, PravegaError
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 from pravega_common.services.base import Service
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import Barrier
@@ -111,11 +112,10 @@ class GarbageCollector(Service):
     async def _delete(self, groups: list[deque[str]]) -> None:
         """Delete some groups and take off what went."""
         some = groups[:groups_at_once_max]
-        results = await asyncio.gather(*(self._delete_in_order(group) for group in some), return_exceptions=True)
-        groups[: len(some)] = [group for group in some if group]
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        try:
+            await all_ended(self._delete_in_order(group) for group in some)
+        finally:
+            groups[: len(some)] = [group for group in some if group]
 
     async def _delete_in_order(self, names: deque[str]) -> None:
         while names:

@@ -19,6 +19,7 @@ from pravega_common.errors import (
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
@@ -270,13 +271,8 @@ class RollingStorage:
         parts: list[Buffer] = []
         for first in range(0, len(pieces), read_pieces_at_once_max):
             batch = pieces[first : first + read_pieces_at_once_max]
-            results = await asyncio.gather(
-                *(self._reader.read(segment_id, *piece) for piece in batch), return_exceptions=True
-            )
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-                parts.extend(result)
+            for data in await all_ended(self._reader.read(segment_id, *piece) for piece in batch):
+                parts.extend(data)
         return b"".join(parts)
 
     async def _live_or_new(self, segment_id: int) -> SegmentView:
