@@ -181,9 +181,16 @@ class PlogClient:
         return memory_of((await (await self.connections.control()).call("INFO", "memory")).decode()).has_room
 
     async def create(self, header: PlogHeader) -> ServerPlog:
-        """Make an empty plog; the id must be a new one."""
+        """Make an empty plog; the id must be a new one.
+
+        ``AppendRefused`` where a repair put a copy of it before this came: a server that was slow to answer is left to
+        the repair, which may be quicker.
+        """
         token = FenceToken(header.epoch)
-        check(await self._make(CREATE, header, token) == b"ok", "plog id used twice", plog_id=str(header.plog_id))
+        if await self._make(CREATE, header, token) != b"ok":
+            found = await self.header(header.plog_id)
+            check(found == header, "plog id used twice", plog_id=str(header.plog_id), found=found.to_json())
+            raise AppendRefused(f"plog {header.plog_id} was copied there before {self.address} came to create it")
         stream = self._keys(header.plog_id).stream(token)
         prefix = b"*8\r\n$4\r\nXADD\r\n$%d\r\n%b\r\n$10\r\nNOMKSTREAM\r\n" % (len(stream.encode()), stream.encode())
         return ServerPlog(header.plog_id, token, stream, prefix, self.connections.run_id)

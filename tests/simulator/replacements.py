@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from pravega_common.errors import ConfigurationError, PravegaError, Unavailable, VersionConflict
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from segment_service.maintenance.server_replacement import ServerReplacement
 from segment_service.plog.cluster_registration import ServerFacts
 from segment_service.plog.plog import identity_key
@@ -35,6 +36,7 @@ class ServerReplacements:
         clock: VirtualClock,
         rng: random.Random,
         note: Callable[[str], None],
+        containers: int,
     ) -> None:
         self._network = network
         self._tier1 = tier1
@@ -42,6 +44,7 @@ class ServerReplacements:
         self._clock = clock
         self._rng = rng
         self._note = note
+        self._containers = containers
 
     async def replace(self, old: SimulatedRedis) -> SimulatedRedis:
         """Put an empty server into the place of ``old``, which is dead, or goes on at its address, unused."""
@@ -56,6 +59,7 @@ class ServerReplacements:
         )
         while True:
             try:
+                await self._cpo.set_once(CONTAINER_COUNT_KEY, str(self._containers))  # as controllers do at first
                 await command.register()
                 self._tier1.replaced(old, new)
                 async for progress in command.follow():

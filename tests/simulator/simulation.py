@@ -85,7 +85,7 @@ class Simulation:
         self.tier2 = Tier2(random.Random(f"{seed} tier 2"), clock)
         cpo = RemoteCPO(self.network, cpo_server, random.Random(f"{seed} cpo"))
         self._replacements = ServerReplacements(
-            self.network, self.tier1, cpo, clock, random.Random(f"{seed} replacing"), self.note
+            self.network, self.tier1, cpo, clock, random.Random(f"{seed} replacing"), self.note, settings.containers
         )
         chunks = RemoteChunks(self.network, self.tier2)
         self.cluster = Cluster(loop, clock, settings, self.tier1, cpo, chunks, self.history, self.note)
