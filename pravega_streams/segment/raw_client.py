@@ -79,7 +79,8 @@ class RawClient:
             left = [index for index in left if _may_be_repeated(outcomes[index], idempotent)]
             if not left or deadline.remaining_s <= delay_s:
                 break
-            self._resolver.forget(calls[left[0]].segment)
+            for index in left:
+                self._resolver.forget(calls[index].segment)
             await self._clock.sleep(delay_s)
             delay_s = min(delay_s * 2, retry_delay_max_s)
         return [outcomes[index] for index in range(len(calls))]

@@ -134,6 +134,38 @@ async def test_an_unknown_outcome_is_given_where_it_may_not_be_repeated(stores: 
     client.close()
 
 
+class Moved:
+    """Segments whose owner changed; knows the first store for each until that answer is forgotten."""
+
+    def __init__(self, before: Endpoint, after: Endpoint) -> None:
+        self._endpoints = (before, after)
+        self._forgotten: set[str] = set()
+
+    async def resolve(self, segment: str) -> Endpoint:
+        return self._endpoints[segment in self._forgotten]
+
+    def forget(self, segment: str) -> None:
+        self._forgotten.add(segment)
+
+
+async def test_the_owner_of_every_refused_segment_is_looked_for_again(stores: list[FakeStore]) -> None:
+    """A resolver may remember each segment by itself."""
+    asked: list[str] = []
+
+    def refuse(command: c.Command) -> c.Command | None:
+        if not isinstance(command, c.CreateSegment):
+            return None
+        asked.append(command.segment)
+        return c.WrongHost(command.request_id, command.segment, "", "")
+
+    stores[0].before = refuse
+    client = RawClient(Moved(*(store.endpoint for store in stores)), call_time_s=5)
+    outcomes = await client.call_many([create(name) for name in NAMES[:10]], idempotent=False)
+    assert kinds(outcomes) == [c.SegmentCreated] * 10
+    assert sorted(asked, key=NAMES.index) == NAMES[:10], "each asked once at the store that it left"
+    client.close()
+
+
 async def test_a_store_that_is_away_keeps_no_other_back(stores: list[FakeStore]) -> None:
     """Those of the store that answers are done, and the others certainly not."""
     gone = FakeStore()
