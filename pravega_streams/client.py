@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pravega_common.model.segments import SegmentOffsets
+from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import segment_name
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.commit_operations import CommitOperationsClient
@@ -54,9 +55,20 @@ class StreamClient:
         """The present end of every open segment; of a sealed stream, the ends of its last segments."""
         current = [item.segment_id for item in self.controller.current_segments(scope, stream)]
         ids = current or self._last_segments(scope, stream)
-        names = {item: segment_name(scope, stream, item) for item in ids}
-        infos = self.segments.infos(names.values())
-        return {item: (infos.get(name) or self.segments.info(name)).length for item, name in names.items()}
+        infos = self.segment_infos(scope, stream, ids)
+        for item in ids:
+            if item not in infos:
+                infos[item] = self.segments.info(segment_name(scope, stream, item))
+        return {item: infos[item].length for item in ids}
+
+    def segment_infos(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, SegmentInfo]:
+        """Lengths, starts and states of many segments of a stream, by id; those that do not exist are left out.
+
+        One call for 1,000 segments of a store. Errors: those of ``SegmentClient.infos``.
+        """
+        names = {item: segment_name(scope, stream, item) for item in segment_ids}
+        found = self.segments.infos(names.values())
+        return {item: found[name] for item, name in names.items() if name in found}
 
     def _last_segments(self, scope: str, stream: str) -> list[int]:
         """A sealed stream lists no current segments: walk from the head to those without successors."""

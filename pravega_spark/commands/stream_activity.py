@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pravega_common.errors import InvalidArgument, StreamNotFound
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import segment_name
 from pravega_spark.commands.output import counted
 from pravega_spark.source.checkpoint import committed_position
 from pravega_streams.client import StreamClient
@@ -82,12 +81,10 @@ def written_per_s(
     client: StreamClient, scope: str, stream: str, segment_ids: Sequence[int], sleep: Callable[[float], None]
 ) -> dict[int, float]:
     """Bytes a second that come into segments, watched for ``rate_time_s``."""
-    names = {item: segment_name(scope, stream, item) for item in segment_ids}
-    before = client.segments.infos(names.values())
+    before = client.segment_infos(scope, stream, segment_ids)
     sleep(rate_time_s)
-    after = client.segments.infos(names.values())
-    both = {item for item, name in names.items() if name in before and name in after}
-    return {item: (after[names[item]].length - before[names[item]].length) / rate_time_s for item in sorted(both)}
+    after = client.segment_infos(scope, stream, segment_ids)
+    return {item: (after[item].length - before[item].length) / rate_time_s for item in sorted(set(before) & set(after))}
 
 
 def stream_size(client: StreamClient, scope: str, stream: str) -> StreamSize | None:
@@ -97,5 +94,5 @@ def stream_size(client: StreamClient, scope: str, stream: str) -> StreamSize | N
         ids = controller.segments_between(scope, stream, client.head_cut(scope, stream), client.tail_cut(scope, stream))
     except StreamNotFound:
         return None
-    found = client.segments.infos(segment_name(scope, stream, item) for item in ids)
+    found = client.segment_infos(scope, stream, ids)
     return StreamSize(scope, stream, len(ids), sum(info.length - info.start_offset for info in found.values()))

@@ -10,7 +10,7 @@ from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.names import segment_epoch, segment_name, segment_number
+from pravega_common.names import segment_epoch, segment_number
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.output import counted
 from pravega_spark.commands.quantities import ms_per_hour
@@ -98,9 +98,7 @@ def stream_facts(client: StreamClient, scope: str, stream: str) -> StreamFacts:
         if item.segment_id in tail
     ]
     between = controller.segments_between(scope, stream, head, tail)
-    names = {item: segment_name(scope, stream, item) for item in {*between, *(one.segment_id for one in shown)}}
-    found = client.segments.infos(names.values())
-    infos = {item: found[name] for item, name in names.items() if name in found}
+    infos = client.segment_infos(scope, stream, {*between, *(one.segment_id for one in shown)})
     segments = tuple(
         OpenSegment(item.segment_id, item.key_low, min(item.key_high, 1.0), infos[item.segment_id])
         for item in shown

@@ -86,9 +86,7 @@ class ServiceGateway:
         return self._segments.info(segment_name(scope, stream, segment_id))
 
     def segment_infos(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, SegmentInfo]:
-        names = {item: segment_name(scope, stream, item) for item in segment_ids}
-        infos = self._segments.infos(names.values())
-        return {item: infos[name] for item, name in names.items() if name in infos}
+        return self._client.segment_infos(scope, stream, segment_ids)
 
     def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
         return self._segments.locate_offset(segment_name(scope, stream, segment_id), offset)

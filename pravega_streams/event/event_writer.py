@@ -92,9 +92,9 @@ class EventWriter:
         their time window. ``InvalidArgument`` if the time goes back.
         """
         self.flush()
-        names = {item.name: item.segment_id for item in self._router.segments}
-        infos = self._client.segments.infos(names)
-        position = {names[name]: info.length for name, info in infos.items()}
+        ids = [item.segment_id for item in self._router.segments]
+        infos = self._client.segment_infos(self._scope, self._stream, ids)
+        position = {item: info.length for item, info in infos.items()}
         self._client.controller.note_time(self._scope, self._stream, self.writer_id, position, time_ms)
         self._has_noted = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -36,6 +36,7 @@ infos_per_round_max: Final = 256
 endpoints_cached_max: Final = 10_000
 """Segments whose store is remembered."""
 
+T = TypeVar("T")
 R = TypeVar("R", bound=c.Command)
 
 
@@ -107,52 +108,40 @@ class SegmentClient:
         """
         found: dict[str, SegmentInfo] = {}
         left = dict.fromkeys(segments)
-        deadline_s = time.monotonic() + self._call_time_s
-        delay_s = retry_delay_min_s
-        while left:
-            with self._lock:
-                failure = self._ask_about(left, found)
-            if failure is None:
-                break
-            if not failure.may_be_repeated(idempotent=True) or time.monotonic() + delay_s > deadline_s:
-                raise failure
-            self.endpoints.forget(next(iter(left)))
-            time.sleep(delay_s)
-            delay_s = min(delay_s * 2, retry_delay_max_s)
+        if left:
+            self._repeated(lambda: self._ask_about(left, found), next(iter(left)), idempotent=True)
         return found
 
-    def _ask_about(self, left: dict[str, None], found: dict[str, SegmentInfo]) -> PravegaError | None:
-        """Ask about all that are ``left`` and take out what is answered; an error that kept others back, if one did.
+    def _ask_about(self, left: dict[str, None], found: dict[str, SegmentInfo]) -> None:
+        """Ask about all that are ``left`` and take out what is answered; raises what kept others back.
 
         The store of the first is asked about all whose store is not known: where it is not their owner it says so.
         """
         waiting, refused = dict(left), set[tuple[str, Endpoint]]()
         failure: PravegaError | None = None
-        try:
-            while waiting:
-                first = next(iter(waiting))
-                connection = self._connection(first)
-                asked, answers = self._ask_store(connection, waiting, refused)
-                if not asked:
-                    del waiting[first]  # It is refused by its own store: asked again later.
-                for segment, answer in zip(asked, answers, strict=True):
-                    if isinstance(answer, ContainerNotHosted):
-                        refused.add((segment, connection.endpoint))
-                        failure = answer
-                        continue
-                    del waiting[segment]
-                    if isinstance(answer, c.StreamSegmentInfo):
-                        self.endpoints.note(segment, connection.endpoint)
-                        found[segment] = _info_of(answer)
-                    elif not isinstance(answer, SegmentNotFound):
-                        failure = answer
-                        if not answer.may_be_repeated(idempotent=True):
-                            return answer
-                        continue
-                    del left[segment]
-        except PravegaError as error:
-            return error
-        return None if not left else failure or Unavailable(f"no store is known for {next(iter(left))}")
+        while waiting:
+            first = next(iter(waiting))
+            connection = self._connection(first)
+            asked, answers = self._ask_store(connection, waiting, refused)
+            if not asked:
+                del waiting[first]  # It is refused by its own store: asked again later.
+            for segment, answer in zip(asked, answers, strict=True):
+                if isinstance(answer, ContainerNotHosted):
+                    refused.add((segment, connection.endpoint))
+                    failure = answer
+                    continue
+                del waiting[segment]
+                if isinstance(answer, c.StreamSegmentInfo):
+                    self.endpoints.note(segment, connection.endpoint)
+                    found[segment] = _info_of(answer)
+                elif not isinstance(answer, SegmentNotFound):
+                    failure = answer
+                    if not answer.may_be_repeated(idempotent=True):
+                        raise answer
+                    continue
+                del left[segment]
+        if left:
+            raise failure or Unavailable(f"no store is known for {next(iter(left))}")
 
     def _ask_store(
         self, connection: WireSocket, waiting: dict[str, None], refused: set[tuple[str, Endpoint]]
@@ -218,12 +207,19 @@ class SegmentClient:
 
         A store whose protocol is older than ``since_version`` is not asked: ``UnsupportedOperation``.
         """
+        return self._repeated(lambda: self._once(segment, make, expect, since_version), segment, idempotent=idempotent)
+
+    def _repeated(self, attempt: Callable[[], T], segment: str, *, idempotent: bool) -> T:
+        """The result of an attempt, which is made again where that is safe, in the time of a call.
+
+        ``segment`` is the one whose owner is looked for again.
+        """
         deadline_s = time.monotonic() + self._call_time_s
         delay_s = retry_delay_min_s
         while True:
             try:
                 with self._lock:
-                    return self._once(segment, make, expect, since_version)
+                    return attempt()
             except PravegaError as error:
                 if not error.may_be_repeated(idempotent=idempotent):
                     raise
