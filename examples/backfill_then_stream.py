@@ -3,17 +3,17 @@
 from pyspark.sql import DataFrame, SparkSession
 from sample import fill
 
+import pravega_spark
+
 spark = SparkSession.builder.getOrCreate()
 fill(spark, "shop/sales")
 
-# The cut is taken first: the batch ends there, and the stream starts there.
-info = spark.read.format("pravega").option("metadata", "StreamInfo").load("shop/sales")
-cut = info.first()["tail_stream_cut"]
-
-source = {"format": "record", "end_stream_cut": cut}
-history = spark.read.format("pravega").options(**source).load("shop/sales")
+history = spark.read.format("pravega").option("format", "record").load("shop/sales")
 totals = {bytes(row["key"]).decode(): row["count"] for row in history.groupBy("key").count().collect()}
 print("history:", sum(totals.values()))
+
+# The batch chose its end when it began, and the stream starts there. (Over Spark Connect: see metadata=StreamInfo.)
+cut = pravega_spark.cut_of(history)
 
 more = spark.range(30).selectExpr("'zoe' as key", "cast(id as string) as value", "current_timestamp() as timestamp")
 more.write.format("pravega").mode("append").option("format", "record").save("shop/sales")

@@ -22,7 +22,7 @@ from pravega_spark.backfill.definition import (
 from pravega_spark.backfill.load import Chunks
 from pravega_spark.backfill.runner import JobRun, LoadSettings, Runner, SparkRunner, Summary
 from pravega_spark.backfill.spark_errors import sentence_of
-from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, START_HELP, ControllerOption
 from pravega_spark.commands.output import print_json, say
 from pravega_spark.commands.quantities import parse_bytes
 from pravega_spark.commands.stream_names import parse_stream
@@ -117,9 +117,7 @@ class BackfillCommands:
         job_id: JobIdOption,
         start: Annotated[
             str,
-            typer.Option(
-                metavar="earliest|TIME|CUT", help="Position to begin at; a TIME is 2026-01-31T12:00Z or 12h ago."
-            ),
+            typer.Option(metavar="earliest|TIME|CUT", help=START_HELP),
         ] = "earliest",
         end: Annotated[
             str, typer.Option(metavar="latest|TIME|CUT", help="Where to end; fixed at the first run.")

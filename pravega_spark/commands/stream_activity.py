@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pravega_common.errors import InvalidArgument, StreamNotFound
+from pravega_common.errors import StreamNotFound
 from pravega_common.model.segments import SegmentOffsets
 from pravega_spark.commands.output import counted
 from pravega_spark.source.checkpoint import committed_position
@@ -69,12 +69,8 @@ def amount_between(
 def query_lag(gateway: StreamGateway, scope: str, stream: str, checkpoint: str, tail: SegmentOffsets) -> QueryLag:
     """Counts from the last finished batch of a query to the tail."""
     committed = committed_position(checkpoint)
-    found = committed.position.get(f"{scope}/{stream}")
-    if found is None:
-        raise InvalidArgument(
-            f"the query of checkpoint {checkpoint} reads {', '.join(committed.position)}, not {scope}/{stream}"
-        )
-    return QueryLag(committed.batch_id, amount_between(gateway, scope, stream, found, tail))
+    start = committed.of(f"{scope}/{stream}")
+    return QueryLag(committed.batch_id, amount_between(gateway, scope, stream, start, tail))
 
 
 def written_per_s(

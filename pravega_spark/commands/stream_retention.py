@@ -79,10 +79,9 @@ def _print_committed(checkpoint: str, stream: str, as_json: bool) -> None:
     """Print the cuts at which a query goes on, a line each; asks no cluster."""
     from pravega_spark.source.checkpoint import committed_position
 
-    position = committed_position(checkpoint).position
-    if stream and stream not in position:
-        raise InvalidArgument(f"the query of checkpoint {checkpoint} reads {', '.join(position)}, not {stream}")
-    named = [(*split_scoped_name(name), cut) for name, cut in position.items() if stream in ("", name)]
+    committed = committed_position(checkpoint)
+    position = {stream: committed.of(stream)} if stream else committed.position
+    named = [(*split_scoped_name(name), cut) for name, cut in position.items()]
     if as_json:
         print_json([cut_json(*item) for item in named] if not stream else cut_json(*named[0]))
     else:
@@ -202,10 +201,7 @@ def _committed(opened: _Opened, checkpoint: str) -> tuple[SegmentOffsets, str]:
     from pravega_spark.source.checkpoint import committed_position
 
     committed = committed_position(checkpoint)
-    name = f"{opened.scope}/{opened.stream}"
-    found = committed.position.get(name)
-    if found is None:
-        raise InvalidArgument(f"the query of checkpoint {checkpoint} reads {', '.join(committed.position)}, not {name}")
+    found = committed.of(f"{opened.scope}/{opened.stream}")
     check_valid(opened.client, opened.scope, opened.stream, found, f"the position of checkpoint {checkpoint}")
     return found, f"after batch {committed.batch_id} of the query"
 

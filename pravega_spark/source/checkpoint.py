@@ -22,10 +22,23 @@ KNOWN_VERSIONS: Final = ("v1", "v2")
 
 @dataclass(frozen=True, slots=True)
 class CommittedPosition:
-    """The position at which the last finished batch of a query ended, for every stream that it reads."""
+    """The position at which the last finished batch of a query ended, for every stream that it reads.
 
+    ``checkpoint`` is the folder as it was given.
+    """
+
+    checkpoint: str
     batch_id: int
     position: OffsetsByStream
+
+    def of(self, stream: str) -> SegmentOffsets:
+        """The query's position in ``scope/stream``; ``InvalidArgument`` names what the query reads instead."""
+        found = self.position.get(stream)
+        if found is None:
+            raise InvalidArgument(
+                f"the query of checkpoint {self.checkpoint} reads {', '.join(sorted(self.position))}, not {stream}"
+            )
+        return found
 
 
 def committed_position(folder: str) -> CommittedPosition:
@@ -44,7 +57,7 @@ def committed_position(folder: str) -> CommittedPosition:
     positions = [offset.position for offset in map(_offset_of, lines[2:]) if offset is not None]
     if not positions:
         raise InvalidArgument(f"the query of checkpoint {folder} reads no stream of this connector")
-    return CommittedPosition(batch_id, _earliest(positions, f"the query of checkpoint {folder}"))
+    return CommittedPosition(folder, batch_id, _earliest(positions, f"the query of checkpoint {folder}"))
 
 
 def told_position(made: Any) -> OffsetsByStream:

@@ -49,7 +49,17 @@ def test_only_the_last_finished_batch_counts(checkpoint: Checkpoint) -> None:
         checkpoint.finished(batch)
     found = committed_position(str(checkpoint.folder))
     assert (found.batch_id, found.position) == (10, {"s/t": {0: 1000}})
-    assert committed_position(f"file://{checkpoint.folder}") == found
+    again = committed_position(f"file://{checkpoint.folder}")
+    assert (again.batch_id, again.position) == (found.batch_id, found.position)
+
+
+def test_a_stream_that_the_query_does_not_read(checkpoint: Checkpoint) -> None:
+    checkpoint.planned(0, offset({"s/u": {0: 5}, "s/t": {0: 1}}))
+    checkpoint.finished(0)
+    found = committed_position(str(checkpoint.folder))
+    assert found.of("s/u") == {0: 5}
+    with pytest.raises(InvalidArgument, match=rf"of checkpoint {checkpoint.folder} reads s/t, s/u, not s/x"):
+        found.of("s/x")
 
 
 def test_a_commit_without_its_offsets_is_passed_over(checkpoint: Checkpoint) -> None:
