@@ -10,7 +10,7 @@ from pravega_common.errors import NotFound
 from pravega_common.names import split_scoped_name
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.connection import connected, existing_stream
-from pravega_spark.commands.output import confirm, print_json, print_table
+from pravega_spark.commands.output import confirm, counted, print_json, print_table
 from pravega_streams.controller.reader_groups import ReaderGroupClient
 
 
@@ -36,7 +36,7 @@ def list_subscribers(
     if as_json:
         print_json(found)
     else:
-        print_table(f"{len(found)} subscribers of {scope}/{name}", ["subscriber"], [(one,) for one in found])
+        print_table(f"{counted(len(found), 'subscriber')} of {scope}/{name}", ["subscriber"], [(one,) for one in found])
 
 
 def remove(
