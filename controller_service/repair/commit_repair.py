@@ -8,7 +8,6 @@ middle has merged the rest already: all that can be done is to let it end withou
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import uuid
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from pravega_common.errors import DataCorruption, InvalidArgument, SegmentNotFou
 from pravega_common.model.commits import Obstacle, ObstacleKind
 from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended, both_ended
 
 looks_max: Final = 3
 """How often a stream is looked at again because it moved: one that moves is not blocked."""
@@ -80,12 +80,12 @@ class CommitRepair:
     async def look(self, scope: str, stream: str) -> CommitFindings:
         """``StreamNotFound``. Obstacles are those of the round, or of the next one; a stream that moves has none. Then
         come the transactions that committed sets lost on their way into the order."""
-        commits, lost = await asyncio.gather(self._look_at_order(scope, stream), self._sets.lost_members())
+        commits, lost = await both_ended(self._look_at_order(scope, stream), self._sets.lost_members())
         return _with_lost(commits, scope, stream, lost)
 
     async def _look_at_order(self, scope: str, stream: str) -> CommitFindings:
         for _ in range(looks_max):
-            context, state = await asyncio.gather(
+            context, state = await both_ended(
                 self._records.streams.open(scope, stream), self._records.commit_state(scope, stream)
             )
             if state.committing.is_idle:
@@ -223,7 +223,7 @@ class CommitRepair:
 
         found: list[int | None] = []
         for start in range(0, len(segments), calls_concurrent_max):
-            found += await asyncio.gather(*map(length, segments[start : start + calls_concurrent_max]))
+            found += await all_ended(map(length, segments[start : start + calls_concurrent_max]))
         return found
 
     # ---- ways out ----------------------------------------------------------------------------------------------------

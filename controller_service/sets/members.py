@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -18,6 +17,7 @@ from controller_service.transactions.transaction_store import Change, Found
 from pravega_common.errors import DataCorruption, PravegaError, StreamNotFound
 from pravega_common.model.transactions import TransactionState
 from pravega_common.names import scoped_name, split_scoped_name
+from pravega_common.runtime.joined import all_ended
 
 members_per_step_max: Final = 500
 """Records read or written in one call."""
@@ -151,7 +151,7 @@ class MemberTransactions:
         by_stream: dict[str, list[Chunk]] = {}
         for chunk in _chunks(members):
             by_stream.setdefault(scoped_name(*chunk[:2]), []).append(chunk)
-        problems = await asyncio.gather(*map(order_stream, by_stream.values()))
+        problems = await all_ended(map(order_stream, by_stream.values()))
         done = tuple(stream for stream, problem in zip(by_stream, problems, strict=True) if problem is None)
         return done, next(filter(None, problems), None)
 
@@ -190,7 +190,7 @@ class MemberTransactions:
             ]
             return [item for item in lost if item is not None]
 
-        return [item for found in await asyncio.gather(*map(look, _chunks(members))) for item in found]
+        return [item for found in await all_ended(map(look, _chunks(members))) for item in found]
 
     async def _lost(
         self, reference: SetReference, scope: str, stream: str, identifier: uuid.UUID, item: Found | None
@@ -210,7 +210,7 @@ class MemberTransactions:
         """Have the commit orders of the members' streams worked off."""
         streams = dict.fromkeys(member.stream for member in members)
         schedule = self._transactions.scheduler.schedule_commit
-        await asyncio.gather(*(schedule(*split_scoped_name(stream)) for stream in streams))
+        await all_ended(schedule(*split_scoped_name(stream)) for stream in streams)
 
     def expect(self, members: Sequence[MemberRecord]) -> Expectation:
         """Something to wait with until this controller has made all members readable."""
@@ -228,16 +228,14 @@ class MemberTransactions:
                     return 0
                 raise
 
-        return sum(await asyncio.gather(*map(count, _chunks(members))))
+        return sum(await all_ended(map(count, _chunks(members))))
 
     async def abort(self, transactions: Sequence[Registered]) -> None:
         """Abort those that are open and held by no set; the others are left alone."""
         for start in range(0, len(transactions), aborts_concurrent_max):
-            await asyncio.gather(
-                *(
-                    self._transactions.abort(*split_scoped_name(item.stream), uuid.UUID(hex=item.transaction))
-                    for item in transactions[start : start + aborts_concurrent_max]
-                )
+            await all_ended(
+                self._transactions.abort(*split_scoped_name(item.stream), uuid.UUID(hex=item.transaction))
+                for item in transactions[start : start + aborts_concurrent_max]
             )
 
     async def _checked(self, members: Sequence[MemberRecord], work: Callable[[Chunk], Awaitable[str]]) -> str:
@@ -249,7 +247,7 @@ class MemberTransactions:
             except StreamNotFound as error:
                 return str(error)
 
-        return next(filter(None, await asyncio.gather(*map(run, _chunks(members)))), "")
+        return next(filter(None, await all_ended(map(run, _chunks(members)))), "")
 
 
 def _is_bound(item: Found, reference: SetReference) -> bool:

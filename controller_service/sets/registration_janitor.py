@@ -6,11 +6,11 @@ controller dies in between, they are found here.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from controller_service.sets.sink_store import FoundRegistration, SinkStore
 from pravega_common.errors import VersionConflict
+from pravega_common.runtime.joined import all_ended
 
 registration_idle_ms: Final = 24 * 3600 * 1000
 """A registration that is younger is left alone; a batch without calls ends after eleven minutes."""
@@ -27,7 +27,7 @@ class RegistrationJanitor:
         """Look at the next page of the table, after the last one at the first again."""
         page, self._token = await self._sinks.registrations_page(self._token)
         idle = [found for found in page if now_ms - found.touched_ms > registration_idle_ms]
-        await asyncio.gather(*map(self._remove_if_lost, idle))
+        await all_ended(map(self._remove_if_lost, idle))
 
     async def _remove_if_lost(self, found: FoundRegistration) -> None:
         sink = await self._sinks.read(found.sink)

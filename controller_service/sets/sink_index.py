@@ -10,7 +10,6 @@ version that was seen before that write: who is about to add an entry either los
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, VersionedStore
 from pravega_common.errors import DataCorruption, SegmentNotFound, UnknownOutcome, VersionConflict
 from pravega_common.model.transaction_sets import is_unnamed_write
+from pravega_common.runtime.joined import all_ended
 
 UNFINISHED_TABLE: Final = "transactionSetsUnfinished"
 DAYS_TABLE: Final = "transactionSetsDays"
@@ -64,7 +64,7 @@ class SinkIndex:
         self._log = structlog.get_logger(service="sinks")
 
     async def create_tables(self) -> None:
-        await asyncio.gather(*map(self._store.create_table, (UNFINISHED_TABLE, DAYS_TABLE)))
+        await all_ended(map(self._store.create_table, (UNFINISHED_TABLE, DAYS_TABLE)))
 
     async def noted(self, key: str, record: SinkRecord, now_ms: int) -> SinkRecord:
         """Make the index ready for a record that is about to be written; the record to write."""

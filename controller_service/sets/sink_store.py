@@ -9,7 +9,6 @@ reads the registrations afterwards. So of a registration and a commit that race 
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from controller_service.sets.transaction_set import MemberRecord, SinkRecord
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ABSENT, VersionedStore
 from pravega_common.errors import DataCorruption, InvalidArgument, Throttled
+from pravega_common.runtime.joined import all_ended
 
 SETS_TABLE: Final = "transactionSets"
 REGISTRATIONS_TABLE: Final = "transactionSetRegistrations"
@@ -88,7 +88,7 @@ class SinkStore:
         self._log = structlog.get_logger(service="sinks")
 
     async def start(self) -> None:
-        await asyncio.gather(*map(self._store.create_table, (SETS_TABLE, REGISTRATIONS_TABLE)))
+        await all_ended(map(self._store.create_table, (SETS_TABLE, REGISTRATIONS_TABLE)))
 
     async def read(self, key: str) -> FoundSink | None:
         found = await self._store.get(SETS_TABLE, key)
@@ -136,7 +136,7 @@ class SinkStore:
         names = [_shard_key(key, batch_id, shard) for shard in range(shards)]
         found = await self._store.get_many(REGISTRATIONS_TABLE, names)
         present = [name for name, value in zip(names, found, strict=True) if value is not None]
-        await asyncio.gather(*(self._store.remove(REGISTRATIONS_TABLE, name) for name in present))
+        await all_ended(self._store.remove(REGISTRATIONS_TABLE, name) for name in present)
 
     async def registrations_page(self, token: bytes) -> tuple[list[FoundRegistration], bytes]:
         """Some registrations of any sinks, and the token of the next page; empty at the end. What cannot be read is

@@ -40,6 +40,7 @@ from controller_service.transactions.records import RegistrationRecord, SetRefer
 from pravega_common.errors import PravegaError, Throttled, VersionConflict
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint_async, register
+from pravega_common.runtime.joined import all_ended, both_ended
 from pravega_common.services.base import Service
 from pravega_common.services.retrying import RetryLimits, compare_and_set, is_lost_race
 
@@ -121,7 +122,7 @@ class TransactionSetService(Service):
         transactions.attach_sets(self)
 
     async def on_start(self) -> None:
-        await asyncio.gather(self._sinks.start(), self._index.create_tables())
+        await both_ended(self._sinks.start(), self._index.create_tables())
         self.spawn(self._sweep_periodically(), "sweep")
 
     # ---- register ----------------------------------------------------------------------------------------------------
@@ -177,8 +178,8 @@ class TransactionSetService(Service):
                 subject=f"registrations of sink {key}",
             )
 
-        _, problem = await asyncio.gather(
-            asyncio.gather(*(add(shard, some) for shard, some in by_shard.items())),
+        _, problem = await both_ended(
+            all_ended(add(shard, some) for shard, some in by_shard.items()),
             self._members.register(RegistrationRecord(key, batch_id, run_id), members),
         )
         return problem
@@ -322,7 +323,7 @@ class TransactionSetService(Service):
 
     async def _finish(self, key: str, committed: SetRecord) -> None:
         try:
-            await asyncio.gather(self._make_readable(key, committed), self._clear_batches(key))
+            await both_ended(self._make_readable(key, committed), self._clear_batches(key))
         except Exception as error:  # also of a bug: the sweep comes back to it
             self.log.warning("set is finished later", sink=key, batch=committed.batch_id, error=repr(error))
         finally:
@@ -367,7 +368,7 @@ class TransactionSetService(Service):
                     await self._apply(key, StreamsOrdered(committed.sequence, done, self._now()))
                 raise problem
             await failpoint_async(MEMBERS_ORDERED, destination_of(key))
-            await asyncio.gather(
+            await both_ended(
                 self._members.schedule(committed.members),
                 self._apply(key, transaction_set.Advance(committed.sequence, SetRecordState.ORDERED, self._now())),
             )
@@ -393,9 +394,9 @@ class TransactionSetService(Service):
         if is_decided:
             # Before the batches leave the record, which is all that leads to them. Who registers for a decided batch
             # from now on takes it back, so nothing that matters is lost; of undecided ones a task may come just now.
-            await asyncio.gather(*(self._sinks.remove_registrations(key, batch_id) for batch_id in batches))
+            await all_ended(self._sinks.remove_registrations(key, batch_id) for batch_id in batches)
         await self._apply(key, BatchesCleared(batches, self._now()))
-        await asyncio.gather(*(self._sinks.remove_registrations(key, batch_id) for batch_id in batches))
+        await all_ended(self._sinks.remove_registrations(key, batch_id) for batch_id in batches)
 
     # ---- sweep -------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -15,6 +14,7 @@ from pravega_common.errors import ScopeNotFound, UnknownOutcome, VersionConflict
 from pravega_common.names import SYSTEM_SCOPE, is_possible_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 from pravega_common.services.retrying import RetryLimits, compare_and_set
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class ScopeStore:
 
     async def create_system_tables(self) -> None:
         """The tables that every cluster has, and scope ``_system``. Idempotent."""
-        await asyncio.gather(*(self.tables.create_table(table) for table in (SCOPES_TABLE, DELETED_STREAMS_TABLE)))
+        await all_ended(self.tables.create_table(table) for table in (SCOPES_TABLE, DELETED_STREAMS_TABLE))
         await self.create_scope(SYSTEM_SCOPE)
 
     async def compare_and_set(self, subject: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -63,8 +63,8 @@ class ScopeStore:
         if await self.tables.get(SCOPES_TABLE, scope) is not None:
             return False
         record = ScopeRecord(self._new_id(), self.clock.wall_ms(), tags_indexed=True)
-        await asyncio.gather(
-            *(self.tables.create_table(list_table_name(scope, record.scope_id, kind)) for kind in _SCOPE_TABLES)
+        await all_ended(
+            self.tables.create_table(list_table_name(scope, record.scope_id, kind)) for kind in _SCOPE_TABLES
         )
         try:
             await self.tables.put(SCOPES_TABLE, scope, encode(record), ABSENT)
@@ -124,8 +124,8 @@ class ScopeStore:
         await self.tables.put(SCOPES_TABLE, scope, encode(opened), version)
 
     async def scope_is_empty(self, scope: str, record: ScopeRecord) -> bool:
-        pages = await asyncio.gather(
-            *(self.tables.scan(list_table_name(scope, record.scope_id, kind), count_max=1) for kind in SCOPE_LISTS)
+        pages = await all_ended(
+            self.tables.scan(list_table_name(scope, record.scope_id, kind), count_max=1) for kind in SCOPE_LISTS
         )
         return not any(page.entries for page in pages)
 
@@ -142,9 +142,7 @@ class ScopeStore:
         await self._delete_lists(scope, scope_id)
 
     async def _delete_lists(self, scope: str, scope_id: str) -> None:
-        await asyncio.gather(
-            *(self.tables.delete_table(list_table_name(scope, scope_id, kind)) for kind in _SCOPE_TABLES)
-        )
+        await all_ended(self.tables.delete_table(list_table_name(scope, scope_id, kind)) for kind in _SCOPE_TABLES)
 
     async def remove_if(self, table: str, key: str, is_it: Callable[[bytes], bool]) -> None:
         """Remove an entry if its value is the one meant; nothing happens to another one under the same key."""

@@ -12,7 +12,6 @@ Tables (names as the store sees them; the table-segment adapter puts them under 
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import itertools
 from collections import OrderedDict
@@ -51,6 +50,7 @@ from pravega_common.errors import (
 )
 from pravega_common.names import is_possible_name, scoped_name
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.joined import all_ended
 
 entries_cached_max: Final = 10_000
 epochs_cached_bytes_max: Final = 64 * 1024 * 1024
@@ -232,11 +232,11 @@ class StreamStore(ScopeStore):
         return entry, added
 
     async def create_stream_tables(self, scope: str, stream: str, stream_id: str) -> None:
-        await asyncio.gather(*(self.tables.create_table(table) for table in self._tables_of(scope, stream, stream_id)))
+        await all_ended(self.tables.create_table(table) for table in self._tables_of(scope, stream, stream_id))
 
     async def remove_stream(self, scope: str, stream: str, stream_id: str) -> None:
         """Delete a stream's tables and then its entry. Idempotent."""
-        await asyncio.gather(*(self.tables.delete_table(table) for table in self._tables_of(scope, stream, stream_id)))
+        await all_ended(self.tables.delete_table(table) for table in self._tables_of(scope, stream, stream_id))
         # Last: its creator looks at the metadata afterwards.
         await self.tables.delete_table(self.marks_table(scope, stream, stream_id))
         self.forget(scope, stream)

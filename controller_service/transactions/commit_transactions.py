@@ -7,11 +7,10 @@ missing; a source that is missing before is an error, never a success.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import uuid
-from collections.abc import Awaitable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import structlog
 from prometheus_client import Gauge
@@ -48,7 +47,7 @@ from pravega_common.model.transactions import TransactionState
 from pravega_common.names import split_scoped_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import both_ended
 
 STATE_MOVED = register("transaction_commit.state_moved")
 ROUND_RECORDED = register("transaction_commit.round_recorded")
@@ -162,7 +161,7 @@ class CommitWorkflow:
                 return await self._holds.leave(run, None)
             context = await self._streams.open(scope, stream)
         else:
-            context, state = await asyncio.gather(
+            context, state = await both_ended(
                 self._streams.open(scope, stream), self._transactions.commit_state(scope, stream)
             )
         if state.committing.is_idle:
@@ -233,11 +232,10 @@ class CommitWorkflow:
         rolling = active.reference_epoch != original.reference_epoch
         ids = [identifier for identifier, _ in batch]
         try:
-            steps: list[Awaitable[Any]] = [
+            context, targets = await both_ended(
                 self._holds.enter(run, context),
                 self._merges.measure(context, ids, original, None if rolling else active),
-            ]
-            context, targets = await all_ended(steps)
+            )
         except DataCorruption:
             await self._holds.withdraw(run, state)
             raise

@@ -7,7 +7,6 @@ transaction and ``<stream id>/recent`` for listings. The newest two spans are ke
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Sequence
@@ -24,6 +23,7 @@ from controller_service.transactions.records import (
 from pravega_common.errors import SegmentNotFound, VersionConflict
 from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.joined import all_ended
 
 RECENT_KEY: Final = "recent"
 COMPLETED_BATCHES_TABLE: Final = "completedTransactionsBatches"
@@ -106,10 +106,10 @@ class CompletedStore:
             return batches
         numbers = (*batches.numbers, today)
         begun = CompletedBatches(numbers[-completed_batches_kept:], min(batches.sharded_from, today))
-        await asyncio.gather(*map(self._store.create_table, _tables_of(begun, today)))
+        await all_ended(map(self._store.create_table, _tables_of(begun, today)))
         await self._store.put(COMPLETED_BATCHES_TABLE, COMPLETED_BATCHES_KEY, encode(begun), version)
         dropped = [table for old in numbers[:-completed_batches_kept] for table in _tables_of(begun, old)]
-        await asyncio.gather(*map(self._store.delete_table, dropped))
+        await all_ended(map(self._store.delete_table, dropped))
         self._batches = begun
         return begun
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,6 +38,7 @@ from pravega_common.errors import (
 from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended, both_ended
 from pravega_common.services.base import Service
 
 lease_ms_min: Final = 10_000
@@ -128,7 +128,7 @@ class TransactionService(Service):
         return self._commits.blocked
 
     async def on_start(self) -> None:
-        await asyncio.gather(self._ids.start(), self.records.start(), self.index.create_tables())
+        await all_ended((self._ids.start(), self.records.start(), self.index.create_tables()))
         self.spawn(self._run_timers(), "timers")
         self.spawn(self._sweep_periodically(), "sweep")
 
@@ -161,7 +161,7 @@ class TransactionService(Service):
         version = await self.records.insert(tables, identifier, record)
         failpoint(RECORD_INSERTED)
         rollover = (await context.configuration()).configuration.rollover_size_bytes
-        _, fresh = await asyncio.gather(
+        _, fresh = await both_ended(
             self._segments.create_segments(
                 transaction_segments(scope, stream, identifier, numbers), rollover_size_bytes=rollover
             ),
@@ -294,7 +294,7 @@ class TransactionService(Service):
         ending = [one for one, found in active if found.record.state is not TransactionState.COMMITTING]
         for start in range(0, len(ending), aborts_concurrent_max):
             chunk = ending[start : start + aborts_concurrent_max]
-            await asyncio.gather(*(self.abort(scope, stream, identifier) for identifier in chunk))
+            await all_ended(self.abort(scope, stream, identifier) for identifier in chunk)
         state = await self.records.commit_state(scope, stream)
         return not active and state.is_idle
 
@@ -331,7 +331,7 @@ class TransactionService(Service):
         while True:
             await self._clock.sleep(timer_tick_s)
             due = self._timers.due(self._clock.monotonic_s(), timeouts_per_tick_max)
-            await asyncio.gather(*(self._time_out(transaction, version) for transaction, version in due))
+            await all_ended(self._time_out(transaction, version) for transaction, version in due)
 
     async def _time_out(self, transaction: TimedTransaction, version: int) -> None:
         try:

@@ -7,7 +7,6 @@ its lease are taken over by the others. So a sweep costs one call, and some for 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
@@ -15,6 +14,7 @@ from controller_service.store.versioned_store import ANY_VERSION, VersionedStore
 from pravega_common.errors import SegmentNotFound
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.joined import all_ended
 
 OWNERS_TABLE: Final = "transactionOwners"
 FORMER_TABLE: Final = "transactionStreams"
@@ -41,7 +41,7 @@ class StreamIndex:
         self._is_listed = False
 
     async def create_tables(self) -> None:
-        await asyncio.gather(*map(self._store.create_table, (OWNERS_TABLE, FORMER_TABLE)))
+        await all_ended(map(self._store.create_table, (OWNERS_TABLE, FORMER_TABLE)))
 
     async def use(self, scope: str, stream: str) -> None:
         """Have the stream looked after, from before its next record on; without a call if it was used lately."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
@@ -32,6 +31,7 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE, mark_stream, scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import both_ended
 from pravega_common.services.retrying import RetryLimits, retry
 
 KIND: Final = "create_stream"
@@ -98,7 +98,7 @@ class CreateStream:
         if stream.startswith(MARK_PREFIX) or scope == SYSTEM_SCOPE:
             made = await self._complete(scope, stream, stream_id, configuration)
         else:
-            made, _ = await asyncio.gather(
+            made, _ = await both_ended(
                 self._complete(scope, stream, stream_id, configuration), self._create_mark_stream(scope, stream)
             )
         context = await self._retried(lambda: self._activate(stream_id, *made))

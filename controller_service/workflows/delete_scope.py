@@ -22,6 +22,7 @@ from controller_service.workflows.states import no_way_back
 from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, SegmentNotFound, StreamNotFound
 from pravega_common.names import MARK_PREFIX
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 
 KIND: Final = "delete_scope"
 IF_EMPTY_KIND: Final = "delete_scope_if_empty"
@@ -143,8 +144,8 @@ class DeleteScope:
                 streams, token = await self._store.list_streams(scope, token)
             except ScopeNotFound:
                 return
-            await asyncio.gather(
-                *(delete(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX))
+            await all_ended(
+                delete(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX)
             )
             if not token:
                 return

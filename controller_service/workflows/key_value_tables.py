@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from typing import Final
 
@@ -14,6 +13,7 @@ from controller_service.workflows.states import no_way_back
 from pravega_common.errors import NotFound
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 
 CREATE_KIND: Final = "create_key_value_table"
 DELETE_KIND: Final = "delete_key_value_table"
@@ -64,7 +64,7 @@ class KeyValueTables:
             return
         failpoint(DELETION_MARKED)
         names = _segments(scope, table, record.partition_count)
-        await asyncio.gather(*(self._access.delete_table_segment(name, must_be_empty=False) for name in names))
+        await all_ended(self._access.delete_table_segment(name, must_be_empty=False) for name in names)
         failpoint(SEGMENTS_DELETED)
         await self.records.remove(scope, table, record)
 
@@ -82,11 +82,9 @@ class KeyValueTables:
         if record.state is not ScopeMemberState.CREATING:
             return
         key_length = record.primary_key_length + record.secondary_key_length
-        await asyncio.gather(
-            *(
-                self._access.create_table_segment(name, key_length, record.rollover_size_bytes)
-                for name in _segments(scope, table, record.partition_count)
-            )
+        await all_ended(
+            self._access.create_table_segment(name, key_length, record.rollover_size_bytes)
+            for name in _segments(scope, table, record.partition_count)
         )
         failpoint(SEGMENTS_CREATED)
         await self.records.change(

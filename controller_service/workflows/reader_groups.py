@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import hashlib
 from collections.abc import Collection
@@ -31,6 +30,7 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import reader_group_stream, scoped_name, split_scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 
 CREATE_KIND: Final = "create_reader_group"
 UPDATE_KIND: Final = "update_reader_group"
@@ -220,7 +220,7 @@ class ReaderGroups:
             new = SubscriberRecord(subscriber, record.group_id, record.generation)
             await context.put(SUBSCRIBERS, SubscribersRecord({**subscribers, subscriber: new}))
 
-        await asyncio.gather(*(self._change_stream(name, add) for name in _subscribed(record.config)))
+        await all_ended(self._change_stream(name, add) for name in _subscribed(record.config))
 
     async def _unsubscribe(self, scope: str, group: str, streams: Collection[str]) -> None:
         subscriber = scoped_name(scope, group)
@@ -231,7 +231,7 @@ class ReaderGroups:
                 left = {name: record for name, record in subscribers.items() if name != subscriber}
                 await context.put(SUBSCRIBERS, SubscribersRecord(left))
 
-        await asyncio.gather(*(self._change_stream(name, remove) for name in streams))
+        await all_ended(self._change_stream(name, remove) for name in streams)
 
     async def _change_stream(self, name: str, change: Any) -> None:
         try:

@@ -18,6 +18,7 @@ from controller_service.workflows.states import no_way_back
 from pravega_common.errors import SegmentNotFound
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 
 KIND: Final = "seal_stream"
 one_by_one_max: Final = 64
@@ -105,7 +106,7 @@ class SealStream:
                 except SegmentNotFound:
                     return
 
-        await asyncio.gather(*map(seal, segments))
+        await all_ended(map(seal, segments))
 
 
 async def _mark(context: StreamContext, stream_id: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
@@ -17,6 +16,7 @@ from pravega_common.errors import InvalidArgument, SegmentNotFound
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, segment_name
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 
 KIND: Final = "truncate_stream"
 
@@ -68,12 +68,10 @@ class TruncateStream:
         record = await context.truncation()
         if not record.updating:
             return
-        await asyncio.gather(
-            *(
-                self._truncate_segment(segment_name(scope, stream, identifier), offset)
-                for identifier, offset in cut.items()
-                if offset >= 0
-            )
+        await all_ended(
+            self._truncate_segment(segment_name(scope, stream, identifier), offset)
+            for identifier, offset in cut.items()
+            if offset >= 0
         )
         failpoint(SEGMENTS_TRUNCATED)
         since = await place_in(context, record.since) if record.since else None

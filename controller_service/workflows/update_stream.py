@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from typing import Final
 
@@ -27,6 +26,7 @@ from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 
 KIND: Final = "update_stream"
 
@@ -82,11 +82,9 @@ class UpdateStream:
         # Also when the stored policy is the same: an attempt that was cut off may have stored it and pushed nothing.
         epoch = await context.current_epoch()
         policy = configuration.scaling
-        await asyncio.gather(
-            *(
-                self._access.update_policy(name, policy.scale_type, policy.target_rate)
-                for name in epoch.names(scope, stream)
-            )
+        await all_ended(
+            self._access.update_policy(name, policy.scale_type, policy.target_rate)
+            for name in epoch.names(scope, stream)
         )
         failpoint(POLICY_PUSHED)
         now_ms = self._store.clock.wall_ms()

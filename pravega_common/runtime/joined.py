@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 async def all_ended(work: Iterable[Awaitable[T]]) -> list[T]:
@@ -14,9 +16,13 @@ async def all_ended(work: Iterable[Awaitable[T]]) -> list[T]:
 
     A bare ``gather`` leaves the rest running behind an error, and its effects then come unawaited.
     """
-    results = []
-    for outcome in await asyncio.gather(*work, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
-        results.append(outcome)
-    return results
+    tasks = [asyncio.ensure_future(one) for one in work]
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return [task.result() for task in tasks]
+
+
+async def both_ended(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+    """The same for two of different kinds."""
+    left, right = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    await all_ended((left, right))
+    return left.result(), right.result()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,6 +10,7 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import parse_segment_name, segment_name
 from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.joined import all_ended
 from pravega_common.wire import commands as c
 from pravega_streams.connection.endpoints import EndpointResolver
 from pravega_streams.readers.group_state import HEAD, TAIL, GroupConfiguration, Positions, Start, StreamName
@@ -86,7 +86,7 @@ class ReaderCluster:
         """The present end of every open segment; of a sealed stream, the ends of its last segments."""
         current = [item.segment_id for item in await self.metadata.current_segments(scope, stream)]
         ids = current or await self._last_segments(scope, stream)
-        infos = await asyncio.gather(*(self.info(segment_name(scope, stream, item)) for item in ids))
+        infos = await all_ended(self.info(segment_name(scope, stream, item)) for item in ids)
         return {item: info.length for item, info in zip(ids, infos, strict=True)}
 
     async def _last_segments(self, scope: str, stream: str) -> list[int]:

@@ -11,6 +11,7 @@ from pravega_common.event_index import IndexRecord, encode_records, index_record
 from pravega_common.names import index_segment_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 from segment_service.contracts.attributes import (
     EVENT_COUNT,
     EXPECTED_INDEX_EVENT_SIZE,
@@ -77,7 +78,7 @@ class EventIndexer:
     async def write_waiting(self) -> None:
         """One round over the segments that lack records."""
         waiting = self._tracker.waiting(segments_per_pass_max)
-        await asyncio.gather(*(self._write(segment_id) for segment_id in waiting))
+        await all_ended(self._write(segment_id) for segment_id in waiting)
 
     async def create(self, segment: SegmentMetadata) -> None:
         """An empty index segment, in the place of one that was about an earlier segment of this name."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
@@ -13,6 +12,7 @@ import structlog
 from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNotFound, Unavailable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.contracts.table_maps import segment_of_table_map
@@ -279,7 +279,7 @@ class ContainerBackup:
         """Copy chunks, a few at a time; ``SegmentNotFound`` if one is missing and must be there."""
         waiting = iter(names)
         while some := list(itertools.islice(waiting, chunks_at_once)):
-            await asyncio.gather(*(self._copy_chunk(name, must_exist=must_exist) for name in some))
+            await all_ended(self._copy_chunk(name, must_exist=must_exist) for name in some)
 
     async def _copy_chunk(self, name: str, *, must_exist: bool) -> None:
         if await _exists(self._copies, name):

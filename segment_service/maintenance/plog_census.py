@@ -5,12 +5,12 @@ Changes nothing, and needs neither the CPO nor the identities on record.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pravega_common.errors import DataCorruption, Unavailable
+from pravega_common.runtime.joined import all_ended
 from pravega_common.services.cluster.cpo import PersistenceGroup
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.chain import Chain, check_kind
@@ -78,7 +78,7 @@ async def take_census(
     servers = [
         ServerCensus(group.name, index, address) for group in groups for index, address in enumerate(group.servers)
     ]
-    await asyncio.gather(*(_ask(server, containers, settings) for server in servers))
+    await all_ended(_ask(server, containers, settings) for server in servers)
     return servers
 
 
@@ -113,7 +113,7 @@ class _Reader:
             plogs: dict[PlogId, CopyFacts] = {}
             for start in range(0, len(plog_ids), plogs_at_once_max):
                 part = plog_ids[start : start + plogs_at_once_max]
-                copies = await asyncio.gather(*(self._copy(plog_id, container_id) for plog_id in part))
+                copies = await all_ended(self._copy(plog_id, container_id) for plog_id in part)
                 plogs |= {plog_id: copy for plog_id, copy in zip(part, copies, strict=True) if copy is not None}
             server.plogs[container_id] = plogs
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pravega_common.errors import SegmentDamaged, SegmentNotFound
+from pravega_common.runtime.joined import all_ended
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.maintenance.findings import RESTORE_OBJECT, ContainerReport, DataFinding
 from segment_service.maintenance.read_only import ContainerReader
@@ -158,7 +159,7 @@ class SegmentExamination:
     # --- one segment
 
     async def _examine_all(self, listed: list[_Listed]) -> None:
-        await asyncio.gather(*map(self._examine, listed))
+        await all_ended(map(self._examine, listed))
         done = self._report.segments
         if done // 10_000 != (done - len(listed)) // 10_000:
             self._progress(f"container {self._report.container_id}: {done} segments, {self._report.chunks} chunks")
@@ -214,7 +215,7 @@ class SegmentExamination:
         if not wrong and self._deep:
             for first in range(0, len(view.chunks), chunks_at_once_max):
                 some = view.chunks[first : first + chunks_at_once_max]
-                found = await asyncio.gather(*(self._read(view.segment_id, chunk) for chunk in some))
+                found = await all_ended(self._read(view.segment_id, chunk) for chunk in some)
                 wrong += [text for text in found if text is not None]
         if not wrong:
             return None

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from pravega_common.errors import DataCorruption
+from pravega_common.runtime.joined import all_ended
 from segment_service.contracts.segment_store import SegmentStore, read_bytes_max
 from segment_service.tables.entry_serializer import TableRecord, parse_records, record_bytes_max, value_offset
 from segment_service.tables.key_index import Slot
@@ -88,7 +89,7 @@ async def read_values(store: SegmentStore, segment: str, found: list[tuple[bytes
 
     values: list[bytes | None] = [slot.value for _, slot in found]
     missing = [position for position, value in enumerate(values) if value is None]
-    fetched = await asyncio.gather(*(read(*found[position]) for position in missing))
+    fetched = await all_ended(read(*found[position]) for position in missing)
     for position, value in zip(missing, fetched, strict=True):
         values[position] = value
     return [value for value in values if value is not None]

@@ -218,6 +218,20 @@ def test_no_error_is_swallowed() -> None:
     assert not wrong
 
 
+def test_concurrent_work_has_ended_before_its_error_is_raised() -> None:
+    """A bare ``gather`` leaves the rest running behind an error: ``all_ended`` and ``both_ended`` wait for it."""
+    wrong = {
+        f"{relative(path)}:{node.lineno}"
+        for path in sources()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "gather"
+        and not any(given.arg == "return_exceptions" for given in node.keywords)
+    }
+    assert not wrong
+
+
 def test_every_folder_with_code_has_a_readme() -> None:
     folders = {path.parent for path in sources()}
     # A package with nothing but its own marker has nothing to explain yet.

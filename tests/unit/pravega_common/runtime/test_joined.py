@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import all_ended, both_ended
 
 
 async def test_results_come_in_the_order_of_the_work() -> None:
@@ -17,6 +17,33 @@ async def test_results_come_in_the_order_of_the_work() -> None:
 
     assert await all_ended(after(turns) for turns in (3, 1, 2)) == [3, 1, 2]
     assert await all_ended(()) == []
+
+
+async def test_an_error_that_is_a_result_is_not_raised() -> None:
+    found = ValueError("found")
+
+    async def told() -> ValueError:
+        return found
+
+    assert await all_ended([told(), told()]) == [found, found]
+
+
+async def test_all_are_cancelled_together() -> None:
+    cancelled = []
+
+    async def endless(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(number)
+
+    work = asyncio.ensure_future(all_ended(endless(number) for number in range(3)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert sorted(cancelled) == [0, 1, 2]
 
 
 async def test_the_first_error_waits_for_the_rest() -> None:
@@ -32,3 +59,18 @@ async def test_the_first_error_waits_for_the_rest() -> None:
     with pytest.raises(ValueError, match="work 5"):
         await all_ended(one(number) for number in (5, 2, 9, 1))
     assert ended == [1, 2, 5, 9]
+
+
+async def test_two_of_different_kinds() -> None:
+    async def number() -> int:
+        return 1
+
+    async def text() -> str:
+        return "a"
+
+    async def broken() -> str:
+        raise ValueError("broken")
+
+    assert await both_ended(number(), text()) == (1, "a")
+    with pytest.raises(ValueError, match="broken"):
+        await both_ended(number(), broken())
