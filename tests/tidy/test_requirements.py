@@ -36,8 +36,8 @@ NOT_IMPORTED: Final = {
     "grpc-stubs": "read by mypy",
     "types-protobuf": "read by mypy",
 }
-THROUGH_EXTRA: Final = {"hiredis": "redis[hiredis]"}
-"""Modules that are imported, and the requirement whose extra brings them along."""
+THROUGH_OTHERS: Final = {"hiredis": "redis[hiredis]", "py4j": "pyspark[connect]"}
+"""Modules that are imported, and the requirement that brings them along."""
 FOLDERS: Final = {
     "install_requires": PACKAGES,
     "spark": PACKAGES,
@@ -100,7 +100,7 @@ def test_every_list_is_checked_and_every_exception_is_needed() -> None:
     required = {item for items in lists.values() for item in items}
     assert lists.keys() == FOLDERS.keys()
     assert {distribution_of(item) for item in required} >= {*MODULE_OF, *NOT_IMPORTED}
-    assert required >= set(THROUGH_EXTRA.values())
+    assert required >= set(THROUGH_OTHERS.values())
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_every_list_is_checked_and_every_exception_is_needed() -> None:
 def test_every_import_is_required(folders: tuple[str, ...], names: tuple[str, ...]) -> None:
     lists = requirement_lists()
     known = {module_of(item) for name in names for item in lists[name]}
-    known |= {module for module, item in THROUGH_EXTRA.items() if any(item in lists[name] for name in names)}
+    known |= {module for module, item in THROUGH_OTHERS.items() if any(item in lists[name] for name in names)}
     missing = {module for folder in folders for module in imports_below(folder)} - known
     assert not missing
 
