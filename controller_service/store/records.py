@@ -81,6 +81,8 @@ class StreamEntry:
 
 @dataclass(frozen=True, slots=True)
 class DeletedStream:
+    """The record of one name by former versions; now ``deleted_streams.py`` keeps many names in one."""
+
     next_segment_number: int
     """A stream of the same name starts here: segment names are never reused."""
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from controller_service.store.deleted_streams import DELETED_STREAMS_TABLE
 from controller_service.store.records import ScopeRecord
 from controller_service.store.serializer import decode, encode
 from controller_service.store.tag_index import TAGS_TABLE
@@ -25,7 +26,6 @@ page_size: Final = 1_000
 """Names on one page of a listing."""
 
 SCOPES_TABLE: Final = "scopes"
-DELETED_STREAMS_TABLE: Final = "deletedStreams"
 STREAMS_LIST: Final = "streamsInScope"
 KEY_VALUE_TABLES_LIST: Final = "kvTablesInScope"
 READER_GROUPS_LIST: Final = "readerGroupsInScope"

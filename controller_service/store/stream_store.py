@@ -2,7 +2,7 @@
 
 Tables (names as the store sees them; the table-segment adapter puts them under ``_system/_tables/``):
 
-* ``scopes``: scope name to ``ScopeRecord``; ``deletedStreams``: ``scope/stream`` to ``DeletedStream``;
+* ``scopes``: scope name to ``ScopeRecord``; ``deletedStreams``: numbers of deleted streams (``deleted_streams.py``);
 * per scope ``<scope>/streamsInScope.#.<scope id>``: stream name to ``StreamEntry`` (further lists beside it, and the
   index of tags, ``tag_index.py``);
 * per stream ``<scope>/<stream>/metadata.#.<stream id>`` (keys in ``records.py``) and
@@ -19,17 +19,16 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
 
 from controller_service.store.byte_bounded_cache import ByteBoundedCache
+from controller_service.store.deleted_streams import DeletedStreams
 from controller_service.store.records import (
     CONFIGURATION,
     CURRENT_EPOCH,
     STATE,
-    DeletedStream,
     Key,
     ScopeRecord,
     StreamEntry,
 )
 from controller_service.store.scope_store import (
-    DELETED_STREAMS_TABLE,
     SCOPES_TABLE,
     STREAMS_LIST,
     ScopeStore,
@@ -39,7 +38,7 @@ from controller_service.store.scope_store import (
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.tag_index import TAGS_TABLE, TagIndex, tag_chunks
-from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Versioned, VersionedStore
+from controller_service.store.versioned_store import ABSENT, Versioned, VersionedStore
 from pravega_common.errors import (
     InvalidArgument,
     ScopeNotFound,
@@ -48,7 +47,7 @@ from pravega_common.errors import (
     UnknownOutcome,
     VersionConflict,
 )
-from pravega_common.names import is_possible_name, scoped_name
+from pravega_common.names import is_possible_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.joined import all_ended
 
@@ -71,6 +70,7 @@ class StreamStore(ScopeStore):
         self._rounds = itertools.count(1)
         self._stream_ids: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._tags = TagIndex(tables, self.compare_and_set)
+        self._deleted = DeletedStreams(tables, self.compare_and_set)
         self._epochs: ByteBoundedCache[tuple[str, str], tuple[Any, int]] = ByteBoundedCache(epochs_cached_bytes_max)
 
     async def list_streams(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, StreamEntry]], bytes]:
@@ -286,15 +286,12 @@ class StreamStore(ScopeStore):
         )
 
     async def first_segment_number(self, scope: str, stream: str) -> int:
-        """The number of the first segment of a stream to be created: 0, or what follows a deleted one's last."""
-        found = await self.tables.get(DELETED_STREAMS_TABLE, scoped_name(scope, stream))
-        return 0 if found is None else decode(DeletedStream, found.value).next_segment_number
+        """The number of the first segment of a stream to be created: above all that a deleted one of its name used."""
+        return await self._deleted.first_segment_number(scope, stream)
 
     async def record_deleted(self, scope: str, stream: str, next_segment_number: int) -> None:
-        known = await self.first_segment_number(scope, stream)
-        if next_segment_number > known:
-            record = encode(DeletedStream(next_segment_number))
-            await self.tables.put(DELETED_STREAMS_TABLE, scoped_name(scope, stream), record, ANY_VERSION)
+        """Before the stream's entry goes. Idempotent."""
+        await self._deleted.record(scope, stream, next_segment_number)
 
     def new_round(self) -> str:
         """A mark that no run of any controller used before, for ``StateRecord.round``."""
