@@ -81,6 +81,9 @@ class RoutedSegmentStore:
     async def get_info(self, segment: str) -> SegmentProperties:
         return await self.container_of(segment).get_info(segment)
 
+    def info_in_memory(self, segment: str) -> SegmentProperties | None:
+        return self.container_of(segment).info_in_memory(segment)
+
     async def locate_offset(self, segment: str, offset: int) -> int:
         return await self.container_of(segment).locate_offset(segment, offset)
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Final, TypeVar
 
 from pravega_common.errors import (
@@ -18,7 +19,7 @@ from pravega_common.errors import (
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import INDEX_SUFFIX, SegmentName, parse_segment_name
 from pravega_common.wire import commands as c
-from pravega_common.wire.versions import BATCHES, LOCATE_OFFSET_VERSION
+from pravega_common.wire.versions import BATCHES, LOCATE_OFFSET_VERSION, batch_requests_max
 from pravega_streams.connection.asynchronous import MakeCommand
 from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.blocking import WireSocket
@@ -33,6 +34,8 @@ retry_delay_max_s: Final = 1.0
 infos_per_round_max: Final = 256
 """Questions that are sent to the stores before their answers are read: some 20 KB each way, so nobody blocks."""
 
+info_batches_kept_max: Final = 8
+"""Batches of questions that are kept: an idle source asks the same ones again and again. Some 0.4 MB each."""
 endpoints_cached_max: Final = 10_000
 """Segments whose store is remembered."""
 
@@ -93,6 +96,7 @@ class SegmentClient:
         self._call_time_s = call_time_s
         self._sockets: dict[Endpoint, WireSocket] = {}
         self._lock = threading.Lock()
+        self._info_batch = lru_cache(maxsize=info_batches_kept_max)(_info_batch)
 
     def info(self, segment: str) -> SegmentInfo:
         reply = self.call(
@@ -156,13 +160,11 @@ class SegmentClient:
             owned = (one for one in waiting if self.endpoints.resolve(one) == endpoint)
             asked = [one for one in owned if (one, endpoint) not in refused][:infos_per_round_max]
             return asked, _ask_each(connection, asked)
-        batch = SegmentBatch[c.StreamSegmentInfo]()
-        for segment in waiting:
-            owner = self.endpoints.known(segment) or endpoint
-            if owner == endpoint and (segment, endpoint) not in refused and not batch.add(_info_call(segment)):
-                break
-        if not batch.calls:
+        owned = (one for one in waiting if (self.endpoints.known(one) or endpoint) == endpoint)
+        together = tuple(islice((one for one in owned if (one, endpoint) not in refused), batch_requests_max))
+        if not together:
             return [], []
+        batch = self._info_batch(together)
         reply = connection.call(batch.command, is_elsewhere)
         return [call.segment for call in batch.calls], batch.outcomes(reply, lambda _: connection.close())
 
@@ -251,6 +253,15 @@ class SegmentClient:
             connection = WireSocket(endpoint)
             self._sockets[endpoint] = connection
         return connection
+
+
+def _info_batch(segments: tuple[str, ...]) -> SegmentBatch[c.StreamSegmentInfo]:
+    """A question about each of as many segments, from the first on, as a batch takes."""
+    batch = SegmentBatch[c.StreamSegmentInfo]()
+    for segment in segments:
+        if not batch.add(_info_call(segment)):
+            break
+    return batch
 
 
 def _info_call(segment: str) -> SegmentCall[c.StreamSegmentInfo]:

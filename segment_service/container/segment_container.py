@@ -410,17 +410,11 @@ class SegmentContainer(Service):
             found.used_s = self._clock.monotonic_s()
 
     async def get_info(self, segment: str) -> SegmentProperties:
-        found = self._known(segment) or await self._live(segment)
-        return SegmentProperties(
-            name=found.name,
-            segment_id=found.segment_id,
-            start_offset=found.start_offset,
-            length=found.length,
-            storage_length=found.storage_length,
-            is_sealed=found.is_sealed,
-            last_modified_ms=found.last_modified_ms,
-            attributes=dict(found.attributes),
-        )
+        return _properties(self._known(segment) or await self._live(segment))
+
+    def info_in_memory(self, segment: str) -> SegmentProperties | None:
+        found = self._known(segment)
+        return None if found is None else _properties(found)
 
     async def locate_offset(self, segment: str, offset: int) -> int:
         if offset < 0:
@@ -515,6 +509,19 @@ class SegmentContainer(Service):
         """Go offline at once: nothing new is taken while the parts shut down."""
         self._takes_requests = False
         super().fail(error)
+
+
+def _properties(segment: SegmentMetadata) -> SegmentProperties:
+    return SegmentProperties(
+        name=segment.name,
+        segment_id=segment.segment_id,
+        start_offset=segment.start_offset,
+        length=segment.length,
+        storage_length=segment.storage_length,
+        is_sealed=segment.is_sealed,
+        last_modified_ms=segment.last_modified_ms,
+        attributes=dict(segment.attributes),
+    )
 
 
 def _refused(future: asyncio.Future[AnswerT], error: PravegaError) -> asyncio.Future[AnswerT]:

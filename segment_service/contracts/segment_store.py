@@ -102,6 +102,10 @@ class SegmentStore(Protocol):
 
     async def get_info(self, segment: str) -> SegmentProperties: ...
 
+    def info_in_memory(self, segment: str) -> SegmentProperties | None:
+        """Answers as ``get_info``, without waiting; None for a segment that has to be looked up."""
+        ...
+
     async def locate_offset(self, segment: str, offset: int) -> int:
         """The smallest known event boundary at or after ``offset``; the segment's length if none is known there.
 

@@ -1,7 +1,7 @@
 """Serves batches: many requests about segments in one frame, each with a reply of its own (docs/wire-protocol.md 3.9).
 
 A request is served as if it had come alone, so a batch adds no meaning, it saves frames and tasks. Requests are
-decoded and served in groups, and the loop has its turn between them.
+decoded and served in groups, and the loop has its turn between them. One that needs no waiting has no task.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _BATCHED: Final = (
 """What may be in a batch: short requests about segments, with short replies."""
 
 Answer = Callable[[Command], Coroutine[Any, Any, Command]]
+AnswerAtOnce = Callable[[Command], Command | None]
 
 
 class CloseConnection(Exception):
@@ -45,9 +46,11 @@ class CloseConnection(Exception):
 class RequestBatches:
     """Serves batches of all connections; holds no state of a connection."""
 
-    def __init__(self, answer: Answer, clock: Clock) -> None:
-        """``answer`` serves one request; it raises ``CloseConnection`` where no reply is right."""
+    def __init__(self, answer: Answer, answer_at_once: AnswerAtOnce, clock: Clock) -> None:
+        """``answer`` serves one request; it raises ``CloseConnection`` where no reply is right. ``answer_at_once`` does
+        the same, or gives None where there is something to wait for."""
         self._answer = answer
+        self._answer_at_once = answer_at_once
         self._clock = clock
 
     async def answer(self, batch: wire.RequestBatch) -> Command:
@@ -76,15 +79,29 @@ class RequestBatches:
 
     async def _served(self, group: list[Command]) -> list[bytes]:
         """One reply for each, also where one fails as nobody foresaw: that is raised when all have ended."""
-        return [codec.encode(reply) for reply in await all_ended(map(self._reply, group))]
+        replies = [self._reply_at_once(request) for request in group]
+        waiting = [place for place, reply in enumerate(replies) if reply is None]
+        for place, reply in zip(waiting, await all_ended(self._reply(group[place]) for place in waiting), strict=True):
+            replies[place] = reply
+        return [codec.encode(reply) for reply in replies if reply is not None]
 
-    async def _reply(self, request: Any) -> Command:
+    def _reply_at_once(self, request: Any) -> Command | None:
         if isinstance(request, wire.ErrorMessage):
             return request
         try:
+            return self._answer_at_once(request)
+        except CloseConnection as error:
+            return _no_reply(request, error)
+
+    async def _reply(self, request: Any) -> Command:
+        try:
             return await self._answer(request)
         except CloseConnection as error:
-            return wire.NoReply(request.request_id, str(error)[:reason_chars_max])
+            return _no_reply(request, error)
+
+
+def _no_reply(request: Any, error: CloseConnection) -> Command:
+    return wire.NoReply(request.request_id, str(error)[:reason_chars_max])
 
 
 def _decoded(frame: ByteView) -> Command:

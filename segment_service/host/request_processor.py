@@ -36,7 +36,7 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
-from segment_service.contracts.segment_store import ReadResult, SegmentStore, read_bytes_max
+from segment_service.contracts.segment_store import ReadResult, SegmentProperties, SegmentStore, read_bytes_max
 from segment_service.contracts.table_store import TableStore
 from segment_service.host.error_replies import error_reply, operation_name
 from segment_service.host.request_batches import CloseConnection, RequestBatches
@@ -68,7 +68,7 @@ class RequestProcessor:
         self._store = store
         self._clock = clock
         self._random_bytes = random_bytes
-        self._batches = RequestBatches(self.answer, clock)
+        self._batches = RequestBatches(self.answer, self.answer_at_once, clock)
         table = TableRequests(tables)
         self._handlers: dict[type[Command], _Handler] = {
             wire.GetStreamSegmentInfo: self._get_info,
@@ -109,6 +109,17 @@ class RequestProcessor:
             if isinstance(request, wire.MergeSegmentsBatch) and isinstance(error, SegmentNotFound):
                 segment = error.segment
             return _reply_or_close(error, request, segment, _echoed_offset(request, error))
+
+    def answer_at_once(self, request: Command) -> Command | None:
+        """Answers as ``answer``, without waiting and a task; None where that cannot be."""
+        if not isinstance(request, wire.GetStreamSegmentInfo):
+            return None
+        try:
+            _check_segment_name(request.segment)
+            found = self._store.info_in_memory(request.segment)
+        except PravegaError as error:
+            return _reply_or_close(error, request, request.segment, -1)
+        return None if found is None else _info_reply(request, found)
 
     # ---- reads -------------------------------------------------------------------------------------------------------
 
@@ -157,17 +168,7 @@ class RequestProcessor:
     # ---- segments ----------------------------------------------------------------------------------------------------
 
     async def _get_info(self, request: wire.GetStreamSegmentInfo) -> Command:
-        info = await self._store.get_info(request.segment)
-        return wire.StreamSegmentInfo(
-            request.request_id,
-            request.segment,
-            exists=True,
-            is_sealed=info.is_sealed,
-            is_deleted=False,
-            last_modified=info.last_modified_ms,
-            write_offset=info.length,
-            start_offset=info.start_offset,
-        )
+        return _info_reply(request, await self._store.get_info(request.segment))
 
     async def _create(self, request: wire.CreateSegment) -> Command:
         await self._store.create_segment(
@@ -269,6 +270,19 @@ class RequestProcessor:
             if error.target_length is None:
                 raise
             return error.target_length
+
+
+def _info_reply(request: wire.GetStreamSegmentInfo, info: SegmentProperties) -> wire.StreamSegmentInfo:
+    return wire.StreamSegmentInfo(
+        request.request_id,
+        request.segment,
+        exists=True,
+        is_sealed=info.is_sealed,
+        is_deleted=False,
+        last_modified=info.last_modified_ms,
+        write_offset=info.length,
+        start_offset=info.start_offset,
+    )
 
 
 def _segment_of(request: Any) -> str:

@@ -202,6 +202,9 @@ class InMemorySegmentStore:
             waited = True
 
     async def get_info(self, segment: str) -> SegmentProperties:
+        return self.info_in_memory(segment)
+
+    def info_in_memory(self, segment: str) -> SegmentProperties:
         source = self._segment(segment)
         return SegmentProperties(
             name=segment,

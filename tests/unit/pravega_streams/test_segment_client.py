@@ -117,6 +117,20 @@ def test_a_store_that_knows_batches_gets_one_request(store: FakeStore, monkeypat
     client.close()
 
 
+def test_the_same_question_gets_the_answer_of_its_time(store: FakeStore, client: SegmentClient) -> None:
+    """Questions are kept, answers are not."""
+    store.before = Infos()
+    assert extents(client.infos(NAMES)) == EVEN
+
+    def grown(command: c.Command) -> str | c.Command | None:
+        reply = Infos()(command)
+        return replace(reply, write_offset=7_000) if isinstance(reply, c.StreamSegmentInfo) else reply
+
+    store.before = grown
+    assert {info.length for info in client.infos(NAMES).values()} == {7_000}
+    assert len(client.infos(NAMES[:3])) == 2
+
+
 def test_a_batch_is_bounded_in_bytes(store: FakeStore, client: SegmentClient, monkeypatch: pytest.MonkeyPatch) -> None:
     store.before = Infos()
     monkeypatch.setattr(batches, "batch_bytes_max", 1_000)
