@@ -16,6 +16,7 @@ from segment_service.metadata_table.metadata_table import map_name
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.map_manifest import MapManifest
 from segment_service.sorted_runs.map_objects import MapObjects, list_map_names
+from segment_service.sorted_runs.merging import merge_ahead_bytes
 from segment_service.sorted_runs.run_reader import walk
 from segment_service.storage.chunk_names import Layout, ManifestId, ManifestName
 from segment_service.storage.epoch_marks import EpochMarks
@@ -124,7 +125,9 @@ class ContainerReader:
 
     async def _walk(self, name: str, manifest: MapManifest, first: bytes) -> AsyncGenerator[tuple[bytes, bytes]]:
         slices = TimeSlices(self._clock)
-        async for keys, values in walk(self._objects(name), manifest.runs, first, slices, keep=False):
+        async for keys, values in walk(
+            self._objects(name), manifest.runs, first, slices, ahead_bytes=merge_ahead_bytes
+        ):
             for key, value in zip(keys, values, strict=True):
                 if value is not None:
                     yield key, value

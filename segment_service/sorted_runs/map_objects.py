@@ -154,18 +154,29 @@ class MapObjects:
             found = await self._load(name, file.tail_offset, file.length - file.tail_offset, decode_tail)
         return found
 
-    async def block(self, file: RunFile, place: tuple[int, int], *, keep: bool = True) -> RunBlock:
-        """A block of the file, as its tail says where. ``keep=False``: it is not wanted in the cache."""
+    async def block(self, file: RunFile, place: tuple[int, int]) -> RunBlock:
+        """A block of the file, as its tail says where."""
         name = self.file_name(file)
         offset, length = place
         found = self._cache.block((name, offset))
         if found is None:
-            found = await self._load(name, offset, length, decode_block, keep=keep)
+            found = await self._load(name, offset, length, decode_block)
         return found
 
-    async def _load(
-        self, name: str, offset: int, length: int, decoder: Callable[[bytes, str, int], T], *, keep: bool = True
-    ) -> T:
+    async def read(self, file: RunFile, offset: int, length: int) -> bytes:
+        """Bytes of the file, unchecked and not kept."""
+        return await self._chunks.get(self.file_name(file), offset, length)
+
+    async def decoded_block(self, file: RunFile, place: tuple[int, int], data: memoryview) -> RunBlock:
+        """The block of the file whose bytes ``read`` gave; read again if they fail their checksum."""
+        name = self.file_name(file)
+        try:
+            return decode_block(bytes(data), name, place[0])
+        except DataCorruption as error:
+            self._log.warning("a part of a run is damaged, reading it again", error=str(error))
+        return await self._read(name, *place, decode_block)
+
+    async def _load(self, name: str, offset: int, length: int, decoder: Callable[[bytes, str, int], T]) -> T:
         """Read a part once, however many want it at the same time."""
         key, loading = (name, offset), self._cache.loading
         while (other := loading.get(key)) is not None:
@@ -176,8 +187,7 @@ class MapObjects:
         found: T | None = None
         try:
             found = await self._read(name, offset, length, decoder)
-            if keep:
-                self._cache.add(key, found, length)
+            self._cache.add(key, found, length)
             return found
         finally:
             del loading[key]

@@ -18,9 +18,19 @@ runs_max: Final = 32
 merged_runs_min: Final = 4
 """Fewer are not worth it."""
 
+merge_ahead_bytes: Final = 8 << 20
+"""Bytes that a merge reads of its runs at a time, in equal parts: an object store answers for 16 KiB as late as for a
+mebibyte."""
 
-def runs_to_merge(lengths: Sequence[int]) -> int:
-    """The number of the newest runs that should become one; 0 if all stay. ``lengths`` in bytes, newest first.
+
+merges_at_once_max: Final = 2
+"""Merges of one map, and of the maps of a container, under way at the same time: a large one stops neither the other
+maps nor the flushes of its own, whose runs are merged meanwhile."""
+
+
+def runs_to_merge(lengths: Sequence[int], *, is_full: bool = False) -> int:
+    """The number of the newest runs that should become one; 0 if all stay. ``lengths`` in bytes, newest first;
+    ``is_full``: there are ``runs_max``, those included that are being merged.
 
     The oldest one that joins has at most as many bytes as the newer ones together: a byte is rewritten a logarithmic
     number of times, and the runs that stay double in length, so that there are logarithmically many.
@@ -29,7 +39,7 @@ def runs_to_merge(lengths: Sequence[int]) -> int:
     for count in range(len(lengths), merged_runs_min - 1, -1):
         if lengths[count - 1] <= newer[count - 1]:
             return count
-    return merged_runs_min if len(lengths) >= runs_max else 0
+    return merged_runs_min if is_full and len(lengths) >= merged_runs_min else 0
 
 
 async def merge(
@@ -37,9 +47,9 @@ async def merge(
 ) -> None:
     """Write the entries of some runs (newest first) as one. ``oldest``: no run is older, so tombstones are not needed.
 
-    Memory: a block of each run, and a file.
+    Memory: a block of each run, ``merge_ahead_bytes``, and a file.
     """
-    async for keys, values in walk(objects, runs, b"", slices, keep=False):
+    async for keys, values in walk(objects, runs, b"", slices, ahead_bytes=merge_ahead_bytes):
         if oldest and None in values:
             left = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
             keys, values = [key for key, _ in left], [value for _, value in left]

@@ -54,12 +54,15 @@ async def look_up(objects: MapObjects, runs: Sequence[Run], key: bytes) -> bytes
 
 
 class _Cursor:
-    """Walks over one run, a block at a time. Memory: a block, and the tail of a file."""
+    """Walks over one run, a block at a time. Memory: a block, the tail of a file, and the bytes read ahead."""
 
-    def __init__(self, objects: MapObjects, run: Run, *, keep: bool) -> None:
+    def __init__(self, objects: MapObjects, run: Run, ahead_bytes: int) -> None:
+        """``ahead_bytes``: read at a time, beside the cache; 0 for single blocks, through it."""
         self._objects = objects
         self._files = run.files
-        self._keep = keep
+        self._ahead_bytes = ahead_bytes
+        self._ahead: memoryview = memoryview(b"")
+        self._ahead_offset = 0
         self._file = 0
         self._number = 0
         self._block: RunBlock | None = None
@@ -102,6 +105,7 @@ class _Cursor:
         self._number += 1
         if self._number == len(tail.places):
             self._file, self._number = self._file + 1, 0
+            self._ahead = memoryview(b"")
         await self._load()
 
     async def _load(self) -> None:
@@ -109,19 +113,31 @@ class _Cursor:
         if self._file < len(self._files):
             file = self._files[self._file]
             tail = await self._objects.tail(file)
-            self._block = await self._objects.block(file, tail.places[self._number], keep=self._keep)
+            if self._ahead_bytes:
+                self._block = await self._load_ahead(file, tail.places)
+            else:
+                self._block = await self._objects.block(file, tail.places[self._number])
+
+    async def _load_ahead(self, file: RunFile, places: Sequence[tuple[int, int]]) -> RunBlock:
+        offset, length = places[self._number]
+        begin = offset - self._ahead_offset
+        if begin + length > len(self._ahead):
+            last = bisect_right(places, offset + self._ahead_bytes, lo=self._number + 1, key=sum) - 1
+            self._ahead_offset, begin = offset, 0
+            self._ahead = memoryview(await self._objects.read(file, offset, sum(places[last]) - offset))
+        return await self._objects.decoded_block(file, places[self._number], self._ahead[begin : begin + length])
 
 
 async def walk(
-    objects: MapObjects, runs: Sequence[Run], first: bytes, slices: TimeSlices, *, keep: bool = True
+    objects: MapObjects, runs: Sequence[Run], first: bytes, slices: TimeSlices, *, ahead_bytes: int = 0
 ) -> AsyncGenerator[Entries]:
     """All entries from ``first`` on, the newest of each key, tombstones too, in pieces of about a block for each run.
 
-    ``runs``: newest first. ``keep``: whether the blocks that are read stay in the cache.
+    ``runs``: newest first. ``ahead_bytes``: what is read of all runs at a time, in equal parts and beside the cache;
+    with 0 a block at a time, which stays in the cache.
     """
-    cursors = [_Cursor(objects, run, keep=keep) for run in reversed(runs)]
-    for cursor in cursors:
-        await cursor.seek(first)
+    cursors = [_Cursor(objects, run, ahead_bytes // max(len(runs), 1)) for run in reversed(runs)]
+    await all_ended(cursor.seek(first) for cursor in cursors)
     while True:
         ends = [cursor.last_key for cursor in cursors if cursor.last_key is not None]
         if not ends:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Final, TypeVar
 
 from pravega_common.errors import DataCorruption, Fenced, InvalidArgument, SegmentNotFound, Unavailable
@@ -21,7 +22,7 @@ from segment_service.contracts.sorted_map import (
 )
 from segment_service.sorted_runs.map_manifest import MapManifest, Run
 from segment_service.sorted_runs.map_objects import REMEDY, MapObjects
-from segment_service.sorted_runs.merging import merge, runs_max, runs_to_merge
+from segment_service.sorted_runs.merging import merge, merges_at_once_max, runs_max, runs_to_merge
 from segment_service.sorted_runs.run_reader import is_surely_absent, look_up, walk
 from segment_service.sorted_runs.run_writer import RunWriter
 
@@ -53,7 +54,10 @@ class SortedRunMap:
         self._is_open = False
         self._writing = asyncio.Lock()
         """Held while a manifest is made of the one before."""
-        self._merging = asyncio.Lock()
+        self._merge_places = asyncio.Semaphore(merges_at_once_max)
+        self._merging: dict[tuple[Run, ...], asyncio.Future[None]] = {}
+        """The runs of each merge under way, and what is done when it ends."""
+        self._removing = asyncio.Lock()
         self._to_discard: list[str] = []
         """What no manifest lists any more once another one is stored."""
 
@@ -100,7 +104,8 @@ class SortedRunMap:
         check(self._is_open, "flush of a map that is not open", map=self.map_name)
         _check_limits(changes)
         while len(self._runs) >= runs_max:
-            await self.merge_once()
+            if not await self.merge_once() and len(self._runs) >= runs_max:  # nobody else merged meanwhile
+                await asyncio.wait(self._merging.values(), return_when=asyncio.FIRST_COMPLETED)
         run = await self._write_run(changes)
         failpoint(RUN_STORED)
         await self._commit(lambda runs: (run, *runs) if run is not None else runs, stamp, run)
@@ -149,28 +154,48 @@ class SortedRunMap:
 
     # --- merging
 
+    @property
+    def can_merge(self) -> bool:
+        """Whether ``merge_once`` has something to do."""
+        return bool(self._runs_to_merge())
+
     async def merge_once(self) -> bool:
-        """Merge some runs if there are any to merge; whether there were."""
-        async with self._merging:
-            runs = self._runs
-            count = runs_to_merge([run.length for run in runs])
-            if not count:
+        """Merge some runs if there are any to merge; whether there were. While many old runs are merged, newer ones
+        may be merged beside them: flushes go on meanwhile."""
+        async with self._merge_places:
+            merged = self._runs_to_merge()
+            if not merged:
                 return False
-            merged, slices = runs[:count], TimeSlices(self._clock)
-            writer = RunWriter(self._objects, slices)
+            ended = self._merging[merged] = asyncio.get_running_loop().create_future()
             try:
-                await merge(merged, self._objects, writer, slices, oldest=count == len(runs))
-                run = await writer.finish()
-            except SegmentNotFound as error:
-                self._to_discard += map(self._objects.file_name, writer.files)
-                raise await self._missing(error) from error
-            except BaseException:
-                self._to_discard += map(self._objects.file_name, writer.files)
-                raise
-            failpoint(MERGED_RUN_STORED)
-            await self._commit(lambda now: _replaced(now, merged, run), None, run)
-            failpoint(MERGE_MANIFEST_STORED)
+                await self._merge(merged, oldest=merged[-1] == self._runs[-1])
+            finally:
+                del self._merging[merged]
+                ended.set_result(None)
             return True
+
+    def _runs_to_merge(self) -> tuple[Run, ...]:
+        """The newest runs that should become one, of those that are newer than all that are being merged."""
+        under_way = {run for runs in self._merging for run in runs}
+        free = tuple(itertools.takewhile(lambda run: run not in under_way, self._runs))
+        is_full = len(self._runs) >= runs_max
+        return free[: runs_to_merge([run.length for run in free], is_full=is_full)]
+
+    async def _merge(self, merged: tuple[Run, ...], *, oldest: bool) -> None:
+        slices = TimeSlices(self._clock)
+        writer = RunWriter(self._objects, slices)
+        try:
+            await merge(merged, self._objects, writer, slices, oldest=oldest)
+            run = await writer.finish()
+        except SegmentNotFound as error:
+            self._to_discard += map(self._objects.file_name, writer.files)
+            raise await self._missing(error) from error
+        except BaseException:
+            self._to_discard += map(self._objects.file_name, writer.files)
+            raise
+        failpoint(MERGED_RUN_STORED)
+        await self._commit(lambda now: _replaced(now, merged, run), None, run)
+        failpoint(MERGE_MANIFEST_STORED)
 
     # --- reads
 
@@ -230,7 +255,10 @@ class SortedRunMap:
         )
 
     async def remove_all(self) -> None:
-        async with self._merging, self._writing:
+        async with self._removing, AsyncExitStack() as merges:
+            for _ in range(merges_at_once_max):
+                await merges.enter_async_context(self._merge_places)
+            await merges.enter_async_context(self._writing)
             before = self._manifest
             if before is None:
                 return

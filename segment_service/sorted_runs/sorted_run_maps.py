@@ -1,4 +1,4 @@
-"""Makes the sorted maps of one container, and merges their runs in the background, one map at a time."""
+"""Makes the sorted maps of one container, and merges their runs in the background."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pravega_common.services.base import Service
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.map_objects import MapObjects, list_map_names
-from segment_service.sorted_runs.merging import runs_to_merge
+from segment_service.sorted_runs.merging import merges_at_once_max
 from segment_service.sorted_runs.sorted_run_map import SortedRunMap
 from segment_service.storage.rolling_storage import RollingStorage
 
@@ -69,13 +69,14 @@ class SortedRunMaps(Service):
         return SortedRunMap(objects, self._clock, self.consider)
 
     async def on_start(self) -> None:
-        self.spawn(self._run(), "merge")
+        for number in range(merges_at_once_max):
+            self.spawn(self._run(), f"merge-{number}")
 
     def consider(self, changed: SortedRunMap) -> None:
         """Note the map if it has runs to merge."""
         if changed.map_name in self._damaged:
             return
-        if len(self._waiting) < waiting_maps_max and runs_to_merge(changed.run_lengths):
+        if len(self._waiting) < waiting_maps_max and changed.can_merge:
             self._waiting[changed] = None
             self._wake.set()
 

@@ -24,7 +24,10 @@ def test_few_runs_and_large_old_ones_stay() -> None:
     assert runs_to_merge([1, 1, 1, 1]) == 4
     assert runs_to_merge([1, 1, 1, 1, 4, 100]) == 5
     assert runs_to_merge([1, 2, 4, 8]) == 0
-    assert runs_to_merge([1] + [1 << number for number in range(1, runs_max)]) == 4
+    doubling = [1] + [1 << number for number in range(1, runs_max)]
+    assert runs_to_merge(doubling) == 0
+    assert runs_to_merge(doubling, is_full=True) == 4
+    assert runs_to_merge(doubling[:3], is_full=True) == 0
 
 
 def test_a_byte_is_rewritten_a_logarithmic_number_of_times() -> None:
