@@ -18,6 +18,7 @@ from controller_service.policies.retention import (
     lower_bound,
 )
 from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import bytes_between, place_in
 from controller_service.store.records import (
     RETENTION_SET,
@@ -31,7 +32,7 @@ from controller_service.store.records import (
     retention_cut_key,
 )
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid
+from controller_service.store.stream_cuts import PlacedCut, is_at_or_after
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.truncate_stream import TruncateStream
 from pravega_common.errors import NotFound, SegmentNotFound
@@ -133,7 +134,7 @@ class StreamRetention:
         bound = await self._lower_bound(context)
         if bound is None:
             target = decide(policy, found, None)
-        elif not is_valid(bound):
+        elif not await is_valid_in(context, bound):
             self._log.warning("subscribers' cuts contradict each other", stream=context.name, bound=bound.cut)
             return None
         else:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import place_in
 from controller_service.store.records import SegmentRecord
-from controller_service.store.stream_cuts import is_valid
 from controller_service.store.stream_positions import head_of, open_segments, successors_of
 from controller_service.store.stream_store import StreamStore
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
@@ -28,7 +28,8 @@ class OwnStreams:
         return [Successor(_range(scope, stream, record), before) for record, before in found]
 
     async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
-        return is_valid(await place_in(await self._store.open(scope, stream), cut))
+        opened = await self._store.open(scope, stream)
+        return await is_valid_in(opened, await place_in(opened, cut))
 
 
 def _range(scope: str, stream: str, record: SegmentRecord) -> SegmentRange:

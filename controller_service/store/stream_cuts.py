@@ -106,6 +106,17 @@ class CoveredKeys:
         position = bisect_right(self._lows, low) - 1
         return position >= 0 and self._highs[position] >= high
 
+    def free_in(self, low: float, high: float) -> Iterator[tuple[float, float]]:
+        """The parts of a range that are not covered, in order."""
+        for position in range(bisect_right(self._highs, low), len(self._lows)):
+            if self._lows[position] >= high:
+                break
+            if low < self._lows[position]:
+                yield low, self._lows[position]
+            low = self._highs[position]
+        if low < high:
+            yield low, high
+
     def add(self, low: float, high: float) -> None:
         first, last = bisect_left(self._highs, low), bisect_right(self._lows, high)
         if first < last:
@@ -147,6 +158,7 @@ def is_valid(placed: PlacedCut) -> bool:
     """Whether the segments reached do not overlap, and every gap between them belongs to segments that follow.
 
     Each segment not reached yet must come after all those that it overlaps. Offsets are not compared with lengths.
+    ``cut_validity.py`` follows the gaps through the epochs, too.
     """
     reached = sorted(
         (placed.segments[identifier] for identifier, offset in placed.cut.items() if offset >= 0),

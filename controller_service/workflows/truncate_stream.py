@@ -6,10 +6,11 @@ from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import bytes_between, place_in, walk_before
 from controller_service.store.records import TRUNCATION, StreamState, TruncationRecord
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import is_at_or_after, is_valid
+from controller_service.store.stream_cuts import is_at_or_after
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import enter, leave, require_hold
 from pravega_common.errors import InvalidArgument, SegmentNotFound
@@ -93,7 +94,7 @@ class TruncateStream:
         if old_record.cut == cut:
             return
         placed = await place_in(context, cut)
-        if not is_valid(placed):
+        if not await is_valid_in(context, placed):
             raise InvalidArgument(f"{cut} is no stream cut of {context.name}")
         old = await place_in(context, old_record.cut) if old_record.cut else None
         if old is not None and not is_at_or_after(placed, old):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from controller_service.api.grpc.messages import checked_stream
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import place_in
 from controller_service.store.members import (
     ReaderGroupConfig,
@@ -16,7 +17,7 @@ from controller_service.store.members import (
 )
 from controller_service.store.records import SUBSCRIBERS, SubscriberRecord, SubscribersRecord
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import is_at_or_after, is_valid
+from controller_service.store.stream_cuts import is_at_or_after
 from controller_service.store.writer_marks import NoteOutcome
 from controller_service.workflows.reader_groups import ConfigMismatch
 from pravega_common.errors import InvalidArgument, ScopeNotFound, StreamNotFound
@@ -149,7 +150,7 @@ async def _judge(
         return status.GENERATION_MISMATCH
     try:
         placed = await place_in(opened, dict(request.streamCut.cut))
-        if not is_valid(placed):
+        if not await is_valid_in(opened, placed):
             return status.STREAM_CUT_NOT_VALID
         if known.cut and not is_at_or_after(placed, await place_in(opened, known.cut)):
             return status.STREAM_CUT_NOT_VALID

@@ -12,10 +12,11 @@ from controller_service.api.grpc.messages import (
 )
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.buckets.spread import buckets_of
+from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import place_in, segments_between
 from controller_service.store.records import StreamState, epoch_key
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import PlacedCut, is_at_or_after, is_valid
+from controller_service.store.stream_cuts import PlacedCut, is_at_or_after
 from controller_service.store.stream_positions import head_of, open_segments, successors_of
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import segment_name
@@ -102,7 +103,9 @@ class SegmentsApi:
     async def isStreamCutValid(self, request: pb.StreamCut, context: Any) -> pb.StreamCutValidityResponse:
         scope, stream = checked_stream(request.streamInfo)
         opened = await self.parts.store.open(scope, stream)
-        return pb.StreamCutValidityResponse(response=is_valid(await place_in(opened, dict(request.cut))))
+        return pb.StreamCutValidityResponse(
+            response=await is_valid_in(opened, await place_in(opened, dict(request.cut)))
+        )
 
     async def getDelegationToken(self, request: pb.StreamInfo, context: Any) -> pb.DelegationToken:
         """Empty without authentication; asked for by every client, also for streams that do not exist."""
