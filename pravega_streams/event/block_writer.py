@@ -31,6 +31,8 @@ from pravega_streams.event.write_budget import WriteBudget, held_bytes_max
 
 block_bytes_max: Final = 1024 * 1024
 """Pieces gather up to this size before they leave; a single larger piece leaves as it is."""
+set_ups_in_flight_max: Final = 256
+"""Writers of one socket that may be setting up: some 25 KB each way, so neither side waits for the other to read."""
 blocks_in_flight_max: Final = 8
 """Blocks of one writer that may be unanswered."""
 attach_time_max_s: Final = 120.0
@@ -75,6 +77,8 @@ class _Channel:
     socket: WireSocket
     writers: dict[bytes, BlockWriter] = field(default_factory=dict)
     requests: dict[int, BlockWriter] = field(default_factory=dict)
+    set_ups: set[int] = field(default_factory=set)
+    """Requests to set a writer up that are not answered."""
 
 
 class BlockWriter:
@@ -155,8 +159,11 @@ class BlockWriter:
         return block
 
     def _dispatch(self, block: _Block) -> None:
-        if self._is_set_up and self._channel is not None:
+        """Send a block, or begin to set the writer up: it is sent with the answer to that."""
+        if self._is_set_up:
             self._send(block)
+        elif self._channel is None and self._failure is None:
+            self._begin()
         self._wait(lambda: len(self._in_flight) < blocks_in_flight_max)
 
     def _send(self, block: _Block) -> None:
@@ -178,12 +185,21 @@ class BlockWriter:
         while True:
             if self._failure is not None:
                 raise self._failure
-            if done() and (self._is_set_up or not self._in_flight):
+            if done() and (self._channel is not None or not self._in_flight):
                 return
-            if self._channel is None or not self._is_set_up:
+            if self._channel is None:
                 self._attach()
             else:
                 self._writers.receive(self._channel, self._has_moved)
+
+    def _begin(self) -> None:
+        """Ask to be set up, and wait for nothing: thousands of segments cost no round trip each."""
+        try:
+            self._ask_to_set_up()
+        except PravegaError as error:
+            if not error.may_be_repeated(idempotent=True):
+                raise
+            self._detach()  # Whoever waits tries again, for as long as that may take.
 
     def _attach(self) -> None:
         deadline_s = self._writers.monotonic_s() + self._writers.attach_time_s
@@ -205,32 +221,37 @@ class BlockWriter:
             delay_s = min(delay_s * 2, retry_delay_max_s)
 
     def _set_up(self) -> None:
-        """One try: connect, say who we are, learn what the store has, send the rest."""
-        self._detach()
-        channel = self._writers.channel(self.segment)
-        channel.writers[self.writer_id] = self
-        self._channel = channel
-        request_id = channel.socket.next_request_id()
-        channel.requests[request_id] = self
-        try:
-            channel.socket.send(c.SetupAppend(request_id, self.writer_id, self.segment, ""))
-        except UnknownOutcome:
-            self._writers.lost(channel)
-            raise
+        """One try: ask, and learn what the store has."""
+        self._ask_to_set_up()
         while not self._is_set_up:
             if self._failure is not None:
                 raise self._failure
             if self._channel is None:
                 raise UnknownOutcome(f"{self.segment}: the store closed the connection")
             self._writers.receive(self._channel, self._has_moved)
-        for block in list(self._in_flight):
-            if not self._is_set_up:
-                raise UnknownOutcome(f"{self.segment}: the store closed the connection")
-            self._send(block)
+
+    def _ask_to_set_up(self) -> None:
+        """Connect and say who we are."""
+        self._detach()
+        channel = self._writers.channel(self.segment)
+        while len(channel.set_ups) >= set_ups_in_flight_max:
+            self._writers.receive(channel, lambda: self._is_elsewhere(channel))
+        channel.writers[self.writer_id] = self
+        self._channel = channel
+        request_id = channel.socket.next_request_id()
+        channel.requests[request_id] = self
+        channel.set_ups.add(request_id)
+        try:
+            channel.socket.send(c.SetupAppend(request_id, self.writer_id, self.segment, ""))
+        except UnknownOutcome:
+            self._writers.lost(channel)
+            raise
 
     def _has_moved(self) -> bool:
-        channel = self._channel
-        return channel is not None and has_moved(self._writers.resolver, self.segment, channel.socket.endpoint)
+        return self._channel is not None and self._is_elsewhere(self._channel)
+
+    def _is_elsewhere(self, channel: _Channel) -> bool:
+        return has_moved(self._writers.resolver, self.segment, channel.socket.endpoint)
 
     def _detach(self) -> None:
         self._is_set_up = False
@@ -239,8 +260,15 @@ class BlockWriter:
             self._channel = None
 
     def on_set_up(self, last_event_number: int) -> None:
-        self._is_set_up = True
+        """The store knows the writer: what it does not have yet is sent."""
+        was_set_up, self._is_set_up = self._is_set_up, True
         self.on_acknowledged(last_event_number)
+        if was_set_up:
+            return  # It was set up again before the first answer came; all is on its way.
+        for block in list(self._in_flight):
+            if not self._is_set_up:
+                return  # The connection was lost.
+            self._send(block)
 
     def on_acknowledged(self, event_number: int) -> None:
         while self._in_flight and self._in_flight[0].last_event_number <= event_number:
@@ -313,6 +341,7 @@ class BlockWriters:
                     writer.on_acknowledged(reply.event_number)
             case c.AppendSetup():
                 channel.requests.pop(reply.request_id, None)
+                channel.set_ups.discard(reply.request_id)
                 if (writer := channel.writers.get(reply.writer_id)) is not None:
                     writer.on_set_up(reply.last_event_number)
             case _:
@@ -324,6 +353,7 @@ class BlockWriters:
         for writer in list(channel.writers.values()):
             writer.on_lost()
         channel.requests.clear()
+        channel.set_ups.clear()
 
     def forget(self, writer: BlockWriter) -> None:
         self.budget.forget(writer)
@@ -335,7 +365,9 @@ class BlockWriters:
                     channel.requests = {rid: owner for rid, owner in channel.requests.items() if owner is not writer}
 
     def _failed(self, channel: _Channel, reply: c.Command) -> None:
-        writer = channel.requests.pop(getattr(reply, "request_id", -1), None)
+        request_id = getattr(reply, "request_id", -1)
+        channel.set_ups.discard(request_id)
+        writer = channel.requests.pop(request_id, None)
         if writer is None and isinstance(reply, c.InvalidEventNumber):
             writer = channel.writers.get(reply.writer_id)
         if writer is None:

@@ -85,6 +85,77 @@ def test_many_segments_share_one_socket(store: FakeStore, writers: BlockWriters)
     assert store.connection_count == 1
 
 
+def many_writers(store: FakeStore, writers: BlockWriters, count: int) -> list[BlockWriter]:
+    """Writers of a segment each, and a piece for each of them."""
+    names = [f"s/t/{index}.#epoch.0" for index in range(count)]
+    store.segments.update({name: FakeSegment() for name in names})
+    made = [open_writer(writers, name) for name in names]
+    for index, writer in enumerate(made):
+        writer.write(piece(index), 1)
+    return made
+
+
+def flush_all(made: list[BlockWriter]) -> None:
+    for writer in made:
+        writer.start_flush()
+    for writer in made:
+        writer.flush()
+
+
+@pytest.mark.parametrize("at_once", [3, 256])
+def test_segments_are_set_up_without_a_round_trip_each(
+    store: FakeStore, writers: BlockWriters, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_writer, "set_ups_in_flight_max", at_once)
+    waiting: list[int] = []
+
+    def count(command: c.Command) -> None:
+        before = waiting[-1] if waiting else 0
+        waiting.append(before + isinstance(command, c.SetupAppend) - isinstance(command, c.AppendBlockEnd))
+
+    store.before = count
+    flush_all(many_writers(store, writers, 20))
+    assert max(waiting) == min(20, at_once), "sent before the answer to the first is read, up to the limit"
+    assert [bytes(store.segments[f"s/t/{index}.#epoch.0"].data) for index in range(20)] == [
+        bytes(piece(index)) for index in range(20)
+    ]
+
+
+@pytest.mark.parametrize("fault", ["close", "close after"])
+@pytest.mark.parametrize("kind", [c.SetupAppend, c.AppendBlockEnd])
+def test_a_connection_lost_among_many_set_ups_neither_loses_nor_repeats(
+    store: FakeStore, writers: BlockWriters, kind: type[c.Command], fault: str
+) -> None:
+    seen = 0
+
+    def once(command: c.Command) -> str | None:
+        nonlocal seen
+        seen += isinstance(command, kind)
+        return fault if isinstance(command, kind) and seen == 7 else None
+
+    store.before = once
+    flush_all(many_writers(store, writers, 20))
+    for index in range(20):
+        assert store.segments[f"s/t/{index}.#epoch.0"].data == piece(index)
+    assert store.connection_count == 2
+
+
+def test_one_of_many_that_is_missing_says_so_itself(store: FakeStore, writers: BlockWriters) -> None:
+    made = many_writers(store, writers, 5)
+    del store.segments["s/t/2.#epoch.0"]
+    for writer in made:
+        writer.start_flush()
+    for index, writer in enumerate(made):
+        if index != 2:
+            writer.flush()
+    with pytest.raises(SegmentNotFound):
+        made[2].flush()
+    assert [bytes(left.data) for left in made[2].unacknowledged()] == [bytes(piece(2))]
+    with pytest.raises(SegmentNotFound):
+        made[2].write(piece(3), 1)
+        made[2].flush()
+
+
 @pytest.mark.parametrize("fault", ["close", "close after"])
 def test_lost_connections_neither_lose_nor_repeat(store: FakeStore, writers: BlockWriters, fault: str) -> None:
     seen = 0
