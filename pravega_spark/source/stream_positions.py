@@ -51,13 +51,13 @@ class StreamPositions:
         """The same position with segments that are read to their end replaced by their successors.
 
         Also says what is known of each segment of the result (``known`` is not asked for again). A segment stays while
-        one of its successors has a predecessor that is not read: the result always covers the key space.
+        one of its successors has a predecessor that stays: the result always covers the key space, each key once.
         """
         moved, infos = self._present(cut, known)
         while True:
             ended = {item for item, offset in moved.items() if infos[item].is_sealed and offset >= infos[item].length}
             following = {item: self._gateway.successors(self.scope, self.stream, item) for item in sorted(ended)}
-            ready = {item for item in ended if _all_done(following[item], ended)}
+            ready = _ready(following)
             if not ready:
                 return moved, infos
             added = {successor.segment.segment_id: 0 for item in ready for successor in following[item]}
@@ -230,8 +230,17 @@ class StreamPositions:
             cut = moved
 
 
-def _all_done(successors: list[Successor], ended: set[int]) -> bool:
-    return bool(successors) and all(set(item.predecessors) <= ended for item in successors)
+def _ready(following: Mapping[int, list[Successor]]) -> set[int]:
+    """Find the segments that are read out and give way to their successors (``following``): those that can together.
+
+    A successor comes when all its predecessors go, so one that must stay keeps those that share a successor with it.
+    """
+    ready = {item for item, successors in following.items() if successors}
+    while True:
+        stay = {item for item in ready if any(set(successor.predecessors) - ready for successor in following[item])}
+        if not stay:
+            return ready
+        ready -= stay
 
 
 def _overlap(first: SegmentRange | None, second: SegmentRange | None) -> bool:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
 from pravega_common.model.segments import SegmentOffsets
@@ -26,6 +25,7 @@ from pravega_spark.source.partition_reader import SpanPartition
 from pravega_spark.source.segment_events import located_excess_bytes_max, prepared_segment_bytes_max
 from pravega_spark.source.stream_reader import StreamReader
 from tests.support.fakes.stream_gateway import FakeBoundaries
+from tests.unit.pravega_spark.source.queries import SCHEMA, Query, numbered, reader, standing_clock, steps_of
 from tests.unit.pravega_spark.streams import FakeStreams
 
 CALLS = (
@@ -42,70 +42,11 @@ CALLS = (
 )
 """What a plan asks a store for."""
 
-SCHEMA = pa.schema([("event", pa.binary()), ("segment_id", pa.int64())])
-
 
 @pytest.fixture
 def streams(tmp_path: Path) -> FakeStreams:
     forget_provisioned()
     return FakeStreams(tmp_path)
-
-
-def reader(streams: FakeStreams, stream: str = "t", **given: str) -> StreamReader:
-    options = {"controller": streams.controller, "scope": "s", "stream": stream, **given}
-    options.setdefault("start_stream_cut", "earliest")
-    return StreamReader(ReadOptions.parse(options, Use.STREAM_READ), SCHEMA, standing_clock)
-
-
-def standing_clock() -> float:
-    """Looks cost no time, so a source is never too idle to look again."""
-    return 0.0
-
-
-class Query:
-    """A query as Spark runs it, with a checkpoint that keeps JSON text."""
-
-    def __init__(self, source: StreamReader, limit: ReadLimit | None = None) -> None:
-        self.source = source
-        self.limit = limit
-        self.log: list[str] = []
-
-    def step(self) -> list[list[bytes]] | None:
-        """One trigger: the rows of each partition, or None when there is nothing new."""
-        start = json.loads(self.log[-1]) if self.log else self.source.initialOffset()
-        end = self.source.latestOffset(start, self.limit or self.source.getDefaultReadLimit())
-        if json.dumps(end) == json.dumps(start):
-            return None
-        self.log.append(json.dumps(end))
-        return self.rows(start, end)
-
-    def rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[list[bytes]]:
-        partitions = self.source.partitions(start, json.loads(json.dumps(end)))
-        return [
-            [row for batch in self.source.read(partition) for row in batch.column(0).to_pylist()]
-            for partition in partitions
-        ]
-
-    def restart(self, source: StreamReader) -> None:
-        self.source = source
-
-    def all(self) -> list[bytes]:
-        got = []
-        while (step := self.step()) is not None:
-            got += [event for partition in step for event in partition]
-        return got
-
-
-def steps_of(query: Query) -> list[list[bytes]]:
-    """The rows of every trigger until there is nothing new."""
-    steps = []
-    while (step := query.step()) is not None:
-        steps.append([event for partition in step for event in partition])
-    return steps
-
-
-def numbered(first: int, last: int) -> list[bytes]:
-    return [f"event-{index:04}".encode() for index in range(first, last)]
 
 
 class TestFromStartToEnd:
@@ -290,6 +231,18 @@ class TestScaling:
         assert steps[-1] == numbered(9, 10)
         assert sorted(event for step in steps for event in step) == numbered(0, 10)
         assert len(steps) > 2
+
+    def test_ranges_that_are_cut_anew(self, streams: FakeStreams) -> None:
+        """Of three segments each new one has two predecessors but the first: all three are replaced together."""
+        streams.create("t")
+        old = streams.scale("t", [0], [(0.0, 0.2), (0.2, 0.9), (0.9, 1.0)])
+        streams.append("t", old[2], numbered(0, 3))
+        new = streams.scale("t", old, [(0.0, 0.3), (0.3, 0.5), (0.5, 1.0)])
+        for index, item in enumerate(new):
+            streams.append("t", item, numbered(3 + 2 * index, 5 + 2 * index))
+        steps = steps_of(Query(reader(streams, max_events_per_trigger="3")))
+        assert [sorted(step) for step in steps[:1]] == [numbered(0, 3)]
+        assert sorted(event for step in steps for event in step) == numbered(0, 9)
 
     def test_empty_segments_are_stepped_over(self, streams: FakeStreams) -> None:
         streams.create("t")
