@@ -173,7 +173,7 @@ OPTIONS: Final = (
         values.choice("key", "none"),
         "key",
         "key: the events of a routing key stay in order, also over scaling; none: only inside a partition, so that "
-        "long ranges may be split",
+        "long ranges may be split and a batch goes on over scalings",
     ),
     Option(
         "min_partitions",

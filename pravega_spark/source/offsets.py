@@ -4,7 +4,8 @@ The JSON is canonical, since Spark compares offsets as text. An end offset carri
 ``from``: Spark does not store the initial offset, so a batch that failed could not be repeated without it
 (docs/spark-source-and-sink.md B.3). The segments of a position cover the key space of the stream. A segment that is
 read to the end at which it was sealed is replaced by its successors; how far the batch read it is then said in
-``ended``, so that a batch can be planned again from its two offsets alone.
+``ended``, so that a batch can be planned again from its two offsets alone. ``ended`` may name segments that the start
+does not have: successors that the batch, with ``order=none``, read to their own end.
 
 Segments of which a batch read nothing are not repeated in ``from``: one that it does not name began where it stands in
 ``streams``, and one with null there is not of the start, as a successor of what the batch read. Version 1, which is

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, lag_bytes, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
-from pravega_spark.source.segment_events import events_max
+from pravega_spark.source.segment_events import SegmentEvents, events_max
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
 from pravega_spark.source.told_cuts import cut_of
@@ -40,10 +41,25 @@ _Infos = dict[str, dict[int, SegmentInfo]]
 index_delay_max_ms: Final = 5_000
 """How long after an event its time may be unknown to the index of its store, and how far two clocks may differ."""
 
+scalings_per_batch_max: Final = 1_000
+"""Over how many scalings one behind the other a batch with ``order=none`` reads; the next one goes on from there."""
+
 plans_max: Final = 3
 """How often a batch is planned at most, when a segment or its stream is deleted while it is planned."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A batch has these ends: where the next one begins, and how far this one reads the segments that it ends."""
+
+    position: OffsetsByStream
+    ended: OffsetsByStream
+    ends: OffsetsByStream
+    """The end in the segments that it comes to last, before those that are read out give way to their successors."""
+    infos: _Infos
+    """What is known of these."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -51,8 +67,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     The one in the source's own process keeps state; the one that is pickled to executors only reads spans.
 
-    A batch never has a segment and one of its successors: where a segment was sealed the batch ends, and the next one
-    goes on with the successors. So the rows of a routing key come in their order, batch by batch.
+    With ``order=key`` a batch never has a segment and one of its successors: where a segment was sealed the batch ends,
+    and the next one goes on with the successors. So the rows of a routing key come in their order, batch by batch. With
+    ``order=none`` a batch goes on with the successors itself, as far as its limits allow.
     """
 
     def __init__(
@@ -165,18 +182,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             positions.events.forget()
         begin = self._begin(SourceOffset.from_json(start).position)
         moved, infos = self._advanced(begin, {})
-        limited = not isinstance(limit, ReadAllAvailable)
-        ends = self._ends(moved, infos, limited=limited)
-        available = {
-            name: {item: self._end_of(name, item, moved[name][item], infos) for item in moved[name]} for name in moved
-        }
-        self._report(ends, available, infos)
-        if ends == moved:
-            return start
-        position, _ = self._advanced(ends, infos)
-        left = {name: {item: cut[item] for item in cut if item not in position[name]} for name, cut in ends.items()}
-        ended = {name: items for name, items in left.items() if items}
-        return SourceOffset(position, begin, ended).to_json()
+        is_limited = not isinstance(limit, ReadAllAvailable)
+        if is_limited and not self._target and self._holds_back(moved, infos):
+            taken = _Taken(moved, {}, moved, infos)
+        else:
+            taken = self._taken(moved, infos, is_limited=is_limited)
+        self._report(taken.ends, self._available(taken.ends, taken.infos), taken.infos)
+        return start if taken.ends == moved else SourceOffset(taken.position, begin, taken.ended).to_json()
+
+    def _taken(self, position: OffsetsByStream, infos: _Infos, *, is_limited: bool) -> _Taken:
+        """Plan the batch that begins at ``position``; over scalings only where no order is to be kept."""
+        ended: dict[str, dict[int, int]] = {}
+        self._limits.begin(is_limited=is_limited)
+        taken = _Taken(position, ended, position, infos)
+        for _ in range(1 if self._options.order == "key" else scalings_per_batch_max):
+            ends = self._ends(position, infos)
+            if ends == position:
+                break
+            following, known = self._advanced(ends, infos)
+            taken = _Taken(following, ended, ends, infos)
+            for name, cut in ends.items():
+                if left := {item: offset for item, offset in cut.items() if item not in following[name]}:
+                    ended[name] = {**ended.get(name, {}), **left}
+            if self._limits.is_spent:
+                break
+            position, infos = following, known
+        return taken
 
     def _look_at_the_clock(self) -> None:
         """Bind the source to ``end_time`` once that has come: what was written before is before it.
@@ -219,22 +250,44 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 length = bounds[name].end_of(segment_id, offset, length)
         return length
 
-    def _ends(self, position: OffsetsByStream, infos: _Infos, *, limited: bool) -> OffsetsByStream:
-        """The end of the batch that starts at ``position``, in each segment: the nearest of all limits."""
+    def _available(self, position: OffsetsByStream, infos: _Infos) -> dict[str, dict[int, int]]:
+        """The end of what may be read now of each segment of a position."""
+        return {
+            name: {item: self._end_of(name, item, offset, infos) for item, offset in cut.items()}
+            for name, cut in position.items()
+        }
+
+    def _holds_back(self, position: OffsetsByStream, infos: _Infos) -> bool:
+        """Whether the batch that would begin at ``position`` waits for more events."""
+        begin, available = position, self._available(position, infos)
+        if self._options.order == "none" and self._options.min_events_per_trigger is not None:
+            begin, available = self._with_later(position, available, infos)
         backlogs = {
-            (name, item): self._end_of(name, item, offset, infos) - offset
-            for name, cut in position.items()
-            for item, offset in cut.items()
+            (name, item): end - begin[name][item] for name, cut in available.items() for item, end in cut.items()
         }
-        ends: Ends = {
-            name: {item: offset + backlogs[name, item] for item, offset in cut.items()}
-            for name, cut in position.items()
+        return self._limits.holds_back(self._events(), begin, backlogs, self._monotonic_s())
+
+    def _with_later(
+        self, position: OffsetsByStream, available: OffsetsByStream, infos: _Infos
+    ) -> tuple[OffsetsByStream, dict[str, dict[int, int]]]:
+        """Both with the segments behind the sealed ones, up to the tail: where each begins, and how far it is read."""
+        first, last = {}, {}
+        for name, cut in available.items():
+            later = self._opened()[name].later(infos[name])
+            first[name] = {**position[name], **{item: info.start_offset for item, info in later.items()}}
+            last[name] = {**cut, **{item: self._end_of(name, item, 0, {name: later}) for item in later}}
+        return first, last
+
+    def _events(self) -> dict[str, SegmentEvents]:
+        return {name: positions.events for name, positions in self._opened().items()}
+
+    def _ends(self, position: OffsetsByStream, infos: _Infos) -> OffsetsByStream:
+        """The end of the batch that comes to ``position``, in each segment: the nearest of all limits."""
+        ends: Ends = self._available(position, infos)
+        backlogs = {
+            (name, item): ends[name][item] - offset for name, cut in position.items() for item, offset in cut.items()
         }
-        if limited:
-            streams = {name: positions.events for name, positions in self._opened().items()}
-            if not self._target and self._limits.holds_back(streams, position, backlogs, self._monotonic_s()):
-                return position
-            self._limits.apply(streams, position, backlogs, ends)
+        self._limits.apply(self._events(), position, backlogs, ends)
         return ends
 
     def _report(self, ends: OffsetsByStream, available: OffsetsByStream, infos: _Infos) -> None:
@@ -242,11 +295,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Events only where the store keeps an index.
         """
-        first, last = dict(ends), dict(available)
-        for name, cut in available.items():
-            later = self._opened()[name].later(infos[name])
-            first[name] = {**ends[name], **{item: info.start_offset for item, info in later.items()}}
-            last[name] = {**cut, **{item: self._end_of(name, item, 0, {name: later}) for item in later}}
+        first, last = self._with_later(ends, available, infos)
         reported = {**SourceOffset(available).to_json(), "lag_bytes": lag_bytes(first, last)}
         events = [
             self._opened()[name].events_within({item: (first[name][item], end) for item, end in cut.items()})

@@ -33,19 +33,44 @@ class TriggerLimits:
         self._events = options.max_events_per_trigger
         self._events_min = options.min_events_per_trigger
         self._delay_max_s = options.max_trigger_delay / 1000
+        self._bytes_left: int | None = None
+        self._events_left: int | None = None
+        self._has_taken = False
+        self.is_spent = False
+        """Whether a limit has ended the batch: nothing more may be taken."""
         self._held_since_s: float | None = None
         self._streams: Mapping[str, SegmentEvents] = {}
         self._has_warned = False
 
+    def begin(self, *, is_limited: bool) -> None:
+        """Begin a batch, with the whole of each limit or with none."""
+        self._bytes_left = self._bytes if is_limited else None
+        self._events_left = self._events if is_limited else None
+        self._has_taken = self.is_spent = False
+
     def apply(
         self, streams: Mapping[str, SegmentEvents], position: OffsetsByStream, backlogs: BySegment, ends: Ends
     ) -> None:
-        """Move ``ends`` back as far as the limits want; ``backlogs`` are bytes behind ``position``."""
+        """Move ``ends`` back as far as the limits want; ``backlogs`` are bytes behind ``position``.
+
+        May be called again for the segments that the batch comes to next, with what is left of the limits. That is for
+        whole events only: every segment with a backlog must get one, which the first call allows itself.
+        """
         self._streams = streams
-        if self._bytes is not None:
-            self._limit_bytes(self._bytes, position, backlogs, ends)
-        if self._events is not None:
-            self._limit_events(self._events, position, backlogs, ends)
+        left = [limit for limit in (self._bytes_left, self._events_left) if limit is not None]
+        if self._has_taken and left and min(left) < sum(1 for backlog in backlogs.values() if backlog):
+            ends.update({name: dict(cut) for name, cut in position.items()})
+            self.is_spent = True
+            return
+        self._has_taken = True
+        if self._bytes_left is not None:
+            self._limit_bytes(self._bytes_left, position, backlogs, ends)
+            self.is_spent |= sum(backlogs.values()) >= self._bytes_left
+            self._bytes_left -= min(self._bytes_left, sum(backlogs.values()))
+        if self._events_left is not None:
+            taken = self._limit_events(self._events_left, position, backlogs, ends)
+            self.is_spent |= taken >= self._events_left
+            self._events_left -= min(self._events_left, taken)
 
     def holds_back(
         self, streams: Mapping[str, SegmentEvents], position: OffsetsByStream, backlogs: BySegment, now_s: float
@@ -82,10 +107,11 @@ class TriggerLimits:
         for name, some in _by_stream(wanted).items():
             ends[name].update(self._streams[name].after_bytes_of_many(some))
 
-    def _limit_events(self, limit: int, position: OffsetsByStream, backlogs: BySegment, ends: Ends) -> None:
+    def _limit_events(self, limit: int, position: OffsetsByStream, backlogs: BySegment, ends: Ends) -> int:
+        """Returns the events of the backlogs, of which at most ``limit`` are taken; 0 where they are not counted."""
         counts = self._counted(limit, position, backlogs)
         if counts is None or sum(counts.values()) <= limit:
-            return
+            return sum(counts.values()) if counts is not None else 0
         wanted = {
             (name, item): (position[name][item], ends[name][item], count)
             for (name, item), count in share(limit, counts).items()
@@ -96,6 +122,7 @@ class TriggerLimits:
             ends[name].update({item: end for item, end in found.items() if end is not None})
             if None in found.values():
                 self._warn_unlimited(name)
+        return sum(counts.values())
 
     def _counted(self, limit: int, position: OffsetsByStream, backlogs: BySegment) -> BySegment | None:
         """Events of each backlog: counted, or about right where there are far more than the limit. None: no index."""
