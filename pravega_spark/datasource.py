@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pravega_common.errors import ConfigurationError
+from pravega_common.errors import ConfigurationError, PravegaError
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.given import missing_option
 from pravega_spark.options.read_options import ReadOptions
@@ -28,6 +28,7 @@ from pravega_spark.rows.event_time import check_event_time
 from pravega_spark.rows.record_columns import WrittenColumns, record_columns
 from pravega_spark.sink.copied_events import routed_by_segment, warn_of_lost_keys
 from pravega_spark.source.batch_reader import METADATA_SCHEMAS, BatchReader, MetadataReader
+from pravega_spark.spark_errors import one_sentence
 from pravega_spark.spark_version import ADMISSION_CONTROL, ARROW_STREAM_SINK, PUSHED_FILTERS, has, refuse
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pravega_spark.sink.batch_writer import BatchWriter
 
 
+@one_sentence
 def read_schema(given: Mapping[str, str]) -> str:
     """The schema of a read without one of the user's, as DDL."""
     options = ReadOptions.parse(given, Use.READ)
@@ -44,6 +46,7 @@ def read_schema(given: Mapping[str, str]) -> str:
     return RECORD_SOURCE_SCHEMA if options.has_records else SOURCE_SCHEMA
 
 
+@one_sentence
 def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | MetadataReader:
     options = ReadOptions.parse(given, Use.BATCH_READ)
     arrow = _arrow_schema(schema)
@@ -60,6 +63,16 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | 
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Makes the reader of a query; a refusal is raised at its first call (``RefusedStreamReader``)."""
+    try:
+        return _stream_reader(given, schema)
+    except PravegaError as error:
+        from pravega_spark.source.refused_stream_reader import RefusedStreamReader
+
+        return RefusedStreamReader(error)
+
+
+def _stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     if ReadOptions.parse(given, Use.READ).metadata is not None:
         raise ConfigurationError("option 'metadata' is of batch reads; a streaming read gives events: leave it out")
     arrow = _arrow_schema(schema)
@@ -74,6 +87,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStr
     return PlainStreamReader(options, arrow)
 
 
+@one_sentence
 def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     from pravega_spark.sink.batch_writer import BatchWriter
 
@@ -81,6 +95,7 @@ def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) 
     return BatchWriter(options, _sink_columns(options, schema), overwrite=overwrite)
 
 
+@one_sentence
 def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
     options = WriteOptions.parse(given, Use.STREAM_WRITE)
     columns = _sink_columns(options, schema)

@@ -18,6 +18,7 @@ from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
 from pravega_spark.sink.commit_protocol import APPLICATION_PREFIX
 from pravega_spark.sink.task_writer import note_direct, write_rows
+from pravega_spark.spark_errors import in_sentences
 
 
 def batch_identity(options: WriteOptions) -> BatchIdentity:
@@ -36,6 +37,7 @@ def batch_identity(options: WriteOptions) -> BatchIdentity:
     return BatchIdentity(Sink(name, options.destination), run_id, batch_id)
 
 
+@in_sentences
 class BatchWriter(DataSourceArrowWriter):
     """The writer of one job. Its pickled copies write the tasks and commit: all of them have the identity made here."""
 

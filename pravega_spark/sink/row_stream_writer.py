@@ -15,10 +15,12 @@ from pravega_common.errors import InvalidArgument
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.streaming import StreamingSink
+from pravega_spark.spark_errors import in_sentences
 
 rows_per_batch: Final = 4_096
 
 
+@in_sentences
 class RowStreamWriter(DataSourceStreamWriter):
     """The writer of a query; ``schema`` is that of the rows."""
 

@@ -10,8 +10,10 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.streaming import StreamingSink
+from pravega_spark.spark_errors import in_sentences
 
 
+@in_sentences
 class StreamWriter(DataSourceStreamArrowWriter):
     """The writer of a query."""
 

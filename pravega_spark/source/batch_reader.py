@@ -20,6 +20,7 @@ from pravega_spark.source.range_planner import Span, pack, pack_bytes_of, split
 from pravega_spark.source.span_filters import NO_FILTERS
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.told_cuts import cut_of
+from pravega_spark.spark_errors import in_sentences
 
 batch_partition_bytes: Final = 128 * 1024 * 1024
 """The largest partition of a batch read unless options say otherwise, about: that of Spark's own files."""
@@ -31,6 +32,7 @@ METADATA_SCHEMAS = {
 """Spark's DDL of the rows of each value of option ``metadata``."""
 
 
+@in_sentences
 class BatchReader(DataSourceReader):
     """The reader of a batch, planned on the driver and pickled to executors.
 
@@ -95,6 +97,7 @@ class BatchReader(DataSourceReader):
             )
 
 
+@in_sentences
 class MetadataReader(DataSourceReader):
     """The rows of option ``metadata``; they are made on the driver."""
 

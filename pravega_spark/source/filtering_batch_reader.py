@@ -8,8 +8,10 @@ from pyspark.sql.datasource import Filter
 
 from pravega_spark.source.batch_reader import BatchReader
 from pravega_spark.source.pushed_filters import pushed
+from pravega_spark.spark_errors import in_sentences
 
 
+@in_sentences
 class FilteringBatchReader(BatchReader):
     """A batch reader with option ``push_filters``.
 

@@ -26,6 +26,7 @@ from pravega_spark.source.range_planner import Span, split
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
 from pravega_spark.source.told_cuts import cut_of
+from pravega_spark.spark_errors import in_sentences
 from pravega_spark.spark_version import ADMISSION_CONTROL, refuse
 
 _ABSENT: Final = (
@@ -37,6 +38,7 @@ _ABSENT: Final = (
 )
 
 
+@in_sentences
 class PlainStreamReader(DataSourceStreamReader):
     """The reader of a query without limits; the one that is pickled to executors only reads spans."""
 

@@ -35,6 +35,7 @@ from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
 from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.source.trigger_limits import Ends, TriggerLimits
+from pravega_spark.spark_errors import in_sentences
 
 _Infos = dict[str, dict[int, SegmentInfo]]
 
@@ -62,6 +63,7 @@ class _Taken:
     """What is known of these."""
 
 
+@in_sentences
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of a query.
 

@@ -27,6 +27,7 @@ from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
 from pravega_common.proto.transaction_sets_pb2_grpc import TransactionSetsStub
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.endpoint_choice import EndpointChoice
+from pravega_streams.controller.wait_notice import WaitNotice, notice_time_max_s, short_reason
 
 call_time_max_s: Final = 130.0
 """Longer than the 120 s that a controller lets its workflows take."""
@@ -34,6 +35,9 @@ silence_max_s: Final = 3.0
 """How long a call waits before its controller is asked whether it answers at all."""
 probe_time_max_s: Final = 2.0
 """How long a controller that is asked so has; then the call goes to another one."""
+quiet_time_max_s: Final = 1.2
+"""How long a call waits before its controller is asked the first time, for a warning alone."""
+early_probe_time_max_s: Final = 0.5
 attempts_max: Final = 10
 retry_delay_min_s: Final = 0.05
 retry_delay_max_s: Final = 5.0
@@ -98,6 +102,7 @@ class ControllerTransport:
 
     A controller that is silent for ``silence_max_s`` gets a small second call. Without an answer to that one it hangs:
     the call goes elsewhere, and the controller is avoided for a while. Workflows that take long are waited for.
+    A call that waits for a controller says so in a warning within ``notice_time_max_s``.
 
     The controller's calls are idempotent or answer the second time what they would have answered the first
     (``createTransaction`` merely leaves a transaction to time out), so a call is repeated on every error that may pass.
@@ -111,12 +116,17 @@ class ControllerTransport:
         attempts: int = attempts_max,
         call_time_s: float = call_time_max_s,
         silence_s: float = silence_max_s,
+        now_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.endpoints = parse_controller_uri(uri)
         self._attempts = attempts
         self._call_time_s = call_time_s
         self._silence_s = silence_s
-        self._choice = EndpointChoice(len(self.endpoints), time.monotonic)
+        self._choice = EndpointChoice(len(self.endpoints), now_s)
+        self._notice = WaitNotice(now_s)
+        self._now_s = now_s
+        self._sleep = sleep
         self._channels: dict[int, grpc.Channel] = {}
 
     def controller(self, method: str, request: Any) -> Any:
@@ -135,6 +145,7 @@ class ControllerTransport:
 
     def _call(self, bind: Callable[[grpc.Channel], Any], method: str, request: Any) -> Any:
         delay_s = retry_delay_min_s
+        began_s = self._now_s()
         reached = False
         for attempt in range(1, self._attempts + 1):
             index = self._choice.next()
@@ -151,25 +162,44 @@ class ControllerTransport:
             reached = reached or code is not grpc.StatusCode.UNAVAILABLE
             if code not in _RETRIED or attempt == self._attempts:
                 break
-            time.sleep(delay_s * random.uniform(0.5, 1.0))
+            if self._now_s() - began_s + delay_s > notice_time_max_s:
+                left_s = self._time_left_s(delay_s, self._attempts - attempt, isinstance(failure, _Hangs))
+                self._notice.failed(self.endpoints[index], failure, left_s)
+            self._sleep(delay_s * random.uniform(0.5, 1.0))
             delay_s = min(delay_s * 2, retry_delay_max_s)
         raise self._error_of(failure, method, index, reached) from failure
 
     def _ask(self, index: int, bind: Callable[[grpc.Channel], Any], request: Any) -> Any:
         channel = self._channel(index)
         call = bind(channel).future(request, timeout=self._call_time_s)
+        silence_s = self._silence_s
+        if silence_s > quiet_time_max_s + early_probe_time_max_s:
+            try:
+                return call.result(timeout=quiet_time_max_s)
+            except grpc.FutureTimeoutError:
+                silence_s -= quiet_time_max_s
+                if not self._answers(channel, early_probe_time_max_s):
+                    silence_s -= early_probe_time_max_s
+                    self._notice.silent(self.endpoints[index], self._silence_s - silence_s)
         while True:
             try:
-                return call.result(timeout=self._silence_s)
+                return call.result(timeout=silence_s)
             except grpc.FutureTimeoutError:
-                if not self._answers(channel):
+                if not self._answers(channel, probe_time_max_s):
                     call.cancel()
                     raise _Hangs(f"no answer in {self._silence_s:g} s, nor to a question after it") from None
+                silence_s = self._silence_s
 
-    def _answers(self, channel: grpc.Channel) -> bool:
+    def _time_left_s(self, delay_s: float, attempts: int, hangs: bool) -> float:
+        """Bounds the time of the attempts that are left, when each fails like the last."""
+        attempt_s = self._silence_s + probe_time_max_s if hangs else 0.0
+        delays_s = [min(delay_s * 2.0**step, retry_delay_max_s) for step in range(attempts)]
+        return sum(delays_s) + attempts * attempt_s
+
+    def _answers(self, channel: grpc.Channel, time_max_s: float) -> bool:
         """Whether the controller answers anything, be it with an error."""
         try:
-            ControllerServiceStub(channel).getDelegationToken(pb.StreamInfo(), timeout=probe_time_max_s)
+            ControllerServiceStub(channel).getDelegationToken(pb.StreamInfo(), timeout=time_max_s)
         except grpc.RpcError as error:
             return error.code() not in _SILENT
         return True
@@ -195,5 +225,5 @@ class ControllerTransport:
         if made is Unavailable:
             if reached:
                 return UnknownOutcome(detail)
-            return Unavailable(f"no controller answers at {endpoint} ({failure.details()}); is it running there?")
+            return Unavailable(f"no controller answers at {endpoint} ({short_reason(failure)}); is it running there?")
         return UnknownOutcome(f"{detail} ({code.name})") if made is None else made(detail)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +30,7 @@ from pravega_common.proto_forms import configuration_from, configuration_to
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.transport import ControllerTransport, parse_controller_uri
+from pravega_streams.controller.wait_notice import notice_every_s
 from tests.support.servers import free_port
 
 
@@ -171,6 +174,44 @@ def test_a_controller_that_hangs_costs_one_short_wait(monkeypatch: pytest.Monkey
         finally:
             hung.released.set()
             transport.close()
+
+
+def test_a_controller_that_is_not_there_is_told_within_two_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    slept_s: list[float] = []
+    told_after_s: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        told_after_s.extend([sum(slept_s)] * (len(caplog.messages) - len(told_after_s)))
+        slept_s.append(seconds)
+
+    port = free_port()
+    transport = ControllerTransport(f"tcp://127.0.0.1:{port}", now_s=lambda: sum(slept_s), sleep=sleep)
+    with pytest.raises(Unavailable, match=rf"^no controller answers at 127\.0\.0\.1:{port} \(Connection refused\); is"):
+        transport.controller("createScope", pb.ScopeInfo(scope="new"))
+    transport.close()
+    pattern = rf"controller 127\.0\.0\.1:{port} does not answer \(Connection refused\); asking again for up to (\d+) s"
+    left_s = [int(found[1]) for line in caplog.messages if (found := re.fullmatch(pattern, line))]
+    assert len(left_s) == len(caplog.messages) >= 2
+    assert told_after_s[0] < 2
+    assert all(sum(slept_s) <= told + left + 1 for told, left in zip(told_after_s, left_s, strict=True))
+    assert all(later - told >= notice_every_s for told, later in itertools.pairwise(told_after_s))
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_a_controller_that_hangs_is_told_and_a_busy_one_is_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: bool
+) -> None:
+    monkeypatch.setattr("pravega_streams.controller.transport.quiet_time_max_s", 0.1)
+    controller = SlowController(hangs=hangs)
+    with serving(controller) as port:
+        transport = ControllerTransport(f"tcp://127.0.0.1:{port}", silence_s=20)
+        threading.Timer(1.5, controller.released.set).start()
+        try:
+            transport.controller("createScope", pb.ScopeInfo(scope="new"))
+        finally:
+            transport.close()
+    assert caplog.messages == [f"controller 127.0.0.1:{port} has answered nothing for 0.6 s; waiting for it"] * hangs
+    assert controller.calls == 1
 
 
 def test_a_call_that_takes_long_is_waited_for() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pravega_common.errors import ConfigurationError, DataCorruption
@@ -126,8 +128,17 @@ def test_lost_between_planning_and_reading(streams: FakeStreams, fails: str) -> 
 
 def test_a_streaming_read_has_no_metadata(streams: FakeStreams) -> None:
     given = {"controller": streams.controller, "scope": "s", "stream": "t", "metadata": "StreamInfo"}
-    with pytest.raises(ConfigurationError, match="option 'metadata' is of batch reads"):
-        stream_reader(given, StructType([StructField("event", BinaryType())]))
+    reader = stream_reader(given, StructType([StructField("event", BinaryType())]))
+    calls: list[Callable[[], object]] = [
+        reader.initialOffset,
+        lambda: reader.latestOffset({}, ReadAllAvailable()),
+        lambda: reader.partitions({}, {}),
+        lambda: list(reader.read(SpanPartition())),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="option 'metadata' is of batch reads"):
+            call()
+    reader.stop()
 
 
 def test_a_read_makes_no_stream(streams: FakeStreams) -> None:
