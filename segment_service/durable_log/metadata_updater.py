@@ -455,5 +455,6 @@ def _as_metadata(entry: _Staged) -> SegmentMetadata:
         last_modified_ms=entry.modified_ms,
         attributes={key: value for key, value in attributes.items() if value != NULL_ATTRIBUTE_VALUE},
         merges=merges or None,
-        in_table=base is not None and base.in_table,
+        # Until the deletion is committed, the segment may get an entry.
+        in_table=entry.is_gone or (base is not None and base.in_table),
     )

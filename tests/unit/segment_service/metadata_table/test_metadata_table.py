@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import DataCorruption
+from pravega_common.errors import DataCorruption, SegmentNotFound
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate, AttributeUpdateType
 from segment_service.contracts.segment_metadata import SegmentMetadata
@@ -143,6 +144,31 @@ async def test_a_deletion_is_remembered_by_checkpoints_until_the_table_has_it(is
     await container.stop()
     container = await made.open()
     assert container.metadata.changes.is_gone("s") is not is_flushed
+    await container.table.flush()
+    assert await entry(container, "s") is None
+    await container.stop()
+
+
+async def test_an_entry_made_while_a_deletion_and_a_checkpoint_are_under_way_goes() -> None:
+    """The checkpoint was made before the flush, so it cannot tell from the table that there is something to remove."""
+    made = kit()
+    container = await made.open()
+    await container.create_segment("s")
+    made.logs.faults.hold()
+    under_way = [asyncio.ensure_future(one) for one in (container.delete("s"), container.durable_log.checkpoint())]
+    for _ in range(20):
+        await asyncio.sleep(0)  # both are on their way to the log
+    await container.table.flush()
+    assert await entry(container, "s") is not None
+    made.logs.faults.release()
+    await asyncio.gather(*under_way)
+    await eventually(lambda: container.durable_log.memory_length == 0, "the log is truncated at the checkpoint")
+    container.fail(RuntimeError("crash"))
+    with pytest.raises(RuntimeError, match="crash"):
+        await container.wait_stopped()
+    container = await made.open()
+    with pytest.raises(SegmentNotFound):
+        await container.get_info("s")
     await container.table.flush()
     assert await entry(container, "s") is None
     await container.stop()
