@@ -128,6 +128,12 @@ class BackfillCommands:
         partition_by: Annotated[
             list[str] | None, typer.Option(metavar="COLUMN", help="Put files into folders by its values (repeat).")
         ] = None,
+        chunk_bytes: Annotated[
+            str,
+            typer.Option(
+                metavar="SIZE", help="Bytes of the stream for one Spark job, at the first run (512MiB a core)."
+            ),
+        ] = "",
         controller: ControllerOption = CONTROLLER_DEFAULT,
         master: MasterOption = "",
         as_json: JsonAtEndOption = False,
@@ -137,7 +143,8 @@ class BackfillCommands:
             checked_job_id(job_id)
             parse_stream(source)
             job = ExportJob(source, target, start, end, tuple(select or ()), tuple(partition_by or ()))
-            _show(self._runner.export(JobRun(job_id, controller, master), job), as_json)
+            size_bytes = parse_bytes(chunk_bytes, "--chunk-bytes") if chunk_bytes else None
+            _show(self._runner.export(JobRun(job_id, controller, master), job, size_bytes), as_json)
 
     @contextmanager
     def _reported(self, job_id: str) -> Iterator[None]:

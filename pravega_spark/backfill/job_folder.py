@@ -109,13 +109,17 @@ class JobFolder:
             item.getPath().getName() for item in self._files.listStatus(self._path(path)) if item.isDirectory()
         )
 
+    def make(self, path: str) -> None:
+        """Makes a folder and those above it, where they are missing."""
+        if not self._files.mkdirs(self._path(path)):
+            raise ConfigurationError(f"the folder '{path}' cannot be made; is the one above it writable?")
+
     def move(self, source: str, target: str) -> None:
-        """Moves a file, and makes the folder that it goes to; a file that an earlier call moved stays where it is."""
+        """Moves a file into a folder that is there; a file that an earlier call moved stays where it is."""
         if not self.exists(source):
             if not self.exists(target):
                 raise DataCorruption(f"neither {source} nor {target} is there, though one was written; who deleted it?")
             return
-        self._files.mkdirs(self._path(target.rpartition("/")[0]))
         self._rename(self._path(source), self._path(target))
 
     def delete(self, path: str) -> None:

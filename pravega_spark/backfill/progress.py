@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
@@ -59,6 +59,39 @@ class Meter:
             self._first_fraction = fraction
         gained = fraction - self._first_fraction
         return None if gained <= 0 else elapsed_s * max(0.0, 1 - fraction) / gained
+
+
+class ChunkProgress:
+    """Sums up the progress of a job whose chunks are done one after the other.
+
+    ``sizes`` has the bytes of each chunk; ``of_chunk`` gives the progress of the one that runs. What is shown never
+    goes back: between two chunks nothing runs.
+    """
+
+    def __init__(self, sizes: Mapping[int, int], of_chunk: Callable[[], JobProgress]) -> None:
+        self._weights = {index: max(1, size) for index, size in sizes.items()}
+        self._of_chunk = of_chunk
+        self._chunk = 0
+        self._rows = 0
+        self._shown = JobProgress(0, 0.0)
+
+    def begin(self, chunk: int) -> None:
+        """All chunks before this one are done, by this run or a former one."""
+        self._chunk = chunk
+
+    def wrote(self, rows: int) -> None:
+        """The chunk that ran is written."""
+        self._rows += rows
+        self._chunk += 1
+
+    def now(self) -> JobProgress:
+        rows, chunk, running = self._rows, self._chunk, self._of_chunk()
+        done = sum(weight for index, weight in self._weights.items() if index < chunk)
+        part = self._weights.get(chunk, 0) * (running.fraction or 0.0)
+        rows = max(self._shown.rows or 0, rows + (running.rows or 0))
+        fraction = max(self._shown.fraction or 0.0, (done + part) / sum(self._weights.values()))
+        self._shown = JobProgress(rows, fraction)
+        return self._shown
 
 
 class ProgressDisplay:

@@ -8,22 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pravega_common.errors import ConfigurationError
 from pravega_spark.backfill.definition import ExportJob, LoadJob
 from pravega_spark.backfill.export import RECORD_FOLDER, resolver, run_export
+from pravega_spark.backfill.export_plan import partition_bytes_max
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.load import Chunks, run_load
 from pravega_spark.commands.connection import check_listens
 from pravega_spark.commands.stream_names import parse_stream
+from pravega_spark.gateway.worker_process import arm_failpoints
 from pravega_spark.standalone.options import default_data_dir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-partition_bytes_max: Final = 128 * 1024 * 1024
-"""Bytes that one task of an export reads at most, where the store knows event boundaries to split at."""
 
 Summary = dict[str, Any]
 """The JSON document that ``--json`` prints."""
@@ -55,7 +54,9 @@ class Runner(Protocol):
 
     def load(self, run: JobRun, job: LoadJob, settings: LoadSettings) -> Summary: ...
 
-    def export(self, run: JobRun, job: ExportJob) -> Summary: ...
+    def export(self, run: JobRun, job: ExportJob, chunk_bytes: int | None) -> Summary:
+        """``chunk_bytes``: how much of the stream one Spark job reads; None to choose it by the cores."""
+        ...
 
 
 class SparkRunner:
@@ -64,13 +65,14 @@ class SparkRunner:
     def load(self, run: JobRun, job: LoadJob, settings: LoadSettings) -> Summary:
         return _in_session(run, lambda spark: _load(spark, run, job, settings))
 
-    def export(self, run: JobRun, job: ExportJob) -> Summary:
-        return _in_session(run, lambda spark: _export(spark, run, job))
+    def export(self, run: JobRun, job: ExportJob, chunk_bytes: int | None) -> Summary:
+        return _in_session(run, lambda spark: _export(spark, run, job, chunk_bytes))
 
 
 def _in_session(run: JobRun, work: Callable[[SparkSession], Summary]) -> Summary:
     if find_spec("pyspark") is None:
         raise ConfigurationError("a backfill runs on Spark; install it with: pip install 'pravega-spark[spark]'")
+    arm_failpoints()
     check_listens(run.controller)
     from pyspark.sql import SparkSession
 
@@ -133,7 +135,7 @@ def _is_local(spark: SparkSession) -> bool:
     return str(spark.sparkContext.master).startswith("local")
 
 
-def _export(spark: SparkSession, run: JobRun, job: ExportJob) -> Summary:
+def _export(spark: SparkSession, run: JobRun, job: ExportJob, chunk_bytes: int | None) -> Summary:
     job = replace(job, target=_absolute(spark, job.target))
     scope, stream = parse_stream(job.stream)
     source = {
@@ -145,7 +147,7 @@ def _export(spark: SparkSession, run: JobRun, job: ExportJob) -> Summary:
         "max_partition_bytes": str(partition_bytes_max),
     }
     folder = JobFolder(spark, f"{job.target.rstrip('/')}/{RECORD_FOLDER}/{run.job_id}")
-    result = run_export(spark, run.job_id, job, folder, source, resolver(run.controller, job.stream))
+    result = run_export(spark, run.job_id, job, folder, source, resolver(run.controller, job.stream), chunk_bytes)
     return {
         "job_id": run.job_id,
         "into": job.target,

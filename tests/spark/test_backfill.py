@@ -42,7 +42,7 @@ from pravega_streams.segment.event_index import EventIndex
 from tests.spark.driver_process import REPOSITORY
 from tests.spark.streams import Streams
 from tests.support.eventually import eventually_blocking
-from tests.support.processes import kill_tree
+from tests.support.processes import kill_tree, state_of
 
 wait_max_s = 240
 poll_s = 0.02
@@ -92,9 +92,14 @@ def place(services: StandaloneProcess, tmp_path: Path) -> Place:
 class BackfillProcess:
     """``scripts/backfill.py`` as a process of its own."""
 
-    def __init__(self, log: Path, *arguments: str) -> None:
+    def __init__(self, log: Path, *arguments: str, failpoints: str = "") -> None:
         self._log = log
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(REPOSITORY),
+            "PRAVEGA_FAILPOINTS": failpoints,
+        }
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "scripts/backfill.py", *arguments, "--master", "local[2]", "--json"],
@@ -290,7 +295,14 @@ def numbers_in(target: Path) -> list[int]:
     return sorted(int(item) for item in parquet.read_table(target).column("event").to_pylist())
 
 
-STEPS = [export.AFTER_PLAN, export.BEFORE_FILES, export.AFTER_FIRST_MOVE, export.BEFORE_DONE]
+STEPS = [
+    export.AFTER_PLAN,
+    export.BEFORE_CHUNK,
+    export.AFTER_CHUNK,
+    export.BEFORE_FILES,
+    export.AFTER_FIRST_MOVE,
+    export.BEFORE_DONE,
+]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -316,6 +328,48 @@ def test_an_export_that_fails_at_any_step_is_written_once(
         "files.json",
         "plan.json",
     ]
+
+
+def files_of(folder: Path) -> dict[int, tuple[int, int, int]]:
+    """Inode, time of the last change and size of the Parquet files, by inode."""
+    found = [path.stat() for path in folder.rglob("*.parquet")]
+    return {item.st_ino: (item.st_ino, item.st_mtime_ns, item.st_size) for item in found}
+
+
+@pytest.mark.slow
+def test_an_export_that_is_killed_goes_on_with_the_chunk_that_is_missing(place: Place) -> None:
+    """Killed after the second of five chunks: the files of the first two are those that the target gets."""
+    count = 200_000  # enough for some stretches of the index in each chunk
+    place.fill(count // 3, segments=2)
+    with StreamClient(place.controller) as client:
+        client.controller.scale_stream(place.scope, "t", [0], [(0.0, 0.25), (0.25, 0.5)])
+    place.fill(count - count // 3, first=count // 3)
+    eventually_blocking(place.is_indexed, "the index of the stream")
+    size_bytes = sum(8 + len(str(number)) for number in range(count))
+    target = place.folder / "out"
+    arguments = [
+        *("export", f"{place.scope}/t", str(target), "--job-id", "j", "--controller", place.controller),
+        *("--select", "cast(event AS string) AS event", "--chunk-bytes", str(size_bytes // 5)),
+    ]
+    first = BackfillProcess(place.folder / "driver.log", *arguments, failpoints=f"{export.AFTER_CHUNK}=stop:2")
+    try:
+        first.wait_for("second chunk", lambda: state_of(first.process.pid) == "T")
+    finally:
+        first.kill()
+    record = target / export.RECORD_FOLDER / "j"
+    plan = json.loads((record / export.PLAN).read_text())
+    assert 4 <= len(plan["chunks"]) <= 7
+    assert sum(chunk["bytes"] for chunk in plan["chunks"]) == size_bytes
+    before = files_of(record / export.CHUNKS)
+    assert before and not [item for item in target.iterdir() if item.name != export.RECORD_FOLDER]
+    place.fill(100, first=count)  # after the end of the range
+    second = BackfillProcess(place.folder / "driver.log", *arguments).finish()
+    assert (second["rows"], second["done_before"]) == (count, False)
+    assert numbers_in(target) == list(range(count))
+    after = files_of(target)
+    assert before.items() <= after.items() and len(after) > len(before)
+    assert not (record / export.CHUNKS).exists()
+    assert BackfillProcess(place.folder / "driver.log", *arguments).finish()["done_before"]
 
 
 def test_an_export_of_a_time_range_into_folders_by_day(spark: SparkSession, place: Place) -> None:

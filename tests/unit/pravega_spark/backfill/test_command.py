@@ -27,14 +27,16 @@ class RecordingRunner:
         self.loads: list[LoadJob] = []
         self.settings: list[LoadSettings] = []
         self.exports: list[ExportJob] = []
+        self.chunks: list[int | None] = []
 
     def load(self, run: JobRun, job: LoadJob, settings: LoadSettings) -> Summary:
         self.loads.append(job)
         self.settings.append(settings)
         return self._summary(run, {"into": job.target, "rows": 1_234, "commits": 2})
 
-    def export(self, run: JobRun, job: ExportJob) -> Summary:
+    def export(self, run: JobRun, job: ExportJob, chunk_bytes: int | None) -> Summary:
         self.exports.append(job)
+        self.chunks.append(chunk_bytes)
         return self._summary(run, {"into": job.target, "rows": 5, "files": 1, "bytes": 6_000, "done_before": True})
 
     def _summary(self, run: JobRun, counts: Summary) -> Summary:
@@ -75,7 +77,8 @@ def test_arguments_of_load(runner: RecordingRunner) -> None:
 def test_arguments_of_export(runner: RecordingRunner) -> None:
     arguments = ("export", "s/t", "out", "--job-id", "j")
     run(runner, *arguments, "--select", "event", "--select", "offset", "--end", "X")
-    run(runner, *arguments, "--start", "Y")
+    run(runner, *arguments, "--start", "Y", "--chunk-bytes", "1k")
+    assert runner.chunks == [None, 1024]
     assert runner.exports == [
         ExportJob("s/t", "out", "earliest", "X", ("event", "offset")),
         ExportJob("s/t", "out", "Y", "latest", ()),

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from pravega_spark.backfill.load import WrittenFiles, log_offset_of
-from pravega_spark.backfill.progress import JobProgress, Meter, ProgressDisplay, duration_text
+from pravega_spark.backfill.progress import ChunkProgress, JobProgress, Meter, ProgressDisplay, duration_text
 
 
 def test_rate_and_remaining_time() -> None:
@@ -112,3 +112,29 @@ def test_a_compacted_log_has_all_that_came_before() -> None:
 )
 def test_the_offset_of_a_file_source_on_every_spark(offset: str | None, number: int) -> None:
     assert log_offset_of(offset) == number
+
+
+def test_the_progress_of_chunks_begins_where_a_former_run_ended_and_never_goes_back() -> None:
+    running = JobProgress()
+    progress = ChunkProgress({0: 100, 1: 100, 2: 200}, lambda: running)
+    progress.begin(0)
+    progress.begin(1)
+    assert progress.now() == JobProgress(0, 0.25), "the first chunk is a former run's: its rows are not of this run"
+    running = JobProgress(30, 0.5)
+    assert progress.now() == JobProgress(30, 0.375)
+    running = JobProgress()
+    assert progress.now() == JobProgress(30, 0.375), "its job has ended, and nobody has counted its rows yet"
+    progress.wrote(60)
+    assert progress.now() == JobProgress(60, 0.5)
+    progress.begin(2)
+    running = JobProgress(40, 0.5)
+    assert progress.now() == JobProgress(100, 0.75)
+    running = JobProgress()
+    progress.wrote(80)
+    assert progress.now() == JobProgress(140, 1.0)
+
+
+def test_the_progress_of_one_chunk_of_unknown_size() -> None:
+    progress = ChunkProgress({0: 0}, lambda: JobProgress(5, 0.5))
+    progress.begin(0)
+    assert progress.now() == JobProgress(5, 0.5)
