@@ -47,6 +47,7 @@ class TransactionsSection(Section):
 
 class RetentionSection(Section):
     period_ms: Milliseconds = 1_800_000
+    history_ms: Milliseconds = 86_400_000
 
 
 class WatermarksSection(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pravega_common.errors import FailedError, RejectedError
+from pravega_common.errors import FailedError, InvalidArgument, NotFound, RejectedError
 
 
 class IllegalState(FailedError):
@@ -23,3 +23,11 @@ class NoHost(FailedError):
 
 class WaitTimedOut(FailedError):
     """The work was accepted and continues, but was not finished within the time a caller waits."""
+
+
+class EpochTruncated(NotFound):
+    """An epoch, or a replaced segment, that lies before the head of its stream and has no records any more."""
+
+
+class CutTruncated(InvalidArgument):
+    """A stream cut that lies before the head of its stream, in epochs that have no records any more."""

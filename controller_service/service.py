@@ -21,6 +21,7 @@ from controller_service.api.grpc.server import GrpcServer
 from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
 from controller_service.api.rest.health import HealthRegistry
 from controller_service.api.rest.server import RestServer
+from controller_service.buckets.history_expiry import HistoryExpiry
 from controller_service.buckets.retention_job import RetentionJob
 from controller_service.buckets.stream_retention import StreamRetention
 from controller_service.cluster.assignment_leader import AssignmentLeader
@@ -192,9 +193,9 @@ class Controller(Service):
     def _make_retention(self) -> RetentionJob:
         period_ms, truncate = self.config.retention.period_ms, self.parts.workflows.truncate
         retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, self._new_id)
-        return RetentionJob(
-            self.store, retention.apply, self.member_id, self.membership.live_ids, self.backends.clock, period_ms
-        )
+        expiry = HistoryExpiry(self.store, self.transactions.records, self.config.retention.history_ms)
+        steps = (retention.apply_to, expiry.apply_to)
+        return RetentionJob(self.store, steps, self.member_id, self.membership.live_ids, self.backends.clock, period_ms)
 
     def _make_watermarks(self) -> WatermarkJob | None:
         revisions, workflows = self.backends.revisions, self.parts.workflows

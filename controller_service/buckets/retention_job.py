@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 from controller_service.buckets.bucket_job import BucketJob
+from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from pravega_common.errors import PravegaError, ScopeNotFound, StreamNotFound
 from pravega_common.names import MARK_PREFIX
@@ -22,13 +23,14 @@ class RetentionJob(BucketJob[tuple[str, str, str]]):
     def __init__(
         self,
         store: StreamStore,
-        apply: Callable[[str, str], Awaitable[None]],
+        steps: Sequence[Callable[[StreamContext], Awaitable[None]]],
         member_id: str,
         live_ids: Callable[[], Awaitable[set[str]]],
         clock: Clock,
         period_ms: int,
     ) -> None:
-        """``apply``: retention of one stream, by scope and name."""
+        """``steps``: what is done for a stream; one read of it suffices for all of them as long as nothing is due. One
+        that fails keeps none of the others away."""
         super().__init__(
             "retention",
             member_id,
@@ -39,18 +41,31 @@ class RetentionJob(BucketJob[tuple[str, str, str]]):
             first_run_max_s=first_run_max_s,
         )
         self._store = store
-        self._apply = apply
+        self._steps = tuple(steps)
 
     async def look_after(self, entry: tuple[str, str, str]) -> None:
         scope, stream, stream_id = entry
         self._store.note_id(scope, stream, stream_id)
         try:
-            await self._apply(scope, stream)
+            context = await self._store.open(scope, stream)
+            for step in self._steps:
+                await self._do(step, context)
         except StreamNotFound:
             # Deleted since it was listed, or still being created.
             return
         except PravegaError as error:
-            self.log.warning("retention of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
+            self._failed(scope, stream, error)
+
+    async def _do(self, step: Callable[[StreamContext], Awaitable[None]], context: StreamContext) -> None:
+        try:
+            await step(context)
+        except StreamNotFound:
+            raise
+        except PravegaError as error:
+            self._failed(context.scope, context.stream, error)
+
+    def _failed(self, scope: str, stream: str, error: PravegaError) -> None:
+        self.log.warning("retention of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
 
     async def pages(self) -> AsyncIterator[list[tuple[str, str, str]]]:
         """Scopes, names and ids of all streams that can have a policy, a page at a time."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from controller_service.errors import WaitTimedOut
+from controller_service.errors import CutTruncated, WaitTimedOut
 from controller_service.policies.retention import (
     BoundFacts,
     Relation,
@@ -69,10 +69,16 @@ class StreamRetention:
 
     async def apply(self, scope: str, stream: str) -> None:
         """Do what is due. Idempotent; ``StreamNotFound``, and whatever the store and the segments' calls raise."""
-        context = await self._store.open(scope, stream)
+        await self.apply_to(await self._store.open(scope, stream))
+
+    async def apply_to(self, context: StreamContext) -> None:
+        """``apply`` to a stream that was just opened: without a policy it costs nothing more."""
+        scope, stream = context.scope, context.stream
         policy = (await context.configuration()).configuration.retention
         if policy is None or policy.retention_type is RetentionType.NONE or await context.state() in _IDLE:
             return
+        if await _has_truncated(context):
+            await self._forget(scope, stream)
         await self._store.update(scope, stream, self._record_tail, RETENTION_SET)
         failpoint(RECORDED)
         context = await self._store.open(scope, stream, RETENTION_SET, SUBSCRIBERS, TRUNCATION)
@@ -109,6 +115,8 @@ class StreamRetention:
             first = 0
             if head:
                 first = max(0, await _newest_not_after(context, references, await place_in(context, head)))
+                if references and await _placed(context, references[first]) is None:
+                    first += 1
             kept = thinned(references[first:])
             if len(kept) < len(references):
                 dropped = {reference.recorded_ms for reference in set(references) - set(kept)}
@@ -157,9 +165,11 @@ class StreamRetention:
 
     @staticmethod
     async def _lower_bound(context: StreamContext) -> PlacedCut | None:
-        """None while no subscriber has released anything."""
+        """None while no subscriber has released anything. One that is behind the head is at the head."""
         subscribers = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers.values()
-        cuts = [await place_in(context, subscriber.cut) for subscriber in subscribers if subscriber.cut]
+        head_cut = (await context.truncation()).cut
+        head = await place_in(context, head_cut) if head_cut else None
+        cuts = [await _from_head(context, subscriber.cut, head) for subscriber in subscribers if subscriber.cut]
         return await place_in(context, lower_bound(cuts)) if cuts else None
 
     async def _truncate_at(self, context: StreamContext, cut: SegmentOffsets) -> None:
@@ -183,11 +193,43 @@ def thinned(references: Sequence[RetentionReference]) -> list[RetentionReference
     return [*references[:-1:2], references[-1]]
 
 
+async def _has_truncated(context: StreamContext) -> bool:
+    """Whether the oldest reference lies before the oldest epoch on record."""
+    if (await context.history()).oldest_epoch == 0:
+        return False
+    references = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
+    return bool(references) and await _placed(context, references[0]) is None
+
+
 async def _cut_of(context: StreamContext, reference: RetentionReference) -> PlacedCut:
+    return await place_in(context, await _stored_cut(context, reference))
+
+
+async def _placed(context: StreamContext, reference: RetentionReference) -> PlacedCut | None:
+    """None for a reference that lies before the oldest epoch on record, and so before the head."""
+    return await _placed_or_none(context, await _stored_cut(context, reference))
+
+
+async def _stored_cut(context: StreamContext, reference: RetentionReference) -> SegmentOffsets:
     record = await context.read(retention_cut_key(reference.recorded_ms))
     if record is None:
         raise NotFound(f"stream {context.name}: the cut of {reference.recorded_ms} was forgotten meanwhile")
-    return await place_in(context, record.cut)
+    return record.cut
+
+
+async def _placed_or_none(context: StreamContext, cut: SegmentOffsets) -> PlacedCut | None:
+    try:
+        return await place_in(context, cut)
+    except CutTruncated:
+        return None
+
+
+async def _from_head(context: StreamContext, cut: SegmentOffsets, head: PlacedCut | None) -> PlacedCut:
+    """A cut, or the head if part of it lies before that."""
+    if head is None:
+        return await place_in(context, cut)
+    placed = await _placed_or_none(context, cut)
+    return placed if placed is not None and is_at_or_after(placed, head) else head
 
 
 async def _newest_not_after(context: StreamContext, references: Sequence[RetentionReference], cut: PlacedCut) -> int:
@@ -195,7 +237,8 @@ async def _newest_not_after(context: StreamContext, references: Sequence[Retenti
     low, high = -1, len(references) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if compare(cut, await _cut_of(context, references[middle])) is Relation.EQUAL_OR_AFTER:
+        placed = await _placed(context, references[middle])
+        if placed is None or compare(cut, placed) is Relation.EQUAL_OR_AFTER:
             low = middle
         else:
             high = middle - 1
@@ -203,6 +246,13 @@ async def _newest_not_after(context: StreamContext, references: Sequence[Retenti
 
 
 async def _size_till(context: StreamContext, before: RetentionReference | None, cut: PlacedCut) -> int:
-    """Bytes of the stream up to ``cut``, counted from a reference that is not after it, or from the start."""
-    base = None if before is None else await _cut_of(context, before)
-    return (0 if before is None else before.size_till) + await bytes_between(context, base, cut)
+    """Bytes of the stream up to ``cut``, counted from a reference that is not after it, or from the start.
+
+    Without a reference a stream that lost epochs is counted from its head: no cut that is asked about lies before it.
+    """
+    if before is not None:
+        return before.size_till + await bytes_between(context, await _cut_of(context, before), cut)
+    if (await context.history()).oldest_epoch == 0:
+        return await bytes_between(context, None, cut)
+    head = await context.truncation()
+    return head.size_till + await bytes_between(context, await place_in(context, head.cut), cut)

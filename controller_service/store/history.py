@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
+from controller_service.errors import CutTruncated
 from controller_service.store.records import SegmentRecord
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_cuts import (
@@ -19,7 +20,7 @@ from controller_service.store.stream_cuts import (
 )
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import segments_per_stream_max
+from pravega_common.names import segment_epoch, segments_per_stream_max
 
 segments_per_page_max: Final = 1_000
 """Segments that a walk hands out at once, and that its callers ask stores about at once."""
@@ -28,7 +29,8 @@ cut_segments_max: Final = 2 * segments_per_stream_max
 
 
 async def place_in(context: StreamContext, cut: SegmentOffsets) -> PlacedCut:
-    """The cut with its segments; ``InvalidArgument`` if it names one that the stream never had.
+    """The cut with its segments; ``InvalidArgument`` if it names one that the stream never had, and its subclass
+    ``CutTruncated`` if it may have had it before the oldest epoch on record.
 
     A cut of one moment costs the reading of one epoch. Of other segments the records of their replacement name the
     epochs to read, so nothing in between is.
@@ -39,14 +41,29 @@ async def place_in(context: StreamContext, cut: SegmentOffsets) -> PlacedCut:
     current = await context.current_epoch()
     if low < 0 or high > current.epoch:
         raise InvalidArgument(f"{dict(cut)} names epochs that stream {context.name} does not have")
+    oldest = (await context.history()).oldest_epoch
+    # Segments that were all made before an epoch are not the whole of it, nor of any later one: one at least was
+    # replaced before.
+    if high < oldest:
+        raise _truncated(context, cut, oldest)
     placement = CutPlacement(cut)
     placement.look_at(await context.epoch(high))
     if placement.missing:
         replaced = await context.stored_sealed(placement.missing)
         last_epochs = {min(high, record.replaced_in_epoch - 1) for record in replaced.values()}
+        forgotten = any(segment_epoch(item) < oldest for item in placement.missing if item not in replaced)
+        if forgotten or min(last_epochs, default=oldest) < oldest:
+            raise _truncated(context, cut, oldest)
         async for epoch in context.walk_epochs(sorted(last_epochs - {high}, reverse=True)):
             placement.look_at(epoch)
     return placement.placed()
+
+
+def _truncated(context: StreamContext, cut: SegmentOffsets, oldest: int) -> CutTruncated:
+    return CutTruncated(
+        f"{dict(cut)} names segments from before epoch {oldest}, the oldest on record of stream {context.name}: they "
+        "lie before its head, where reading may begin"
+    )
 
 
 async def walk_before(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, segment_name
@@ -158,13 +158,37 @@ class EpochRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryRecord:
+    """The part of a stream's epochs that has records, and the part that is to lose them after a truncation.
+
+    ``removed_till <= oldest_epoch <= next_oldest`` while a truncation waits; an epoch that transactions still need has
+    its record below ``oldest_epoch``.
+    """
+
+    oldest_epoch: int = 0
+    """Epochs before this one, and the segments that were replaced in them, are not answered for any more."""
+    removed_till: int = 0
+    """Epochs before this one have no records."""
+    next_oldest: int = 0
+    """The oldest epoch once the truncation that set it is old enough; not above ``oldest_epoch`` for none."""
+    next_since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CurrentEpochRecord:
     """The number of the epoch that is current; its segments are in the record of that epoch, which never changes.
 
-    Former versions kept a copy of the epoch here. It has its number in the same field, so it is read as one.
+    Former versions kept a copy of the epoch here. It has its number in the same field, so it is read as one. They would
+    take segments without records for the end of the stream, so they are kept from a stream that lost some.
     """
 
     epoch: int
+    history: HistoryRecord = HistoryRecord()
+    record_version: ClassVar[int] = 2
+
+    @property
+    def written_version(self) -> int:
+        return 2 if self.history.oldest_epoch else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 A record is a frozen dataclass whose fields are ``int``, ``float``, ``str``, ``bool``, enums, dataclasses, ``X | None``,
 ``tuple[X, ...]`` and ``dict[int | str, X]``. Unknown fields are ignored, missing ones take their default, so a newer
 controller's records can be read while instances are replaced one by one. Floats come back exactly. A class that an
-older version would misread has ``record_version: ClassVar[int]``, which older versions refuse.
+older version would misread has ``record_version: ClassVar[int]``, which older versions refuse; if it would misread only
+some of its records, their ``written_version`` tells which.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ R = TypeVar("R")
 
 def encode(record: Any) -> bytes:
     """The record as JSON bytes, fields in declaration order."""
-    fields = {_VERSION_FIELD: _version_of(type(record)), **_to_json(record)}
+    version = getattr(record, "written_version", _version_of(type(record)))
+    fields = {_VERSION_FIELD: version, **_to_json(record)}
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 

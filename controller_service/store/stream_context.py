@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from controller_service.errors import OperationNotAllowed
+from controller_service.errors import EpochTruncated, OperationNotAllowed
 from controller_service.store.records import (
     CONFIGURATION,
     CURRENT_EPOCH,
@@ -18,6 +19,7 @@ from controller_service.store.records import (
     CurrentEpochRecord,
     EpochRecord,
     EpochTransitionRecord,
+    HistoryRecord,
     Key,
     SealedSegmentRecord,
     StateRecord,
@@ -155,14 +157,26 @@ class StreamContext:
     async def current_epoch(self) -> EpochRecord:
         return await self.epoch((await self._require(CURRENT_EPOCH)).epoch)
 
+    async def history(self) -> HistoryRecord:
+        """The epochs that have records; read with every stream."""
+        return (await self._require(CURRENT_EPOCH)).history
+
     async def epoch(self, number: int) -> EpochRecord:
+        """Raises ``EpochTruncated`` for one that has no record any more, ``NotFound`` for one that never was."""
         record = await self.read(epoch_key(number))
         if record is None:
-            raise NotFound(f"stream {self.name} has no epoch {number}")
+            raise await self._no_epoch(number)
         return record
 
-    async def walk_epochs(self, numbers: Sequence[int]) -> AsyncIterator[EpochRecord]:
-        """The epochs of these numbers, in their order, read a page at a time and not kept here."""
+    async def _no_epoch(self, number: int) -> NotFound:
+        # Epochs have records up to the current one, but for those that a truncation took away, perhaps just now.
+        if 0 <= number <= (await self._require(CURRENT_EPOCH)).epoch:
+            return EpochTruncated(f"epoch {number} of stream {self.name} was truncated")
+        return NotFound(f"stream {self.name} has no epoch {number}")
+
+    async def walk_epochs(self, numbers: Sequence[int], *, some_removed: bool = False) -> AsyncIterator[EpochRecord]:
+        """The epochs of these numbers, in their order, read a page at a time and not kept here; without those that have
+        no records if ``some_removed``. Errors as of ``epoch``."""
         for start in range(0, len(numbers), epochs_per_read_max):
             keys = [epoch_key(number) for number in numbers[start : start + epochs_per_read_max]]
             known = {key.name: self._store.cached_epoch(self.stream_id, key.name) for key in keys}
@@ -175,9 +189,10 @@ class StreamContext:
                     found = self._decoded(key, value)
                     # An epoch of a thousand segments takes milliseconds to decode: others have their turn in between.
                     await asyncio.sleep(0)
-                if found is None:
-                    raise NotFound(f"stream {self.name} has no epoch {number}")
-                yield cast(EpochRecord, found[0])
+                if found is not None:
+                    yield cast(EpochRecord, found[0])
+                elif not some_removed:
+                    raise await self._no_epoch(number)
 
     async def transition(self) -> EpochTransitionRecord:
         return await self.read(TRANSITION) or EMPTY_TRANSITION
@@ -221,7 +236,21 @@ class StreamContext:
     def stage_current(self, epoch: EpochRecord) -> None:
         """Make an epoch the current one. Its record must be read or staged here."""
         check(epoch_key(epoch.epoch).name in self._found, "an epoch without a record becomes current", stream=self.name)
-        self.stage(CURRENT_EPOCH, CurrentEpochRecord(epoch.epoch))
+        self._stage_epochs(epoch=epoch.epoch)
+
+    def stage_history(self, history: HistoryRecord) -> None:
+        """Note which epochs have records; the stream must have a current epoch."""
+        check(
+            history.removed_till <= history.oldest_epoch,
+            "the records of epochs that are answered for were removed",
+            stream=self.name,
+            history=history,
+        )
+        self._stage_epochs(history=history)
+
+    def _stage_epochs(self, **changes: Any) -> None:
+        known = self._staged.get(CURRENT_EPOCH.name) or self._found[CURRENT_EPOCH.name][0] or CurrentEpochRecord(0)
+        self.stage(CURRENT_EPOCH, dataclasses.replace(known, **changes))
 
     async def put(self, key: Key[R], record: R) -> None:
         """Stage a record, reading its version first if need be."""

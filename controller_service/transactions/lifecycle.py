@@ -173,6 +173,10 @@ class TransactionService(Service):
         if await fresh.state() in (StreamState.SEALING, StreamState.SEALED):
             await self.abort(scope, stream, identifier)
             await self._require_open(fresh)
+        # So does the expiry of epochs: this one's may have lost its record.
+        if (await fresh.history()).oldest_epoch > active.reference_epoch:
+            await self.abort(scope, stream, identifier)
+            raise IllegalState(f"Stream: {stream}: epoch {active.reference_epoch} was truncated meanwhile")
         return CreatedTransaction(identifier, _generalised(active))
 
     @staticmethod

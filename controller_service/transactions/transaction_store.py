@@ -41,6 +41,7 @@ from controller_service.transactions.records import (
 )
 from pravega_common.errors import SegmentNotFound, StreamNotFound, VersionConflict
 from pravega_common.model.transactions import TransactionState
+from pravega_common.names import transaction_epoch
 from pravega_common.services.retrying import RetryLimits, is_lost_race, retry
 
 T = TypeVar("T")
@@ -184,6 +185,21 @@ class TransactionStore:
 
         entries = await self._on_stream(scope, stream, read)
         return [(uuid.UUID(hex=key), _found(value)) for key, value in entries if not is_order_key(key)]
+
+    async def lowest_epoch(self, scope: str, stream: str) -> int | None:
+        """The lowest epoch that a transaction of the stream needs to come to its end, None without any."""
+
+        async def read(tables: StreamTables) -> list[tuple[str, Versioned]]:
+            return await self._scan(tables.table)
+
+        entries = await self._on_stream(scope, stream, read)
+        needed = [transaction_epoch(uuid.UUID(hex=key)) for key, _ in entries if not is_order_key(key)]
+        # Read afterwards: a round is on record for longer than its transactions are.
+        state = await self.commit_state(scope, stream)
+        waiting = state.queue.next_epoch()
+        needed += [] if waiting is None else [waiting]
+        needed += [] if state.committing.is_idle else [state.committing.epoch, state.committing.active_epoch]
+        return min(needed, default=None)
 
     # ---- commit order ------------------------------------------------------------------------------------------------
 

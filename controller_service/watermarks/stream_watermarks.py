@@ -86,11 +86,13 @@ class StreamWatermarks:
             self._log.info("a writer's position names segments that the stream does not have", stream=context.name)
         if not joined:
             return ()
-        return fill(joined, await context.epoch(max(segment_epoch(item.segment_id) for item in joined)))
+        newest = max(segment_epoch(item.segment_id) for item in joined)
+        return fill(joined, await context.epoch(max(newest, (await context.history()).oldest_epoch)))
 
     @staticmethod
     async def _segments_of(context: StreamContext, identifiers: Mapping[int, int]) -> list[SegmentRecord]:
-        """Those of the segments that the stream has: from the current epoch, else from that of their creation."""
+        """Those of the segments that the stream has: from the current epoch, else from that of their creation, or the
+        oldest on record, which has what was replaced since."""
         found: dict[int, SegmentRecord] = {}
 
         def look_at(epoch: EpochRecord) -> None:
@@ -98,8 +100,9 @@ class StreamWatermarks:
 
         current = await context.current_epoch()
         look_at(current)
-        numbers = sorted({segment_epoch(item) for item in identifiers if item not in found})
-        async for before in context.walk_epochs([number for number in numbers if 0 <= number < current.epoch]):
+        oldest = (await context.history()).oldest_epoch
+        numbers = sorted({max(segment_epoch(item), oldest) for item in identifiers if item not in found})
+        async for before in context.walk_epochs([number for number in numbers if number < current.epoch]):
             look_at(before)
         for number in range(current.epoch + 1, current.epoch + 1 + epochs_ahead_max):
             if number in numbers:

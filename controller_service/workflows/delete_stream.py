@@ -88,6 +88,7 @@ class DeleteStream:
         truncation = await context.truncation()
         head = truncation.since if truncation.updating else truncation.cut
         first = min((segment_epoch(identifier) for identifier in head), default=0)
+        first = max(first, (await context.history()).oldest_epoch)
         seen: frozenset[int] = frozenset()
         async for epoch in context.walk_epochs(range(first, current.epoch + 1)):
             await self._delete_all(context, [item for item in epoch.segments if item.segment_id not in seen])

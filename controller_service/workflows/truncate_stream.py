@@ -8,9 +8,10 @@ from controller_service.queue.request_queue import Request, RequestQueue, run_an
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import bytes_between, place_in, walk_before
+from controller_service.store.history_floor import note_head
 from controller_service.store.records import TRUNCATION, StreamState, TruncationRecord
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import is_at_or_after
+from controller_service.store.stream_cuts import PlacedCut, is_at_or_after
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import enter, leave, require_hold
 from pravega_common.errors import InvalidArgument, SegmentNotFound
@@ -76,10 +77,11 @@ class TruncateStream:
         )
         failpoint(SEGMENTS_TRUNCATED)
         since = await place_in(context, record.since) if record.since else None
-        async for page in walk_before(context, await place_in(context, cut), since):
+        head = await place_in(context, cut)
+        async for page in walk_before(context, head, since):
             await self._access.delete_segments([segment.name(scope, stream) for segment in page])
         failpoint(SEGMENTS_DELETED)
-        await self._store.update(scope, stream, lambda fresh: _complete(fresh, cut), TRUNCATION)
+        await self._store.update(scope, stream, lambda fresh: self._complete(fresh, head), TRUNCATION)
 
     async def _truncate_segment(self, segment: str, offset: int) -> None:
         try:
@@ -104,8 +106,8 @@ class TruncateStream:
         since = old_record.since if old_record.updating else old_record.cut
         context.stage(TRUNCATION, TruncationRecord(dict(cut), size, True, since))
 
-
-async def _complete(context: StreamContext, cut: SegmentOffsets) -> None:
-    record = await context.truncation()
-    if record.cut == cut and record.updating:
-        context.stage(TRUNCATION, TruncationRecord(dict(cut), record.size_till))
+    async def _complete(self, context: StreamContext, head: PlacedCut) -> None:
+        record = await context.truncation()
+        if record.cut == head.cut and record.updating:
+            context.stage(TRUNCATION, TruncationRecord(dict(head.cut), record.size_till))
+            await note_head(context, head, self._store.clock.wall_ms())

@@ -14,19 +14,22 @@ from typing import Any
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, target
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from controller_service.buckets.history_expiry import HistoryExpiry
 from controller_service.errors import IllegalState, PreconditionFailed
+from controller_service.store import history_floor
 from controller_service.store.in_memory import InMemoryVersionedStore
-from controller_service.store.records import StreamState
+from controller_service.store.records import HistoryRecord, StreamState
 from controller_service.store.table_backend import TableVersionedStore
 from controller_service.store.versioned_store import VersionedStore
 from controller_service.transactions.lifecycle import CreatedTransaction
 from pravega_common.errors import InvalidArgument, PravegaError, SegmentSealed, StreamNotFound, StreamNotSealed
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.names import segment_epoch
 from tests.support.fakes.table_client import InMemoryTableClient
 from tests.support.stream_audit import audit_streams, requests_left
 from tests.support.transaction_world import Instance, World
@@ -76,6 +79,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.labels = 0
         self.turn = 0
         self.has_group = False
+        self.longest_expired = 0
         self.controllers = self.loop.run_until_complete(self._start())
 
     async def _start(self) -> list[Instance]:
@@ -84,6 +88,7 @@ class ControllerMachine(RuleBasedStateMachine):
         return [await self.world.instance() for _ in range(self.instances)]
 
     def teardown(self) -> None:
+        target(float(self.longest_expired), label="epochs that expired")
         self.loop.run_until_complete(self.world.close())
         self.loop.close()
 
@@ -157,6 +162,22 @@ class ControllerMachine(RuleBasedStateMachine):
             return
         assert answer is None
         self.model[stream].events = self.loop.run_until_complete(self._held_now(stream))
+
+    @rule(stream=streams)
+    def expire(self, stream: str) -> None:
+        """The sweep of records of epochs that a truncation left behind, with nothing kept longer than it is needed."""
+
+        async def expire(one: Instance) -> HistoryRecord:
+            await HistoryExpiry(one.streams, one.transactions.records, 0).apply(S, stream)
+            return await (await one.streams.open(S, stream)).history()
+
+        answer = self.call(expire)
+        if stream not in self.model:
+            assert isinstance(answer, StreamNotFound)
+            return
+        needed = [segment_epoch(item.created.segments[0].segment_id) for item in self.open if item.stream == stream]
+        assert answer.removed_till == min([answer.oldest_epoch, *needed])
+        self.longest_expired = max(self.longest_expired, answer.removed_till)
 
     @rule(stream=streams)
     def seal(self, stream: str) -> None:
@@ -314,6 +335,12 @@ class TwoControllersMachine(ControllerMachine):
 
 class TwoControllersTableMachine(TableMachine):
     instances = 2
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epochs before the head are kept for slow readers only: nothing else may depend on them."""
+    monkeypatch.setattr(history_floor, "epochs_before_head_max", 0)
 
 
 @pytest.fixture(autouse=True)

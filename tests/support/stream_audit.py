@@ -10,6 +10,7 @@ from controller_service.store.records import (
     TRUNCATION,
     EpochRecord,
     StreamState,
+    epoch_key,
     sealed_segment_key,
 )
 from controller_service.store.stream_context import StreamContext
@@ -46,13 +47,13 @@ async def audit_streams(store: StreamStore, access: InMemorySegmentAccess) -> No
             except StreamNotFound:
                 raise AssertionError(f"{scope}/{stream} is listed and has no records") from None
             assert (await context.configuration()).configuration.tags == entry.tags
-            expected |= await _audit_stream(context)
+            expected |= await _audit_stream(context, store.tables)
     found = {name: item.is_sealed for name, item in access.segments.items() if not is_transaction_segment(name)}
     difference = set(found.items()) ^ set(expected.items())
     assert not difference, f"segments that differ from the records: {sorted(difference)}"
 
 
-async def _audit_stream(context: StreamContext) -> dict[str, bool]:
+async def _audit_stream(context: StreamContext, tables: VersionedStore) -> dict[str, bool]:
     """Names of the segments that must exist, and whether each must be sealed."""
     state = await context.state()
     assert state in (StreamState.ACTIVE, StreamState.SEALED), f"{context.name} is left {state}"
@@ -62,7 +63,8 @@ async def _audit_stream(context: StreamContext) -> dict[str, bool]:
     configuration = await context.read(CONFIGURATION)
     assert configuration is not None
     current = await context.current_epoch()
-    epochs = [epoch async for epoch in context.walk_epochs(range(current.epoch + 1))]
+    oldest = (await context.history()).oldest_epoch
+    epochs = [epoch async for epoch in context.walk_epochs(range(oldest, current.epoch + 1))]
     assert epochs[-1] == current
     for epoch in epochs:
         _check_cover(epoch)
@@ -80,7 +82,26 @@ async def _audit_stream(context: StreamContext) -> dict[str, bool]:
             names[segment_name(context.scope, context.stream, identifier)] = (
                 not is_active or state is StreamState.SEALED
             )
+    await _check_removed(context, tables, epochs)
     return names
+
+
+async def _check_removed(context: StreamContext, tables: VersionedStore, epochs: list[EpochRecord]) -> None:
+    """There are records of the epochs that are on record and of their segments, and of none before, apart from those
+    that a later run still has to remove."""
+    known = {epoch_key(epoch.epoch).name for epoch in epochs}
+    known |= {sealed_segment_key(identifier).name for epoch in epochs for identifier in epoch.segment_ids}
+    found: set[str] = set()
+    token = b""
+    while True:
+        page = await tables.scan(context.metadata_table, token, 1_000)
+        found |= {key for key, _ in page.entries if key.startswith(("epoch/", "sealed/"))}
+        token = page.continuation
+        if not token:
+            break
+    history = await context.history()
+    assert {epoch_key(epoch.epoch).name for epoch in epochs} <= found
+    assert history.removed_till < history.oldest_epoch or found <= known, sorted(found - known)
 
 
 def _check_cover(epoch: EpochRecord) -> None:

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from random import Random
 from typing import Any, TypeVar
 
+from controller_service.buckets.history_expiry import HistoryExpiry
 from controller_service.buckets.stream_retention import StreamRetention
 from controller_service.errors import PreconditionFailed
 from controller_service.policies.auto_scale import AutoScaleLimits
@@ -62,6 +63,7 @@ WORKING: ContextVar[str] = ContextVar("WORKING", default="")
 
 event_bytes = 10
 retention_period_ms = 60_000
+history_ms = 3_600_000
 
 
 class Crashed(BaseException):
@@ -245,6 +247,7 @@ class Instance:
         self.tables = KeyValueTables(streams, segments, queue)
         self.delete_scope = DeleteScope(streams, queue, self.seal, self.delete, self.groups, self.tables)
         self.retention = StreamRetention(streams, segments, self.truncate, retention_period_ms, world.new_id)
+        self.expiry = HistoryExpiry(streams, self.transactions.records, history_ms)
 
     async def start(self) -> None:
         WORKING.set(self.name)
@@ -377,7 +380,7 @@ class World:
         """The events in the segments of all epochs on record: what a reader from the start comes to see."""
         context = await self.streams.open(scope, stream)
         names: dict[str, None] = {}
-        for number in range((await context.current_epoch()).epoch + 1):
+        for number in range((await context.history()).oldest_epoch, (await context.current_epoch()).epoch + 1):
             names |= dict.fromkeys((await context.epoch(number)).names(scope, stream))
         return [event for name in names for event in self.segments.events.get(name, [])]
 

@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
+from controller_service.store.history_floor import epochs_before_head_max
 from controller_service.store.members import (
     KeyValueTableRecord,
     ReaderGroupConfig,
@@ -31,7 +32,7 @@ from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, table_segment_name
 from pravega_common.runtime import failpoints
-from tests.support.transaction_world import CrashSwitch, Instance, World, event_bytes
+from tests.support.transaction_world import CrashSwitch, Instance, World, event_bytes, history_ms
 
 S: Final = "scope"
 T: Final = "stream"
@@ -39,6 +40,8 @@ U: Final = "other"
 GROUP_ID: Final = "11111111-2222-3333-4444-555555555555"
 TWO: Final = StreamConfiguration(ScalingPolicy.fixed(2))
 THREE: Final = StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 7, 2, 3), tags=("tag",))
+
+EXPIRED_EPOCHS: Final = 3
 
 DISTURBANCES: Final = ("dies", "cut off", "stands still")
 """The ways in which each step is disturbed: the controller dies, the call to it is cancelled, or the controller stands
@@ -264,6 +267,27 @@ async def is_shorter(scene: Scene) -> None:
     context = await scene.world.streams.open(S, T)
     assert (await context.truncation()).cut
     scene.expected = scene.held(T)
+
+
+async def a_stream_of_expired_epochs(scene: Scene) -> None:
+    """Truncated at its tail, long enough ago."""
+    await a_stream(scene)
+    for _ in range(EXPIRED_EPOCHS + epochs_before_head_max):
+        await scene.scale(T)
+    await scene.write(T)
+    await scene.run(truncate(scene, scene.second))
+    scene.expected.remove(f"{T}-0")
+    await scene.world.clock.pass_time(history_ms / 1000)
+
+
+async def expire(scene: Scene, one: Instance) -> object:
+    return await one.expiry.apply(S, T)
+
+
+async def is_without_old_epochs(scene: Scene) -> None:
+    context = await scene.world.streams.open(S, T)
+    history = await context.history()
+    assert (history.oldest_epoch, history.removed_till) == (EXPIRED_EPOCHS, EXPIRED_EPOCHS)
 
 
 # ---- key-value tables, reader groups, scopes -------------------------------------------------------------------------
@@ -493,6 +517,7 @@ WORKFLOWS: Final = (
     _flow("seal stream", a_stream_with_transactions, seal, is_sealed),
     _flow("delete stream", a_sealed_stream, delete, is_gone),
     _flow("retention", a_stream_to_shorten, retain, is_shorter),
+    _flow("expire epochs", a_stream_of_expired_epochs, expire, is_without_old_epochs),
     _flow("create table", nothing, create_table, has_table),
     _flow("delete table", a_table, delete_table, has_no_table),
     _flow("create group", two_streams, create_group, has_group),

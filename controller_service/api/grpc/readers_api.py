@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from controller_service.api.grpc.messages import checked_stream
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.errors import CutTruncated
 from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import place_in
 from controller_service.store.members import (
@@ -17,11 +18,12 @@ from controller_service.store.members import (
 )
 from controller_service.store.records import SUBSCRIBERS, SubscriberRecord, SubscribersRecord
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import is_at_or_after
+from controller_service.store.stream_cuts import PlacedCut, is_at_or_after
 from controller_service.store.writer_marks import NoteOutcome
 from controller_service.workflows.reader_groups import ConfigMismatch
 from pravega_common.errors import InvalidArgument, ScopeNotFound, StreamNotFound
 from pravega_common.model.reader_groups import ReaderGroupRetention
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, split_scoped_name, validate_user_name
 from pravega_common.proto import controller_pb2 as pb
 
@@ -152,11 +154,19 @@ async def _judge(
         placed = await place_in(opened, dict(request.streamCut.cut))
         if not await is_valid_in(opened, placed):
             return status.STREAM_CUT_NOT_VALID
-        if known.cut and not is_at_or_after(placed, await place_in(opened, known.cut)):
+        if known.cut and not await _follows(opened, placed, known.cut):
             return status.STREAM_CUT_NOT_VALID
     except InvalidArgument:
         return status.STREAM_CUT_NOT_VALID
     return status.SUCCESS
+
+
+async def _follows(opened: StreamContext, placed: PlacedCut, known: SegmentOffsets) -> bool:
+    """Whether no part of a cut lies before the one that a subscriber gave before."""
+    try:
+        return is_at_or_after(placed, await place_in(opened, known))
+    except CutTruncated:
+        return True
 
 
 def _checked_id(text: str) -> str:

@@ -12,6 +12,7 @@ from controller_service.api.grpc.messages import (
 )
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.buckets.spread import buckets_of
+from controller_service.errors import EpochTruncated
 from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import place_in, segments_between
 from controller_service.store.records import StreamState, epoch_key
@@ -39,6 +40,8 @@ class SegmentsApi:
         if request.epoch < 0:
             raise InvalidArgument(f"epoch {request.epoch} must not be negative")
         opened = await self.parts.store.open(scope, stream, epoch_key(request.epoch))
+        if request.epoch < (oldest := (await opened.history()).oldest_epoch):
+            raise EpochTruncated(f"epoch {request.epoch} of stream {opened.name} was truncated: {oldest} is the oldest")
         return segment_ranges(scope, stream, await opened.epoch(request.epoch))
 
     async def getSegments(self, request: pb.GetSegmentsRequest, context: Any) -> pb.SegmentsAtTime:
@@ -73,8 +76,8 @@ class SegmentsApi:
         start, end = dict(getattr(request, "from")), dict(request.to)
         if not start and not end:
             raise InvalidArgument(f"both stream cuts of {scope}/{stream} are empty")
-        opened = await self.parts.store.open(scope, stream, epoch_key(0))
-        first = await self._placed_or(opened, start, 0, 0)
+        opened = await self.parts.store.open(scope, stream)
+        first = await self._placed_or(opened, start, (await opened.history()).oldest_epoch, 0)
         last = await self._placed_or(opened, end, (await opened.current_epoch()).epoch, _END_OFFSET)
         if not is_at_or_after(last, first):
             raise InvalidArgument(f"cut {end} lies before {start} in stream {opened.name}")

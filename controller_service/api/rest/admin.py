@@ -142,7 +142,8 @@ class StreamOperations:
             raise InvalidArgument(f"from {query.since} is later than to {query.until}")
         context = await self._store.open(scope, stream)
         last = (await context.current_epoch()).epoch
-        first = max(0, await _first_epoch_since(context, query.since) - 1)
+        oldest = (await context.history()).oldest_epoch
+        first = max(oldest, await _first_epoch_since(context, query.since, oldest) - 1)
         async for epoch in context.walk_epochs(range(first, last + 1)):
             if epoch.created_ms > query.until:
                 return
@@ -190,9 +191,9 @@ class ReaderGroupOperations:
             raise NotFound(f"reader group {scope}/{group} does not exist")
 
 
-async def _first_epoch_since(context: StreamContext, time_ms: int) -> int:
-    """The first epoch made at a time or after, by bisection: each is made after the one before."""
-    low, high = 0, (await context.current_epoch()).epoch + 1
+async def _first_epoch_since(context: StreamContext, time_ms: int, oldest: int) -> int:
+    """The first epoch on record made at a time or after, by bisection: each is made after the one before."""
+    low, high = oldest, (await context.current_epoch()).epoch + 1
     while low < high:
         middle = (low + high) // 2
         if (await context.epoch(middle)).created_ms < time_ms:

@@ -6,6 +6,8 @@ import asyncio
 import heapq
 import itertools
 
+from pravega_common.runtime.clock import SystemClock
+
 
 class ManualClock:
     """A clock that stands still until a test moves it."""
@@ -41,3 +43,12 @@ class ManualClock:
                 await asyncio.sleep(0)
         self._now_s = target_s
         await asyncio.sleep(0)
+
+
+class ShiftedClock(SystemClock):
+    """Waits as long as asked, but its time of day is the test's."""
+
+    now_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms

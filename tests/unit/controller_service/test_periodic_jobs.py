@@ -13,6 +13,7 @@ from controller_service.cluster.membership import Membership
 from controller_service.queue.table_request_queue import REQUESTS_TABLE
 from controller_service.store.marked_streams import MarkedStreams
 from controller_service.store.records import StreamState
+from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import ABSENT
 from controller_service.watermarks.watermark_job import WatermarkJob
 from pravega_common.services.cluster.registry import Member
@@ -22,7 +23,7 @@ from tests.support.transaction_world import Crashed, World
 S, T = "scope", "stream"
 
 
-async def nothing(scope: str, stream: str) -> None:
+async def nothing(context: StreamContext) -> None:
     """A retention that has nothing to do."""
 
 
@@ -37,7 +38,7 @@ JOBS: dict[str, Callable[[World], tuple[Any, str]]] = {
     "time-outs": lambda world: (world.add_instance().transactions, "_expire"),
     "sets": lambda world: (world.add_instance().sets, "sweep"),
     "retention": lambda world: (
-        RetentionJob(world.streams, nothing, "c1", world.live_owners, world.clock, 1_000),
+        RetentionJob(world.streams, [nothing], "c1", world.live_owners, world.clock, 1_000),
         "run_once",
     ),
     "watermarks": lambda world: (

@@ -29,25 +29,15 @@ from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_name
-from pravega_common.runtime.clock import SystemClock
 from pravega_common.runtime.failpoints import arm, disarm_all
 from tests.support.controller_in_memory import ControllerParts
-from tests.support.fakes.clock import ManualClock
+from tests.support.fakes.clock import ManualClock, ShiftedClock
 
 S, T = "scope", "stream"
 S0, S1 = 0, 1
 MINUTE_MS = 60_000
 PERIOD_MS = 30 * MINUTE_MS
 TIME, SIZE = RetentionType.TIME, RetentionType.SIZE
-
-
-class ShiftedClock(SystemClock):
-    """Waits as long as asked, but its time of day is the test's."""
-
-    now_ms = 1_700_000_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
 
 
 class Crash(BaseException):
@@ -70,6 +60,10 @@ class RetentionWorld:
         """A run of the job, so long after the last."""
         self.clock.now_ms += minutes * MINUTE_MS
         await self.controller.retention.run_once()
+
+    async def apply(self) -> None:
+        """Retention of the stream, whose errors are not caught."""
+        await self.controller.retention._steps[0](await self.context())
 
     async def context(self) -> StreamContext:
         return await self.controller.store.open(S, T, TRUNCATION, RETENTION_SET)
@@ -252,7 +246,7 @@ async def test_the_next_run_completes_one_that_died(retention: RetentionWorld, n
     arm(name, die)
     retention.clock.now_ms += 60 * MINUTE_MS
     with pytest.raises(Crash):
-        await retention.controller.retention._apply(S, T)
+        await retention.apply()
     disarm_all()
     await retention.run()
     assert await retention.head() == {S0: 30, S1: 0}
@@ -262,8 +256,7 @@ async def test_the_next_run_completes_one_that_died(retention: RetentionWorld, n
 async def test_two_instances_at_once_take_one_cut(retention: RetentionWorld) -> None:
     await retention.create(RetentionPolicy(TIME, 30 * MINUTE_MS))
     retention.write(S0, 10)
-    apply = retention.controller.retention._apply
-    await asyncio.gather(apply(S, T), apply(S, T))
+    await asyncio.gather(retention.apply(), retention.apply())
     assert await retention.references() == [(0, 10)]
     assert await retention.cut_records() == 1
 
@@ -305,15 +298,15 @@ async def test_the_job_runs_every_period_on_its_part_and_outlives_a_lost_oracle(
             raise Unavailable("the oracle is away")
         return live
 
-    async def apply(scope: str, stream: str) -> None:
-        applied.append(stream)
+    async def apply(context: StreamContext) -> None:
+        applied.append(context.stream)
 
     async def advance(seconds: float) -> None:
         await clock.advance(seconds)
         for _ in range(100):
             await asyncio.sleep(0)
 
-    job = RetentionJob(store, apply, "a", live_ids, clock, PERIOD_MS)
+    job = RetentionJob(store, [apply], "a", live_ids, clock, PERIOD_MS)
     mine = [name for name in names if bucket_of(S, name) in buckets_of("a", live)]
     assert 0 < len(mine) < len(names)
     await job.start()

@@ -12,6 +12,7 @@ from controller_service.store.records import (
     ConfigurationRecord,
     CurrentEpochRecord,
     EpochRecord,
+    HistoryRecord,
     StateRecord,
     StreamState,
     SubscriberRecord,
@@ -159,5 +160,27 @@ def test_what_is_no_record_is_corruption(data: bytes) -> None:
 
 
 def test_the_current_epoch_is_a_number_and_the_copy_of_former_versions_is_read_as_one() -> None:
-    assert encode(CurrentEpochRecord(EPOCH.epoch)).decode() == f'{{"_v":1,"epoch":{EPOCH.epoch}}}'
+    assert encode(CurrentEpochRecord(7)).decode() == CURRENT_EPOCH_WHOLE
+    assert decode(CurrentEpochRecord, b'{"_v":1,"epoch":7}') == CurrentEpochRecord(7)
     assert decode(CurrentEpochRecord, encode(EPOCH)) == CurrentEpochRecord(EPOCH.epoch)
+
+
+CURRENT_EPOCH_WHOLE = (
+    '{"_v":1,"epoch":7,"history":{"oldest_epoch":0,"removed_till":0,"next_oldest":0,"next_since_ms":0}}'
+)
+CURRENT_EPOCH_SHORTENED = (
+    '{"_v":2,"epoch":7,"history":{"oldest_epoch":4,"removed_till":3,"next_oldest":5,"next_since_ms":9}}'
+)
+
+
+def test_former_versions_are_kept_from_a_stream_that_lost_epochs() -> None:
+    record = CurrentEpochRecord(7, HistoryRecord(4, 3, 5, 9))
+    assert encode(record).decode() == CURRENT_EPOCH_SHORTENED
+    assert decode(CurrentEpochRecord, CURRENT_EPOCH_SHORTENED.encode()) == record
+    waits = CurrentEpochRecord(7, HistoryRecord(next_oldest=5, next_since_ms=9))
+    assert encode(waits).startswith(b'{"_v":1,') and decode(CurrentEpochRecord, encode(waits)) == waits
+    with pytest.raises(DataCorruption, match="newer controller"):
+        decode(CurrentEpochRecord, b'{"_v":3,"epoch":7}')
+    for damaged in ('"history":7', '"history":{"oldest_epoch":"x"}', '"history":null'):
+        with pytest.raises(DataCorruption):
+            decode(CurrentEpochRecord, f'{{"_v":2,"epoch":7,{damaged}}}'.encode())
