@@ -82,6 +82,11 @@ class RangeIndex(Generic[T]):
             for position in range(bisect_left(self._edges, low), bisect_left(self._edges, high)):
                 self._covers[position].append(item)
 
+    @property
+    def covers_all(self) -> bool:
+        """Whether every key is in the range of an item."""
+        return bool(self._edges) and self._edges[0] <= 0.0 and self._edges[-1] >= 1.0 and all(self._covers[:-1])
+
     def overlapping(self, low: float, high: float) -> Iterator[T]:
         """An item may come several times."""
         first = max(0, bisect_right(self._edges, low) - 1)
@@ -126,13 +131,19 @@ class CoveredKeys:
 
 
 class CutIndex:
-    """Compares segments with a cut, in a time that hardly grows with the cut."""
+    """Compares segments with a cut, in a time that hardly grows with the cut.
+
+    Most segments of a long history are older, or newer, than all of a cut: those need not be looked up by their keys.
+    """
 
     def __init__(self, placed: PlacedCut) -> None:
         self._placed = placed
         self._ids = RangeIndex(
             (segment.key_start, segment.key_end, identifier) for identifier, segment in placed.segments.items()
         )
+        self._oldest = min(placed.segments, default=-1) if self._ids.covers_all else -1
+        """Every segment overlaps one of the cut's; without that, none is older than all that it overlaps for sure."""
+        self._newest = max(placed.segments, default=-1)
 
     def overlapping(self, segment: SegmentRecord) -> Iterator[int]:
         """The ids of the cut's segments that share keys with a segment; one may come several times."""
@@ -144,14 +155,17 @@ class CutIndex:
         Two segments that overlap were never open together, so the one with the smaller id came first.
         """
         identifier = segment.segment_id
+        if identifier < self._oldest or identifier >= self._newest:
+            return identifier < self._oldest
         return identifier not in self._placed.cut and identifier < min(self.overlapping(segment), default=-1)
 
     def is_at_or_before(self, segment: SegmentRecord) -> bool:
-        return segment.segment_id >= max(self.overlapping(segment), default=-1)
+        identifier = segment.segment_id
+        return identifier >= self._newest or identifier >= max(self.overlapping(segment), default=-1)
 
     def is_at_or_after(self, segment: SegmentRecord) -> bool:
         identifier = segment.segment_id
-        return identifier <= min(self.overlapping(segment), default=identifier)
+        return identifier <= self._oldest or identifier <= min(self.overlapping(segment), default=identifier)
 
 
 def is_valid(placed: PlacedCut) -> bool:
@@ -202,8 +216,11 @@ class SegmentsBefore:
 
     def new_in(self, epoch: EpochRecord) -> list[SegmentRecord]:
         """Those that were in none of the epochs before."""
-        fresh = [segment for segment in epoch.segments if segment.segment_id not in self._seen]
-        self._seen = frozenset(epoch.segment_ids)
+        identifiers = epoch.segment_ids
+        seen, self._seen = self._seen, frozenset(identifiers)
+        fresh = [
+            segment for identifier, segment in zip(identifiers, epoch.segments, strict=True) if identifier not in seen
+        ]
         since = self._since
         return [
             segment
@@ -230,12 +247,13 @@ class SegmentsBetween:
         is_inner = epoch.epoch in self._inner
         before, self._found = self._found, set()
         new: list[SegmentRecord] = []
-        for segment in epoch.segments:
-            identifier = segment.segment_id
+        for identifier, segment in zip(epoch.segment_ids, epoch.segments, strict=True):
             if identifier not in before:
-                is_between = self._first.is_at_or_before(segment) and self._last.is_at_or_after(segment)
-                if not (is_inner or is_between):
+                if not is_inner and not self._is_between(segment):
                     continue
                 new.append(segment)
             self._found.add(identifier)
         return new
+
+    def _is_between(self, segment: SegmentRecord) -> bool:
+        return self._first.is_at_or_before(segment) and self._last.is_at_or_after(segment)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import resource
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import structlog
 
+from controller_service.buckets.history_expiry import HistoryExpiry, epochs_per_run_max
 from controller_service.service import Controller
 from controller_service.store.epochs import duplicate_epoch
 from controller_service.store.history import place_in, segments_between
@@ -52,6 +54,10 @@ class CountingTables(InMemoryVersionedStore):
         self.bytes += sum(len(value.value) for value in found if value is not None)
         return found
 
+    async def remove_many(self, table: str, keys: Sequence[str]) -> None:
+        self.requests += 1
+        await super().remove_many(table, keys)
+
     async def put_many(self, table: str, puts: Sequence[Put]) -> list[int]:
         self.requests += 1
         return await super().put_many(table, puts)
@@ -78,12 +84,20 @@ async def _build(controller: Controller, tables: CountingTables, epochs: int, se
     epoch: EpochRecord = await context.current_epoch()
     for _ in range(1, epochs):
         following = duplicate_epoch(epoch, epoch.epoch + 1, epoch.created_ms + 1_000, epoch)
+        following = dataclasses.replace(following, reference_epoch=following.epoch)
         replaced = encode(SealedSegmentRecord(following.epoch, bytes_per_segment))
         puts = [Put(epoch_key(following.epoch).name, encode(following), ANY_VERSION)]
         puts += [Put(sealed_segment_key(old).name, replaced, ANY_VERSION) for old in epoch.segment_ids]
         await tables.put_many(context.metadata_table, puts)
         epoch = following
     await tables.put(context.metadata_table, CURRENT_EPOCH.name, encode(epoch), ANY_VERSION)
+
+
+async def _stored(tables: CountingTables) -> tuple[int, int]:
+    """The number of the stream's records, and their MiB."""
+    stored = [table for name, table in tables._tables.items() if name.startswith(f"{S}/{T}/")]
+    values = [found.value for table in stored for found in table.values()]
+    return len(values), sum(map(len, values)) >> 20
 
 
 async def _measure(name: str, tables: CountingTables, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -115,6 +129,11 @@ async def main() -> None:
         first, end = await place_in(context, cut(0)), await place_in(context, cut(last, bytes_per_segment))
         return len(await segments_between(context, first, end))
 
+    async def from_oldest() -> int:
+        context = await controller.store.open(S, T)
+        first = await place_in(context, cut((await context.history()).oldest_epoch))
+        return len(await segments_between(context, first, await place_in(context, cut(last, bytes_per_segment))))
+
     print("| what | s | table requests | MiB read | peak MiB |\n|---|---|---|---|---|")
     await _measure("making it", tables, lambda: _build(controller, tables, wanted.epochs, wanted.segments))
     found = await _measure("the segments between its ends", tables, between)
@@ -123,6 +142,12 @@ async def main() -> None:
     await _measure("truncating to its last epoch", tables, lambda: truncate.truncate("2", S, T, cut(last)))
     print(f"  {access.deleted:,} segments deleted")
     await _measure("the segments of its head", tables, lambda: controller.store.open(S, T))
+    expiry, before = HistoryExpiry(controller.store, controller.transactions.records, age_ms=0), await _stored(tables)
+    # The first truncation waits first; what the second one left behind is noted when its turn is over.
+    for turn in range(2 * last // epochs_per_run_max + 2):
+        await _measure(f"its old epochs expire, run {turn + 1}", tables, lambda: expiry.apply(S, T))
+    print("  {:,} records of {:,} MiB before, {:,} of {:,} MiB after".format(*before, *await _stored(tables)))
+    await _measure("the segments from its oldest epoch on", tables, from_oldest)
     await controller.stop()
 
 
