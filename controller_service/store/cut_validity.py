@@ -20,7 +20,8 @@ async def is_valid_in(context: StreamContext, placed: PlacedCut) -> bool:
         return True
     epochs = [segment_epoch(identifier) for identifier in placed.cut]
     walk = GapWalk(placed)
-    passed = walk.passed_in(await context.epoch(min(epochs)))
+    first = max(min(epochs), (await context.history()).oldest_epoch)
+    passed = walk.passed_in(await context.epoch(first))
     while passed and walk.is_consistent:
         replaced = await context.stored_sealed(passed)
         numbers = {record.replaced_in_epoch for record in replaced.values()}

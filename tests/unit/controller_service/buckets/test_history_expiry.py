@@ -295,3 +295,13 @@ async def test_retention_and_subscribers_behind_the_oldest_epoch_go_on_from_the_
     request.streamCut.cut.clear()
     request.streamCut.cut.update(early)
     assert (await stream.api.updateSubscriberStreamCut(request, None)).status == status.STREAM_CUT_NOT_VALID
+
+
+async def test_a_cut_before_segments_not_reached_is_valid_after_an_expiry(stream: LongStream) -> None:
+    """It names a segment that is older than the oldest epoch on record."""
+    await stream.truncate(cut_at(LAST))
+    await stream.sweep(days=1)
+    another = stream.parts.controller()  # It has no epoch in memory.
+    api = ControllerServiceApi(another.parts, another.transactions)
+    cut = pb.StreamCut(streamInfo=INFO, cut=cut_at(LAST, -1))
+    assert (await api.isStreamCutValid(cut, None)).response
