@@ -5,6 +5,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     PravegaError
     ├── RejectedError                 not done, and the same call will not succeed
     │   ├── InvalidArgument
+    │   │   └── CutTruncated          controller_service
     │   ├── UnsupportedOperation
     │   ├── ConfigurationError
     │   │   ├── JobDiffers
@@ -12,7 +13,8 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── AuthenticationFailed
     │   ├── NotFound
     │   │   ├── ScopeNotFound
-    │   │   └── StreamNotFound
+    │   │   ├── StreamNotFound
+    │   │   └── EpochTruncated        controller_service
     │   ├── AlreadyExists
     │   ├── StreamSealed
     │   ├── StreamNotSealed
