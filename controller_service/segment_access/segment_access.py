@@ -39,6 +39,10 @@ class SegmentAccess(Protocol):
         """The same of many, in their order. ``SegmentNotFound`` names one that is missing."""
         ...
 
+    async def infos_found(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
+        """The same of many, in their order, with None for one that is missing."""
+        ...
+
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge in order; the target's length after each, also for a source that was merged into it before.
 

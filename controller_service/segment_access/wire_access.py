@@ -82,6 +82,10 @@ class WireSegmentAccess:
         replies = await self._client.call_many([self._info_call(segment) for segment in segments], idempotent=True)
         return [_info_of(reply) for reply in _good(replies)]
 
+    async def infos_found(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
+        replies = await self._client.call_many([self._info_call(segment) for segment in segments], idempotent=True)
+        return [_found_info(reply) for reply in replies]
+
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         [lengths] = await self.merge_batches([(target, sources)])
         if isinstance(lengths, SegmentError):
@@ -142,6 +146,13 @@ def _info_of(reply: c.StreamSegmentInfo) -> SegmentInfo:
     if not reply.exists or reply.is_deleted:
         raise SegmentNotFound(reply.segment)
     return SegmentInfo(reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified)
+
+
+def _found_info(reply: c.StreamSegmentInfo | PravegaError) -> SegmentInfo | None:
+    try:
+        return _info_of(_good([reply])[0])
+    except SegmentNotFound:
+        return None
 
 
 def _lengths_of(reply: c.SegmentsBatchMerged, sources: int) -> list[int]:

@@ -83,18 +83,11 @@ class CommitMerges:
         self, context: StreamContext, ids: Sequence[uuid.UUID], targets: Sequence[MergeTarget]
     ) -> list[MergeTarget]:
         """The targets of a round as they are when others take their place: what of the sources is not merged yet."""
-
-        async def left(source: str) -> int:
-            try:
-                return (await self._segments.info(source)).length
-            except SegmentNotFound:
-                return 0
-
+        sources = [name for target in targets for name in _sources(context, ids, target.number)]
+        lengths = [0 if info is None else info.length for info in await self._segments.infos_found(sources)]
         return [
-            MergeTarget(
-                target.number, 0, tuple([await left(source) for source in _sources(context, ids, target.number)])
-            )
-            for target in targets
+            MergeTarget(target.number, 0, tuple(lengths[index * len(ids) : (index + 1) * len(ids)]))
+            for index, target in enumerate(targets)
         ]
 
     async def merge_into(

@@ -118,6 +118,9 @@ class SegmentAccessContract:
         with pytest.raises(SegmentNotFound) as missing:
             await access.infos([S, transaction_of(S), T])
         assert missing.value.segment.startswith(f"{S}#transaction")
+        found = await access.infos_found([T, transaction_of(S), S])
+        assert [info and (info.name, info.length) for info in found] == [(T, 7), None, (S, 0)]
+        assert await access.infos_found([]) == []
 
     async def test_each_target_of_many_has_its_own_outcome(self, access: SegmentAccess, append: Append) -> None:
         sealed, missing = "scope/stream/2.#epoch.0", transaction_of(T)

@@ -28,6 +28,10 @@ class OneByOne:
     async def infos(self: Any, segments: Sequence[str]) -> list[SegmentInfo]:
         return _without_errors(await asyncio.gather(*map(self.info, segments), return_exceptions=True))
 
+    async def infos_found(self: Any, segments: Sequence[str]) -> list[SegmentInfo | None]:
+        outcomes = await asyncio.gather(*map(self.info, segments), return_exceptions=True)
+        return _without_errors([None if isinstance(one, SegmentNotFound) else one for one in outcomes])
+
     async def merge_batches(
         self: Any, merges: Sequence[tuple[str, Sequence[str]]]
     ) -> list[list[int] | SegmentNotFound | SegmentSealed]:
