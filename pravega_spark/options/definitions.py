@@ -51,6 +51,9 @@ transaction_timeout_ms_max: Final = 600_000
 """The limits of a lease that a controller accepts (docs/controller-api.md 10)."""
 streams_per_task_default: Final = 64
 """Streams that the rows of one task may go to: each costs a transaction, and memory for blocks of every segment."""
+streams_max_default: Final = 100
+"""Streams that a pattern may match: a look for new data asks about each, some milliseconds one after the other."""
+stream_discovery_interval_ms_min: Final = 1_000
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"
 CONTROLLER_VARIABLE: Final = "PRAVEGA_CONTROLLER"
 """The environment variable that names the controller where no option does; the command line has the same."""
@@ -75,6 +78,30 @@ OPTIONS: Final = (
         "required",
     ),
     Option("streams", Use.READ, values.names, None, "the same as stream", "none"),
+    Option(
+        "stream_pattern",
+        Use.READ,
+        values.pattern,
+        None,
+        "regular expression instead of stream: all streams of the scope whose whole name it matches; a query finds new "
+        "ones while it runs, and reads them from their head",
+        "none",
+    ),
+    Option(
+        "stream_discovery_interval",
+        Use.STREAM_READ,
+        values.duration_ms_from(stream_discovery_interval_ms_min),
+        30_000,
+        "how often at most a query with stream_pattern lists the scope for new streams: as max_trigger_delay",
+        "`30s`",
+    ),
+    Option(
+        "max_streams",
+        Use.READ,
+        values.integer(1, 10_000),
+        streams_max_default,
+        "how many streams stream_pattern may match; more is an error, since each is asked about at every look",
+    ),
     Option(
         "format",
         Use.ALL,
@@ -361,28 +388,3 @@ OPTIONS: Final = (
     Option("checkpointlocation", Use.ALL, values.text, None, "Spark's; not used here", "none"),
     Option("queryname", Use.ALL, values.text, None, "Spark's; not used here", "none"),
 )
-
-_WORDS_FOR_USE: Final = {
-    Use.BATCH_READ: "a batch read",
-    Use.STREAM_READ: "a streaming read",
-    Use.BATCH_WRITE: "a batch write",
-    Use.STREAM_WRITE: "a streaming write",
-}
-
-
-def markdown_table() -> str:
-    """The table of options for docs/spark-source-and-sink.md A.1."""
-    lines = ["| option | for | default | meaning |", "|---|---|---|---|"]
-    for option in OPTIONS:
-        uses = "all" if option.use is Use.ALL else ", ".join(_use_word(item) for item in option.use)
-        default = option.default_text or _default_word(option.default)
-        lines.append(f"| `{option.name}` | {uses} | {default} | {option.help} |")
-    return "\n".join(lines)
-
-
-def _use_word(use: Use) -> str:
-    return _WORDS_FOR_USE[use].removeprefix("a ")
-
-
-def _default_word(value: Any) -> str:
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"

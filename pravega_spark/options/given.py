@@ -33,6 +33,7 @@ CATALOG_PROPERTIES: Final = frozenset(
 _KAFKA_ALIASES: Final = {
     "subscribe": "stream",
     "topic": "stream",
+    "subscribepattern": "stream_pattern",
     "startingoffsets": "start_stream_cut",
     "endingoffsets": "end_stream_cut",
     "startingtimestamp": "start_time",
@@ -46,7 +47,6 @@ _ONLY_OF_KAFKA: Final = {
     "kafka.bootstrap.servers": "give option 'controller' the address of a controller, tcp://host:port",
     "startingoffsetsbytimestamp": "start_time takes a JSON object with a time for each stream",
     "endingoffsetsbytimestamp": "end_time is one time for all streams",
-    "subscribepattern": "name the streams in option 'stream'",
     "assign": "a read takes all segments of a stream; filter by column 'segment_id'",
     "includeheaders": "write and read with format=record, whose column 'headers' is that of Kafka",
     "groupidprefix": "a query keeps its position in its checkpoint, and joins no group",
@@ -124,11 +124,11 @@ class GivenOptions:
 
     def _names(self) -> tuple[StreamName, ...]:
         """All streams, each once, from the one option that names them."""
-        given = [name for name in ("path", "paths", "stream", "streams") if self.is_given(name)]
+        given = [name for name in ("path", "paths", "stream", "streams", "stream_pattern") if self.is_given(name)]
         if len(given) > 1:
             listed = " and ".join(f"'{name}'" for name in given)
             raise ConfigurationError(f"the options {listed} say the same; give only one")
-        if not given:
+        if not given or given == ["stream_pattern"]:
             return ()
         name = given[0]
         items = (self.value(name),) if name == "path" else self.value(name)
@@ -158,7 +158,8 @@ class GivenOptions:
         scope: str | None = self.value("scope") or (self.streams[0][0] if self.streams else None)
         if scope is None:
             raise missing_option("scope")
-        if not self.streams and self.value("metadata") != "Streams" and not self._use & Use.WRITE:
+        is_found_later = self.is_given("stream_pattern") or self.value("metadata") == "Streams"
+        if not self.streams and not is_found_later and not self._use & Use.WRITE:
             raise missing_option("stream")
         try:
             validate_scope_name(scope)

@@ -52,6 +52,10 @@ class StartTimes:
     def last(self) -> int:
         return max(self.by_stream.values()) if self.everywhere is None else self.everywhere
 
+    def has(self, scope: str, stream: str) -> bool:
+        """Whether a time is given for a stream."""
+        return self.everywhere is not None or bool({f"{scope}/{stream}", stream} & self.by_stream.keys())
+
     def of(self, scope: str, stream: str) -> int:
         """The time of a stream; ``InvalidArgument`` where none is given for it."""
         for name in (f"{scope}/{stream}", stream):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from re import Pattern
 from typing import Literal
 
 from pravega_spark.options.limits import Limit, StartTimes
@@ -13,6 +14,9 @@ from pravega_spark.options.stream_options import StreamOptions
 class ReadOptions(StreamOptions):
     """The checked options of one source; times are milliseconds since 1970, time spans are milliseconds."""
 
+    stream_pattern: Pattern[str] | None
+    stream_discovery_interval: int
+    max_streams: int
     start_stream_cut: Limit | None
     end_stream_cut: Limit | None
     start_time: StartTimes | None

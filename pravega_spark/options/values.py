@@ -94,6 +94,18 @@ def duration_ms(text: str) -> int:
     return int(found[1]) * _UNITS_MS[found[2]]
 
 
+def duration_ms_from(minimum_ms: int) -> Callable[[str], int]:
+    """``duration_ms`` that refuses a shorter one."""
+
+    def parse(text: str) -> int:
+        found_ms = duration_ms(text)
+        if found_ms < minimum_ms:
+            raise ValueError(f"must be at least {minimum_ms} ms")
+        return found_ms
+
+    return parse
+
+
 def start_times(text: str) -> StartTimes:
     """A time for all streams, or a JSON object with one for each stream by its name."""
     if not text.lstrip().startswith("{"):
@@ -105,6 +117,14 @@ def start_times(text: str) -> StartTimes:
     if not made or not all(type(value) in (str, int) for value in made.values()):
         raise ValueError('must have a time for each stream, as in {"scope/stream": "2026-01-31T12:00:00Z"}')
     return StartTimes(by_stream={name.strip(): time_ms(str(value)) for name, value in made.items()})
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A regular expression."""
+    try:
+        return re.compile(text.strip())
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from error
 
 
 def names(text: str) -> tuple[str, ...]:

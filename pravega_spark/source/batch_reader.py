@@ -9,17 +9,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import scoped_name
+from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, pack, pack_bytes_of, split
+from pravega_spark.source.read_edges import first_cut, last_cut
+from pravega_spark.source.read_streams import some_streams_of
 from pravega_spark.source.span_filters import NO_FILTERS
 from pravega_spark.source.stream_positions import StreamPositions
-from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.spark_errors import in_sentences
 
 batch_partition_bytes: Final = 128 * 1024 * 1024
@@ -49,14 +49,14 @@ class BatchReader(DataSourceReader):
         fails = self._options.fail_on_data_loss
         positions = {
             name: StreamPositions(gateway, *name, fail_on_data_loss=fails)
-            for name in self._options.streams
+            for name in map(split_scoped_name, some_streams_of(self._options, gateway))
             if self.filters.takes_stream(*name)
         }
-        ends = {scoped_name(*name): self._end(gateway, one) for name, one in positions.items()}
+        ends = {scoped_name(*name): self._end(one) for name, one in positions.items()}
         spans = [
             taken
             for name, one in positions.items()
-            for span in one.spans(self._start(gateway, one), ends[scoped_name(*name)])
+            for span in one.spans(first_cut(self._options, one, is_latest_default=False), ends[scoped_name(*name)])
             if (taken := self.filters.narrowed(span, one.events.boundary_before, one.events.locate)) is not None
         ]
 
@@ -71,21 +71,11 @@ class BatchReader(DataSourceReader):
         first, *others = packs or [()]
         return [SpanPartition(*first, ends=ends), *(SpanPartition(*some) for some in others)]
 
-    def _start(self, gateway: StreamGateway, one: StreamPositions) -> SegmentOffsets:
-        if self._options.start_time is not None:
-            return one.cut_at_time(self._options.start_time.of(one.scope, one.stream), as_end=False)
-        limit = self._options.start_stream_cut
-        if limit is None or limit.keyword is not None:
-            return gateway.head_cut(one.scope, one.stream)
-        return cut_of(limit, one.scope, one.stream)
-
-    def _end(self, gateway: StreamGateway, one: StreamPositions) -> SegmentOffsets:
+    def _end(self, one: StreamPositions) -> SegmentOffsets:
         if self._options.end_time is not None:
             return one.cut_at_time(self._options.end_time, as_end=True)
         limit = self._options.end_stream_cut
-        if limit is None or limit.keyword is not None:
-            return gateway.tail_cut(one.scope, one.stream)
-        return cut_of(limit, one.scope, one.stream)
+        return one.tail() if limit is None else last_cut(self._options, limit, one)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):  # Without partitions Spark makes one up that has no span.
@@ -111,14 +101,16 @@ class MetadataReader(DataSourceReader):
     def _rows(self) -> list[tuple[str, str]]:
         scope = self._options.scope
         if self._options.metadata == "Streams":
-            return [(scope, name) for name in worker_gateway(self._options.controller).list_streams(scope)]
+            pattern = self._options.stream_pattern
+            names = worker_gateway(self._options.controller).list_streams(scope)
+            return [(scope, name) for name in names if pattern is None or pattern.fullmatch(name)]
         gateway = provisioned_gateway(self._options)
         return [
             (
                 StreamCut(scope, stream, gateway.head_cut(scope, stream)).as_text(),
                 StreamCut(scope, stream, gateway.tail_cut(scope, stream)).as_text(),
             )
-            for scope, stream in self._options.streams
+            for scope, stream in map(split_scoped_name, some_streams_of(self._options, gateway))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

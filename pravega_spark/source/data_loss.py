@@ -21,3 +21,11 @@ def replaced(scope: str, stream: str, segment_id: int, wanted: int, found: str) 
         f"{segment_id} was to be read from offset {wanted}, but {found}; begin with a new checkpoint (or stream cut), "
         "or set fail_on_data_loss=false to read the new stream from its beginning"
     )
+
+
+def gone(scope: str, stream: str) -> DataCorruption:
+    """The error of ``fail_on_data_loss`` where a stream that a pattern found is deleted."""
+    return DataCorruption(
+        f"stream {scope}/{stream} is deleted, and the checkpoint has a position in it: nobody can tell what was left "
+        "to read; set fail_on_data_loss=false to go on with the other streams"
+    )

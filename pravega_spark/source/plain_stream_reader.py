@@ -6,14 +6,14 @@ hold a segment and its successors: only ``order=none`` is served (docs/spark-sou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from pravega_common.errors import InvalidArgument
-from pravega_common.model.segments import SegmentOffsets
+from pravega_common.errors import NotFound
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.provisioning import provisioned_gateway
@@ -23,9 +23,10 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, split
+from pravega_spark.source.read_edges import first_cut, joining_cut
+from pravega_spark.source.read_streams import ReadStreams
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
-from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.spark_errors import in_sentences
 from pravega_spark.spark_version import ADMISSION_CONTROL, refuse
 
@@ -42,7 +43,9 @@ _ABSENT: Final = (
 class PlainStreamReader(DataSourceStreamReader):
     """The reader of a query without limits; the one that is pickled to executors only reads spans."""
 
-    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(
+        self, options: ReadOptions, schema: pa.Schema, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
         """Raises for options that this Spark cannot honour."""
         for name in _ABSENT:
             if getattr(options, name) not in (None, UNBOUNDED):
@@ -53,24 +56,42 @@ class PlainStreamReader(DataSourceStreamReader):
         self._options = options
         self._schema = schema
         self._subscription = Subscription(options)
+        self._names = ReadStreams(options, monotonic_s)
         self._initial: OffsetsByStream | None = None
         self._last: SourceOffset | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """The start of a query; Spark does not store it, so the first batch's end carries it."""
         if self._initial is None:
-            self._initial = {scoped_name(*name): self._first_cut(*name) for name in self._options.streams}
+            gateway = provisioned_gateway(self._options)
+            self._initial = {
+                name: first_cut(self._options, self._positions(gateway, name), is_latest_default=True)
+                for name in self._names.names()
+            }
         return SourceOffset(self._initial).to_json()
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # the form of Spark before 4.2
         """The end of the streams: the same text while nothing was added."""
         gateway = provisioned_gateway(self._options)
-        position = {scoped_name(*name): gateway.tail_cut(*name) for name in self._options.streams}
+        if self._last is not None:  # A first batch has the streams of the initial offset, which does not move.
+            self._names.look_again()
+        position = self._tails(gateway)
         if self._last is None:
-            self._last = SourceOffset(position, self._initial)
+            self._last = SourceOffset(position, self._initial or None)
         elif self._last.position != position:
             self._last = SourceOffset(position)
         return self._last.to_json()
+
+    def _tails(self, gateway: StreamGateway) -> OffsetsByStream:
+        """Without a stream that a pattern found and that is not there: it is being made, or is deleted."""
+        tails = {}
+        for name in self._names.names():
+            try:
+                tails[name] = gateway.tail_cut(*split_scoped_name(name))
+            except NotFound:
+                if self._options.stream_pattern is None:
+                    raise
+        return tails
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """From the end's own record of its start, if it has one: ``start`` may be a later ``latest``."""
@@ -79,11 +100,11 @@ class PlainStreamReader(DataSourceStreamReader):
         self._subscription.begin(begin)
         gateway = worker_gateway(self._options.controller)
         positions = {name: self._positions(gateway, name) for name in last.position}
-        self._check_streams(begin, last.position)
+        self._names.check_left(begin, last.position)
         spans = [
             span
             for name, cut in last.position.items()
-            for span in positions[name].spans(begin.get(name) or gateway.head_cut(*split_scoped_name(name)), cut)
+            for span in positions[name].spans(begin.get(name) or joining_cut(self._options, positions[name]), cut)
         ]
 
         def locate(span: Span, offset: int) -> int:
@@ -108,24 +129,5 @@ class PlainStreamReader(DataSourceStreamReader):
     def stop(self) -> None:
         """Does nothing: Spark ends the process without asking (docs/spark-source-and-sink.md B.2)."""
 
-    def _first_cut(self, scope: str, stream: str) -> SegmentOffsets:
-        gateway, limit = provisioned_gateway(self._options), self._options.start_stream_cut
-        if self._options.start_time is not None:
-            positions = self._positions(gateway, scoped_name(scope, stream))
-            return positions.cut_at_time(self._options.start_time.of(scope, stream), as_end=False)
-        if limit is None or limit.is_latest:
-            return gateway.tail_cut(scope, stream)
-        if limit.keyword is not None:
-            return gateway.head_cut(scope, stream)
-        return cut_of(limit, scope, stream)
-
     def _positions(self, gateway: StreamGateway, name: str) -> StreamPositions:
         return StreamPositions(gateway, *split_scoped_name(name), fail_on_data_loss=self._options.fail_on_data_loss)
-
-    def _check_streams(self, before: OffsetsByStream, after: OffsetsByStream) -> None:
-        removed = sorted(set(before) - set(after))
-        if removed and self._options.fail_on_data_loss:
-            raise InvalidArgument(
-                f"the checkpoint has a position in {', '.join(removed)}, which the option 'stream' does not name; "
-                "name it, or set fail_on_data_loss=false to give it up"
-            )

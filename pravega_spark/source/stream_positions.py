@@ -36,9 +36,17 @@ class StreamPositions:
         self._counts: dict[int, tuple[tuple[int, int], int | None]] = {}
         self.events = SegmentEvents(gateway, scope, stream)
 
+    def head(self) -> SegmentOffsets:
+        """The first position that is still there."""
+        return self._gateway.head_cut(self.scope, self.stream)
+
+    def tail(self) -> SegmentOffsets:
+        """The present end."""
+        return self._gateway.tail_cut(self.scope, self.stream)
+
     def bound(self, cut: SegmentOffsets) -> ReadBound:
         """``InvalidArgument`` for a cut with segments that the stream never had."""
-        head = self._gateway.head_cut(self.scope, self.stream)
+        head = self.head()
         try:
             before = self._gateway.segments_between(self.scope, self.stream, head, cut)
         except (InvalidArgument, UnknownOutcome):  # It lies before what is left, at least in part: from the beginning.
@@ -98,7 +106,7 @@ class StreamPositions:
 
         The head itself when the stream does not know the segments: it was created again.
         """
-        head = self._gateway.head_cut(self.scope, self.stream)
+        head = self.head()
         ranges = {item: self._range(item) for item in {*cut, *head}}
         if not all(ranges.values()):
             return head
@@ -218,7 +226,7 @@ class StreamPositions:
         As a start nothing that was written at the time or later lies before it, as an end everything from before does:
         in between lies at most a stretch of the index in each segment. ``UnsupportedOperation`` without an index.
         """
-        cut, infos = self.advanced(self._gateway.head_cut(self.scope, self.stream))
+        cut, infos = self.advanced(self.head())
         while True:
             taken = {
                 item: max(offset, self.events.offset_at_time(item, time_ms, as_end=as_end))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -30,10 +30,11 @@ from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, lag_bytes, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
+from pravega_spark.source.read_edges import first_cut, joining_cut, last_cut
+from pravega_spark.source.read_streams import ReadStreams
 from pravega_spark.source.segment_events import SegmentEvents, events_max
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
-from pravega_spark.source.told_cuts import cut_of
 from pravega_spark.source.trigger_limits import Ends, TriggerLimits
 from pravega_spark.spark_errors import in_sentences
 
@@ -47,6 +48,8 @@ scalings_per_batch_max: Final = 1_000
 
 plans_max: Final = 3
 """How often a batch is planned at most, when a segment or its stream is deleted while it is planned."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -87,10 +90,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle = IdlePause()
         self._schema = schema
         self._subscription = Subscription(options)
+        self._names = ReadStreams(options, monotonic_s)
         self._streams: dict[str, StreamPositions] = {}
+        self._is_open = False
+        self._joined: dict[str, SegmentOffsets] = {}
+        """Where streams begin that the checkpoint does not have: found once, so that nothing is lost unseen."""
         self._initial: dict[str, Any] | None = None
         self._end: dict[str, ReadBound] = {}
-        self._target: dict[str, ReadBound] = {}
+        self._target: dict[str, ReadBound] | None = None
         self._reported: dict[str, Any] | None = None
         self._is_end_settled = False
         self._limits = TriggerLimits(options)
@@ -100,41 +107,56 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """The start of a query, the same in one process: Spark asks twice, and ``latest`` must not move between."""
         if self._initial is None:
-            names = self._opened()
-            self._initial = SourceOffset({name: self._first_cut(name) for name in names}).to_json()
+            cuts = self._of_each(self._opened(), lambda one: first_cut(self._options, one, is_latest_default=True))
+            self._initial = SourceOffset(cuts).to_json()
         return self._initial
 
     def _opened(self) -> dict[str, StreamPositions]:
-        """The streams of the options, by ``scope/stream``; connects at the first call."""
-        if not self._streams:
+        """The streams that are read, by ``scope/stream``; connects at the first call."""
+        if not self._is_open:
             provisioned_gateway(self._options)
-            made = {scoped_name(*name): self._positions(*name) for name in self._options.streams}
-            limit = self._options.end_stream_cut
-            if limit is not None and limit != UNBOUNDED:
-                for name, positions in made.items():
-                    cut = self._tail(name) if limit.is_latest else cut_of(limit, *split_scoped_name(name))
-                    self._end[name] = positions.bound(cut)
-            self._streams = made
+            self._take_up(self._names.names())
+            self._is_open = True
         return self._streams
+
+    def _take_up(self, names: Collection[str]) -> None:
+        """Read these streams from now on, and no others."""
+        for name in set(self._streams) - set(names):
+            for known in (self._streams, self._joined, self._end):
+                known.pop(name, None)
+        new = [name for name in names if name not in self._streams]
+        self._streams.update({name: self._positions(*split_scoped_name(name)) for name in new})
+        limit = self._options.end_stream_cut
+        if limit is not None and limit != UNBOUNDED:
+            self._end.update(self._of_each(new, lambda one: one.bound(last_cut(self._options, limit, one))))
+
+    def _of_each(self, names: Iterable[str], find: Callable[[StreamPositions], T]) -> dict[str, T]:
+        """The answer of each stream; one that a pattern found and that is not there is left out, and not read.
+
+        It is being made, or is deleted: the next look for streams says so.
+        """
+        found: dict[str, T] = {}
+        for name in list(names):
+            try:
+                found[name] = find(self._streams[name])
+            except NotFound:
+                if self._options.stream_pattern is None:
+                    raise
+                del self._streams[name]
+        return found
+
+    def _look_for_streams(self) -> None:
+        """Take up streams that a pattern finds new; none where the read has an end that is there already."""
+        has_end = self._options.end_stream_cut not in (None, UNBOUNDED) or self._is_end_settled
+        if self._options.stream_pattern is None or self._target is not None or has_end:
+            return
+        self._opened()
+        self._names.look_again()
+        self._take_up(self._names.names())
 
     def _positions(self, scope: str, stream: str) -> StreamPositions:
         fails = self._options.fail_on_data_loss
         return StreamPositions(worker_gateway(self._options.controller), scope, stream, fail_on_data_loss=fails)
-
-    def _first_cut(self, name: str) -> SegmentOffsets:
-        if self._options.start_time is not None:
-            time_ms = self._options.start_time.of(*split_scoped_name(name))
-            return self._opened()[name].cut_at_time(time_ms, as_end=False)
-        limit = self._options.start_stream_cut
-        if limit is None or limit.is_latest:
-            return self._tail(name)
-        return self._head(name) if limit.keyword is not None else cut_of(limit, *split_scoped_name(name))
-
-    def _tail(self, name: str) -> SegmentOffsets:
-        return provisioned_gateway(self._options).tail_cut(*split_scoped_name(name))
-
-    def _head(self, name: str) -> SegmentOffsets:
-        return provisioned_gateway(self._options).head_cut(*split_scoped_name(name))
 
     # How far to go
 
@@ -146,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limit = self._options.start_stream_cut
         if limit is None or limit.keyword is not None:
             self.initialOffset()
-        self._target = {name: positions.bound(self._tail(name)) for name, positions in self._opened().items()}
+        self._target = self._of_each(self._opened(), lambda one: one.bound(one.tail()))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark takes only one, and none of two kinds; ``latestOffset`` applies all that are configured."""
@@ -162,15 +184,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch; ``start`` itself when there is nothing to read."""
         if self._subscription.is_due:
             self._subscription.begin(self._begin(SourceOffset.from_json(start).position))
-        if not self._target and (wait_s := self._idle.wait_s(start, self._monotonic_s())):
+        if self._target is None and (wait_s := self._idle.wait_s(start, self._monotonic_s())):
             self._sleep(wait_s)
         began_s = self._monotonic_s()
         end = self._looked_for(start, limit)
-        if end == start and not self._target:
+        if end == start and self._target is None:
             self._idle.found_nothing(start, began_s, self._monotonic_s())
         return end
 
     def _looked_for(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._look_for_streams()
         self._look_at_the_clock()
         for _ in range(plans_max - 1):
             try:
@@ -185,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = self._begin(SourceOffset.from_json(start).position)
         moved, infos = self._advanced(begin, {})
         is_limited = not isinstance(limit, ReadAllAvailable)
-        if is_limited and not self._target and self._holds_back(moved, infos):
+        if is_limited and self._target is None and self._holds_back(moved, infos):
             taken = _Taken(moved, {}, moved, infos)
         else:
             taken = self._taken(moved, infos, is_limited=is_limited)
@@ -220,20 +243,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now_ms = time.time_ns() // 1_000_000
         if time_ms is None or now_ms < time_ms or self._is_end_settled:
             return
-        for name, positions in self._opened().items():
-            self._end[name] = positions.bound(positions.cut_at_time(time_ms, as_end=True))
+        bounds = self._of_each(self._opened(), lambda one: one.bound(one.cut_at_time(time_ms, as_end=True)))
+        self._end.update(bounds)
         self._is_end_settled = now_ms >= time_ms + index_delay_max_ms
 
     def _begin(self, start: OffsetsByStream) -> OffsetsByStream:
-        """``start`` without streams that are no longer read, and with those that came, from their head."""
-        names = self._opened()
-        removed = sorted(set(start) - set(names))
-        if removed and self._options.fail_on_data_loss:
-            raise InvalidArgument(
-                f"the checkpoint has a position in {', '.join(removed)}, which the option 'stream' does not name; "
-                "name it, or set fail_on_data_loss=false to give it up"
-            )
-        return {name: start[name] if name in start else self._head(name) for name in names}
+        """``start`` without streams that are no longer read, and with those that came."""
+        self._names.check_left(start, self._opened())
+        new = [name for name in self._opened() if name not in start and name not in self._joined]
+        self._joined.update(self._of_each(new, lambda one: joining_cut(self._options, one)))
+        return {name: start[name] if name in start else self._joined[name] for name in self._opened()}
 
     def _advanced(self, position: OffsetsByStream, known: _Infos) -> tuple[OffsetsByStream, _Infos]:
         moved: dict[str, SegmentOffsets] = {}
@@ -247,7 +266,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end_of(self, name: str, segment_id: int, offset: int, infos: _Infos) -> int:
         length = max(offset, infos[name][segment_id].length)
-        for bounds in (self._end, self._target):
+        for bounds in (self._end, self._target or {}):
             if name in bounds:
                 length = bounds[name].end_of(segment_id, offset, length)
         return length
@@ -316,7 +335,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """From the end's own record of its start: for a batch that is repeated, ``start`` may be a later ``latest``."""
         first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
-        if last.start is None and first.position == last.position:
+        if last.start is None and (first.position == last.position or not last.position):
             return []
         if last.start is None and self._options.order == "key":
             raise InvalidArgument("the checkpoint's offset is damaged: the end of a batch has no member 'from'")
@@ -341,7 +360,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [
             span
             for name, positions in self._opened().items()
-            if name in last.position
+            if name in last.position and name in begin
             for span in positions.spans(begin[name], last.position[name])
         ]
 

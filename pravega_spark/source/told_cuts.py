@@ -20,6 +20,11 @@ def cut_of(limit: Limit, scope: str, stream: str) -> SegmentOffsets:
     return cut
 
 
+def has_cut_of(limit: Limit, scope: str, stream: str) -> bool:
+    """Whether a cut is given for a stream."""
+    return f"{scope}/{stream}" in _cuts(limit)
+
+
 def _cuts(limit: Limit) -> OffsetsByStream:
     if not limit.told:
         return limit.cuts

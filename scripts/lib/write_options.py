@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pravega_spark.options.definitions import markdown_table
+from pravega_spark.options.markdown import markdown_table
 
 DOCUMENT: Final = Path("docs") / "spark-source-and-sink.md"
 START, END = "<!-- options: ", "<!-- end of options -->"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pravega_spark import lag
-from tests.spark.streams import Streams
+from tests.spark.streams import Streams, wait_s
+from tests.support.eventually import eventually_blocking
 
 AVAILABLE_NOW = {"availableNow": True}
 
@@ -113,6 +116,51 @@ def test_several_streams(streams: Streams) -> None:
     finish(query)
     assert sorted(int(event) for event in streams.collected("several")) == list(range(20))
     assert set(streams.collected("several", "stream")) == {"a", "b"}
+
+
+def pattern(streams: Streams, **more: str) -> DataFrame:
+    given = {name: text for name, text in streams.options("", **more).items() if name != "stream"}
+    found = {"stream_pattern": "orders-.*", "start_stream_cut": "earliest", "stream_discovery_interval": "1s"}
+    return streams.spark.readStream.format("pravega").options(**found, **given).load()
+
+
+def test_new_streams_of_a_pattern(streams: Streams) -> None:
+    """One that is made while the query runs, one while it is stopped; none is read twice after the restart."""
+    streams.fill("orders-1", 0, 10)
+    streams.fill("others", 100, 110)
+    rows = pattern(streams).select("event")
+    query = streams.start(rows, "to", "checkpoint", {"processingTime": "0 seconds"})
+    query.processAllAvailable()
+    assert streams.numbers("to") == list(range(10))
+    streams.fill("orders-2", 10, 20)
+    eventually_blocking(lambda: streams.numbers("to") == list(range(20)), "the events of the new stream", wait_s)
+    query.stop()
+    streams.fill("orders-2", 20, 30)
+    streams.fill("orders-3", 30, 40)
+    assert read_rows(streams.run(rows, "to")) == 20
+    assert streams.numbers("to") == list(range(40))
+
+
+def test_one_batch_over_five_scalings(streams: Streams) -> None:
+    """With ``order=none`` one trigger reads all, with a limit several do; one that keeps the order takes six."""
+    streams.create("t")
+    current = [0]
+    layouts = [[0.0, 0.5, 1.0], [0.0, 1.0], [0.0, 0.3, 0.6, 1.0], [0.0, 0.5, 1.0], [0.0, 1.0], []]
+    for step, borders in enumerate(layouts):
+        streams.fill("t", step * 20, step * 20 + 20)
+        if borders:
+            made = streams.gateway.scale_stream(streams.scope, "t", current, list(itertools.pairwise(borders)))
+            current = [item.segment_id for item in made]
+    counts = []
+    for name, options in [
+        ("none", {"order": "none"}),
+        ("limited", {"order": "none", "max_events_per_trigger": 50}),
+        ("key", {}),
+    ]:
+        query = finish(streams.collect(streams.stream("t", **options).load(), name, **AVAILABLE_NOW))
+        assert sorted(int(event) for event in streams.collected(name)) == list(range(120))
+        counts.append(sum(progress["numInputRows"] > 0 for progress in query.recentProgress))
+    assert counts[0] == 1 and 3 <= counts[1] <= 5 and counts[2] == 6
 
 
 def test_self_join_reads_once(streams: Streams) -> None:

@@ -6,7 +6,7 @@ import ast
 import re
 import runpy
 
-from pravega_spark.options.definitions import markdown_table
+from pravega_spark.options.markdown import markdown_table
 from tests.support.repository import ROOT
 
 README = ROOT / "README.md"

@@ -13,8 +13,9 @@ from pravega_common.errors import ConfigurationError, InvalidArgument
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.options.definitions import OPTIONS, Use, markdown_table
+from pravega_spark.options.definitions import OPTIONS, Use
 from pravega_spark.options.limits import EARLIEST, LATEST, StartTimes
+from pravega_spark.options.markdown import markdown_table
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.stream_options import StreamOptions
 from pravega_spark.options.write_options import WriteOptions
@@ -85,7 +86,10 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"startingOffsets": "x"}, "option 'start_stream_cut' is 'x', but is no position"),
         ({"startingOffsets": '{"t":{"0":5}}'}, "Kafka's partitions; a stream has segments: give 'start_stream_cut'"),
         ({"startingOffsetsByTimestamp": "{}"}, "start_time takes a JSON object with a time for each stream"),
-        ({"subscribePattern": "t.*"}, "'subscribePattern' of Spark's Kafka connector has no counterpart here: name"),
+        ({"subscribePattern": "t.*", "order": "key"}, "the options 'stream' and 'stream_pattern' say the same"),
+        ({"max_streams": "5", "order": "key"}, "'max_streams' needs stream_pattern too"),
+        ({"stream_discovery_interval": "5s", "order": "key"}, "'stream_discovery_interval' needs stream_pattern too"),
+        ({"stream_discovery_interval": "5ms", "order": "key"}, "must be at least 1000 ms"),
         ({"minOffsetsPerTrigger": "5", "order": "key", "max_events_per_trigger": "4"}, "must not be more than"),
         ({"maxTriggerDelay": "5s", "order": "key"}, "'max_trigger_delay' needs min_events_per_trigger"),
         ({"max_trigger_delay": "soon", "order": "key"}, "must be a number with ms, s, m, h or d, as in 30s"),
@@ -139,6 +143,30 @@ def test_one_sentence_for_what_is_wrong(given: dict[str, str], message: str) -> 
     with pytest.raises(ConfigurationError, match=message) as caught:
         options(use, given)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"stream_pattern": "t("}, r"option 'stream_pattern' is 't\(', but is no regular expression: missing \)"),
+        ({"stream_pattern": "t", "subscriber": "me"}, "'stream_pattern' and 'subscriber' exclude each other"),
+        ({"stream_pattern": "t", "path": "s/t"}, "say the same; give only one"),
+        ({"stream_pattern": "t", "scope": " "}, "option 'scope' is ' ', but must not be empty"),
+    ],
+)
+def test_what_is_wrong_with_a_pattern(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        ReadOptions.parse({"scope": "s", **given}, Use.STREAM_READ)
+    with pytest.raises(ConfigurationError, match="missing required option 'scope'"):
+        ReadOptions.parse({"stream_pattern": "t.*"}, Use.STREAM_READ)
+
+
+def test_a_pattern_by_its_names() -> None:
+    for name in ("stream_pattern", "subscribePattern", "streamPattern"):
+        made = ReadOptions.parse({"scope": "s", name: "orders-.*"}, Use.BATCH_READ)
+        assert made.stream_pattern is not None and made.stream_pattern.fullmatch("orders-eu")
+        assert (made.streams, made.max_streams, made.stream_discovery_interval) == ((), 100, 30_000)
+        assert pickle.loads(pickle.dumps(made)) == made
 
 
 def test_batch_does_not_start_at_latest() -> None:

@@ -1,0 +1,48 @@
+"""Finds the positions at which a read of a stream begins and ends by its options."""
+
+from __future__ import annotations
+
+from pravega_common.model.segments import SegmentOffsets
+from pravega_spark.options.limits import Limit, StartTimes
+from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.stream_positions import StreamPositions
+from pravega_spark.source.told_cuts import cut_of, has_cut_of
+
+
+def first_cut(options: ReadOptions, one: StreamPositions, *, is_latest_default: bool) -> SegmentOffsets:
+    """The start of a read that has no checkpoint.
+
+    Where cuts or times are given by stream, a stream that only a pattern names needs none: it is read from its head.
+    """
+    if options.start_time is not None:
+        return _cut_of_time(options, options.start_time, one)
+    limit = options.start_stream_cut
+    if limit is None:
+        return one.tail() if is_latest_default else one.head()
+    if limit.keyword is not None:
+        return one.tail() if limit.is_latest else one.head()
+    return _given_cut(options, limit, one)
+
+
+def joining_cut(options: ReadOptions, one: StreamPositions) -> SegmentOffsets:
+    """The start of a stream that a query comes to later: its head, and for a pattern not before ``start_time``."""
+    if options.start_time is not None and options.stream_pattern is not None:
+        return _cut_of_time(options, options.start_time, one)
+    return one.head()
+
+
+def last_cut(options: ReadOptions, limit: Limit, one: StreamPositions) -> SegmentOffsets:
+    """The end that ``limit`` gives, ``unbounded`` being the present one; as ``first_cut``, where cuts are given."""
+    return one.tail() if limit.keyword is not None else _given_cut(options, limit, one)
+
+
+def _given_cut(options: ReadOptions, limit: Limit, one: StreamPositions) -> SegmentOffsets:
+    if options.stream_pattern is not None and not has_cut_of(limit, one.scope, one.stream):
+        return one.head()
+    return cut_of(limit, one.scope, one.stream)
+
+
+def _cut_of_time(options: ReadOptions, times: StartTimes, one: StreamPositions) -> SegmentOffsets:
+    if options.stream_pattern is not None and not times.has(one.scope, one.stream):
+        return one.head()
+    return one.cut_at_time(times.of(one.scope, one.stream), as_end=False)
