@@ -75,6 +75,12 @@ class RecordPage:
         """The number of the first record of the page whose column is at least ``value``; ``end`` if all are below."""
         return self.first + int(np.searchsorted(self._columns[:, column], value, side="left"))
 
+    def times_behind(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The time of the first record behind each offset; all must lie before the last one."""
+        behind = np.searchsorted(self._columns[:, LENGTH], offsets, side="right")
+        times: npt.NDArray[np.int64] = self._columns[behind, TIME_MS]
+        return times
+
 
 class RecordSearch:
     """Finds the first record in ``[low, high)`` whose column is at least ``value``; without I/O.

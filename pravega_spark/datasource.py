@@ -18,6 +18,7 @@ from pravega_spark.options.given import missing_option
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import (
+    INGEST_TIME_COLUMN,
     RECORD_SOURCE_SCHEMA,
     SOURCE_SCHEMA,
     SinkColumns,
@@ -43,7 +44,8 @@ def read_schema(given: Mapping[str, str]) -> str:
     options = ReadOptions.parse(given, Use.READ)
     if options.metadata is not None:
         return METADATA_SCHEMAS[options.metadata]
-    return RECORD_SOURCE_SCHEMA if options.has_records else SOURCE_SCHEMA
+    columns = RECORD_SOURCE_SCHEMA if options.has_records else SOURCE_SCHEMA
+    return f"{columns}, {INGEST_TIME_COLUMN}" if options.ingest_time else columns
 
 
 @one_sentence

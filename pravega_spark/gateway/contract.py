@@ -16,6 +16,7 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
 from pravega_common.model.transactions import NewTransaction
 from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
+from pravega_spark.rows.framing import Int64s
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget
 
@@ -52,6 +53,8 @@ class Boundaries(Protocol):
     def offset_at_time(self, time_ms: int) -> int: ...
 
     def offset_before_time(self, time_ms: int) -> int: ...
+
+    def times_behind(self, offsets: Int64s) -> Int64s: ...
 
     def events_between(self, start: int, end: int) -> EventCount: ...
 

@@ -48,6 +48,8 @@ def _check_write(given: GivenOptions) -> None:
 
 
 def _check_read(given: GivenOptions, use: Use) -> None:
+    if given.value("ingest_time"):
+        _exclude(given, "metadata", "ingest_time", "metadata gives facts about streams, and no events")
     if given.value("format") == "record":
         _exclude(given, "metadata", "format", "metadata gives facts about streams, and no records")
     if use is Use.STREAM_READ and given.value("order") == "key":

@@ -227,6 +227,13 @@ OPTIONS: Final = (
         "events",
     ),
     Option(
+        "ingest_time",
+        Use.READ,
+        values.boolean,
+        False,
+        "whether rows have a column ingest_time: a time by which the store had taken the event, by its clock",
+    ),
+    Option(
         "allow_create_scope",
         Use.ALL,
         values.boolean,

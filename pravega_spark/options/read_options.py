@@ -31,4 +31,5 @@ class ReadOptions(StreamOptions):
     min_partitions: int | None
     max_partition_bytes: int | None
     metadata: Literal["StreamInfo", "Streams"] | None
+    ingest_time: bool
     push_filters: bool

@@ -27,8 +27,16 @@ SOURCE_COLUMNS: Final = {
     "stream": (pa.string(),),
     "segment_id": (pa.int64(),),
     "offset": (pa.int64(),),
+    "ingest_time": (pa.timestamp("us", "UTC"),),
 }
-_SQL_NAMES: Final = {pa.binary(): "binary", pa.string(): "string", pa.int64(): "bigint"}
+_SQL_NAMES: Final = {
+    pa.binary(): "binary",
+    pa.string(): "string",
+    pa.int64(): "bigint",
+    pa.timestamp("us", "UTC"): "timestamp",
+}
+INGEST_TIME_COLUMN: Final = "ingest_time timestamp"
+"""A column of a read that is there only if asked for: by option ``ingest_time`` or by a schema of the user's."""
 EVENT_NAMES: Final = ("event", "value")
 KEY_NAMES: Final = ("routing_key", "key")
 KEY_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
@@ -55,7 +63,8 @@ def check_source_schema(schema: pa.Schema, *, records: bool = False) -> None:
         if allowed is None:
             other = not records and field.name in RECORD_PARTS
             hint = "; streams of records have it, with option format=record" if other else ""
-            raise InvalidArgument(f"the source has no column '{field.name}'; its columns are: {columns}{hint}")
+            every = f"{columns}, {INGEST_TIME_COLUMN}"
+            raise InvalidArgument(f"the source has no column '{field.name}'; its columns are: {every}{hint}")
         if field.type not in allowed:
             wanted = " or ".join(_SQL_NAMES[item] for item in allowed)
             raise InvalidArgument(
@@ -63,14 +72,27 @@ def check_source_schema(schema: pa.Schema, *, records: bool = False) -> None:
             )
 
 
+def _no_times(offsets: Int64s) -> Int64s:
+    raise InvalidArgument(f"nobody gives the times of {len(offsets)} events")
+
+
 class RowBuilder:
     """Makes the record batches of one segment, with exactly the columns of ``schema`` (checked before)."""
 
-    def __init__(self, schema: pa.Schema, scope: str, stream: str, segment_id: int) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        scope: str,
+        stream: str,
+        segment_id: int,
+        ingest_times: Callable[[Int64s], Int64s] = _no_times,
+    ) -> None:
+        """``ingest_times``: microseconds since 1970 for the offsets of events; only for a schema with that column."""
         self._schema = schema
         self._stream_name = f"{scope}/{stream}"
         self._segment_id = segment_id
         self._constants = {"scope": scope, "stream": stream, "segment_id": segment_id}
+        self._ingest_times = ingest_times
         self._cached: dict[str, pa.Array] = {}
         self.needs_events = "event" in schema.names
 
@@ -86,6 +108,8 @@ class RowBuilder:
                 columns.append(self._event_column(events(), field.type, offsets))
             elif field.name == "offset":
                 columns.append(pa.array(offsets(), pa.int64()))
+            elif field.name == "ingest_time":
+                columns.append(pa.array(self._ingest_times(offsets()), pa.int64()).view(field.type))
             else:
                 columns.append(self._constant(field.name, field.type, count))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)

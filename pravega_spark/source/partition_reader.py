@@ -14,8 +14,9 @@ from pravega_common.names import segment_name
 from pravega_spark.gateway.contract import RangeSource, StreamGateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.rows.columns import RowBuilder
-from pravega_spark.rows.framing import EventWindow, event_header_bytes, window_bytes_default
+from pravega_spark.rows.framing import EventLayout, EventWindow, event_header_bytes, window_bytes_default
 from pravega_spark.source.data_loss import data_loss
+from pravega_spark.source.ingest_times import IngestTimes
 from pravega_spark.source.offsets import OffsetsByStream
 from pravega_spark.source.range_planner import Span
 
@@ -78,7 +79,7 @@ class _Truncated(Exception):
 def _read_from(gateway: StreamGateway, span: Span, first: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     segment = segment_name(span.scope, span.stream, span.segment_id)
     source = gateway.open_range(segment, first, span.end)
-    rows = RowBuilder(schema, span.scope, span.stream, span.segment_id)
+    rows = RowBuilder(schema, span.scope, span.stream, span.segment_id, IngestTimes(gateway, span).of)
     window = EventWindow(first, min(window_bytes_default, max(span.end - first, event_header_bytes)))
     try:
         while _fill(source, window):
@@ -89,15 +90,18 @@ def _read_from(gateway: StreamGateway, span: Span, first: int, schema: pa.Schema
                     f"but the range to read ends at {span.end}; is the position not between two events?"
                 )
             if len(index.starts):
-                base = window.offset
-                yield rows.build(
-                    lambda index=index: window.events(index),  # type: ignore[misc]
-                    lambda index=index, base=base: index.starts.astype(np.int64) + base,  # type: ignore[misc]
-                    len(index.starts),
-                )
+                yield _built(rows, window, index)
             window.consume(index)
     finally:
         source.close()
+
+
+def _built(rows: RowBuilder, window: EventWindow, index: EventLayout) -> pa.RecordBatch:
+    base = window.offset
+    try:
+        return rows.build(lambda: window.events(index), lambda: index.starts.astype(np.int64) + base, len(index.starts))
+    except SegmentNotFound as error:  # The index of its times went with it.
+        raise _Truncated(base, None) from error
 
 
 def _fill(source: RangeSource, window: EventWindow) -> bool:

@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, Unavailable, UnsupportedOperation
 from pravega_common.event_index import (
     CREATION_TIME_ATTRIBUTE,
@@ -34,6 +37,8 @@ from pravega_streams.batch.pipelined_calls import PipelinedCalls
 from pravega_streams.segment.index_pages import IndexPages, last_pages, pages_of, read_records, records_of
 from pravega_streams.segment.segment_client import SegmentClient
 
+time_unknown: Final = -1
+"""Stands for a time that the index does not know yet."""
 attempts_max: Final = 3
 """Attempts at one question, when the index is truncated while it is read."""
 
@@ -186,6 +191,25 @@ class EventIndex:
             return self.start_offset if below is None else max(below.length, self.start_offset)
 
         return self._ask(answer)
+
+    def times_behind(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The time of the first indexed boundary behind each offset, in ms; ``time_unknown`` where none is known yet.
+
+        Offsets ascend. An event that begins at one was taken by that time, and not before the time of the boundary
+        before it: at most 64 KiB or one block lie between, and in our stores what came within about 0.1 s.
+        """
+        return self._ask(lambda: self._times_behind(offsets))
+
+    def _times_behind(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        times = np.full(len(offsets), time_unknown, np.int64)
+        done = 0
+        number = self._search(LENGTH, int(offsets[0]) + 1) if len(offsets) else self._end
+        while done < len(offsets) and number < self._end:
+            page = self._page(number // page_records)
+            stop = int(np.searchsorted(offsets, page.record(page.end - 1).length))
+            times[done:stop] = page.times_behind(offsets[done:stop])
+            done, number = stop, page.end
+        return times
 
     def events_between(self, start: int, end: int) -> EventCount:
         """Count the events between two offsets: exact between indexed boundaries, in proportion elsewhere."""

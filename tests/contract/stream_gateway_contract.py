@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pravega_common.errors import (
@@ -34,7 +35,7 @@ from pravega_common.model.transaction_sets import (
 from pravega_common.names import segment_name, transaction_segment_name
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, BatchRegistration, UnresolvedPolicy
-from pravega_streams.segment.event_index import EventCount, ReadTarget
+from pravega_streams.segment.event_index import EventCount, ReadTarget, time_unknown
 from tests.support.eventually import eventually, eventually_blocking
 
 LEASE_MS = 30_000
@@ -361,6 +362,29 @@ class StreamGatewayContract:
         assert known.offset_at_time(2**61) == ends[3]
         with pytest.raises(SegmentNotFound):
             gateway.boundaries(scope, "t", 99)
+
+    async def test_times_of_blocks(self, gateway: StreamGateway, scope: str) -> None:
+        """An event was taken by the time of the boundary behind it, and not before that of the one before it."""
+        self.make(gateway, scope)
+        name = segment_name(scope, "t", 0)
+        event = [b"x" * 100_000]
+        first = self.append(gateway, name, event * 2)
+
+        def times(offsets: list[int]) -> list[int]:
+            found: list[int] = gateway.boundaries(scope, "t", 0).times_behind(np.array(offsets, np.int64)).tolist()
+            return found
+
+        try:
+            await eventually(lambda: times([0]) != [time_unknown])
+        except UnsupportedOperation:
+            pytest.skip("this store keeps no index")
+        end = first + self.append(gateway, name, event)
+        await eventually(lambda: times([first]) != [time_unknown])
+        found = times([0, first // 2, first, end])
+        assert 0 < found[0] == found[1] <= found[2] and found[3] == time_unknown
+        known = gateway.boundaries(scope, "t", 0)
+        assert known.offset_at_time(found[0]) <= first and known.offset_at_time(found[2] + 1) == end
+        assert times([]) == []
 
     async def test_boundaries_of_many_segments(self, gateway: StreamGateway, scope: str) -> None:
         """They say what the calls for one segment say; a segment that is not there is left out."""

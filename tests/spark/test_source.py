@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,25 @@ def test_one_batch_over_five_scalings(streams: Streams) -> None:
         assert sorted(int(event) for event in streams.collected(name)) == list(range(120))
         counts.append(sum(progress["numInputRows"] > 0 for progress in query.recentProgress))
     assert counts[0] == 1 and 3 <= counts[1] <= 5 and counts[2] == 6
+
+
+def test_the_time_at_which_events_were_taken(streams: Streams) -> None:
+    """Between the write that has it and a moment after that; to a batch read when the index knows it, and at once."""
+    streams.create("t")
+    moments = [time.time()]
+    for step in range(2):
+        streams.fill("t", step * 50, step * 50 + 50)
+        moments.append(time.time())
+    query = finish(streams.collect(streams.stream("t", ingest_time="true").load(), "times", **AVAILABLE_NOW))
+    assert read_rows(query) == 100
+    batch = streams.spark.read.format("pravega").schema("ingest_time timestamp, event string")
+    for rows in (streams.spark.table("times"), batch.options(**streams.options("t")).load()):
+        taken = [(row.ingest_time.timestamp(), int(row.event)) for row in rows.select("ingest_time", "event").collect()]
+        assert all(moments[0] - 0.01 <= at <= time.time() for at, _ in taken)
+        assert all(at >= moments[1] - 0.01 for at, number in taken if number >= 50)
+    # What the index knows does not change any more: the first write was known before the second one ended.
+    first = batch.options(**streams.options("t")).load().where("event < '000050'").collect()
+    assert len(first) == 50 and all(row.ingest_time.timestamp() <= moments[1] + 0.01 for row in first)
 
 
 def test_self_join_reads_once(streams: Streams) -> None:

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from controller_service.sets.sink_runs import SinkRuns
 from pravega_common.errors import (
     InvalidArgument,
@@ -53,9 +55,10 @@ from pravega_common.names import (
     segment_number,
 )
 from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
+from pravega_spark.rows.framing import Int64s
 from pravega_streams import errors
 from pravega_streams.event.block_writer import Piece
-from pravega_streams.segment.event_index import EventCount, ReadTarget
+from pravega_streams.segment.event_index import EventCount, ReadTarget, time_unknown
 
 renewal_ms: Final = 60_000
 busy_time_max_s: Final = 60.0
@@ -547,6 +550,10 @@ class FakeBoundaries:
     def offset_before_time(self, time_ms: int) -> int:
         found = max((item.length for item in self._records if item.time_ms < time_ms), default=0)
         return max(found, self._info.start_offset)
+
+    def times_behind(self, offsets: Int64s) -> Int64s:
+        behind = (next((item for item in self._records if item.length > offset), None) for offset in offsets)
+        return np.array([time_unknown if item is None else item.time_ms for item in behind], np.int64)
 
     def events_between(self, start: int, end: int) -> EventCount:
         first, last = self._before(start), self._before(end)

@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, UnsupportedOperation
@@ -15,7 +16,7 @@ from pravega_common.event_index import IndexRecord, encode_records, page_records
 from pravega_common.wire import commands as c
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.segment import event_index, index_pages
-from pravega_streams.segment.event_index import Boundary, EventCount, EventIndex, ReadTarget
+from pravega_streams.segment.event_index import Boundary, EventCount, EventIndex, ReadTarget, time_unknown
 from pravega_streams.segment.segment_client import SegmentClient
 from segment_service.contracts.attributes import EVENT_COUNT, AttributeUpdate, AttributeUpdateType
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -65,6 +66,33 @@ async def test_offsets(segments: InMemorySegmentStore, endpoint: Endpoint) -> No
     def use(index: EventIndex) -> None:
         answers = {0: 100, 100: 100, 101: 300, 310: 310, 311: 400, 400: 400, 1_000: 400}
         assert {offset: index.offset_at_or_after(offset) for offset in answers} == answers
+
+    await asked(endpoint, use)
+
+
+async def test_times_behind_offsets(segments: InMemorySegmentStore, endpoint: Endpoint) -> None:
+    """Of the boundary behind each, over pages of the index; none is known behind the last one."""
+    await filled(segments, THREE, 400)
+
+    def use(index: EventIndex) -> None:
+        offsets = np.array([0, 99, 100, 299, 300, 309, 310, 399])
+        unknown = [time_unknown] * 2
+        assert index.times_behind(offsets).tolist() == [1_000, 1_000, 2_000, 2_000, 3_000, 3_000, *unknown]
+        assert index.times_behind(offsets[3:5]).tolist() == [2_000, 3_000]
+        assert index.times_behind(offsets[:0]).tolist() == []
+
+    await asked(endpoint, use)
+
+
+async def test_times_behind_offsets_of_many_pages(segments: InMemorySegmentStore, endpoint: Endpoint) -> None:
+    count = 3 * page_records + 7
+    await filled(segments, [IndexRecord(10 * number, number, 5 * number) for number in range(1, count + 1)])
+    chance = random.Random(1)
+
+    def use(index: EventIndex) -> None:
+        for _ in range(20):
+            offsets = np.sort(np.array([chance.randrange(10 * count) for _ in range(chance.randrange(1, 200))]))
+            assert index.times_behind(offsets).tolist() == [5 * (offset // 10 + 1) for offset in offsets]
 
     await asked(endpoint, use)
 

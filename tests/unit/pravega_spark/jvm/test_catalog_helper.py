@@ -135,7 +135,7 @@ def test_names_and_columns_that_cannot_be(client: Client) -> None:
     assert refused == (
         "invalid",
         "a stream's table has no column 'n'; leave the columns out, or name some of: "
-        "event, scope, stream, segment_id, offset, value, routing_key, key",
+        "event, scope, stream, segment_id, offset, ingest_time, value, routing_key, key",
     )
 
 
@@ -144,7 +144,7 @@ def test_the_columns_of_a_table_of_records(client: Client) -> None:
     assert ask(client, "create_stream", **place, columns=[["event", "binary"]]) == (
         "invalid",
         "a stream's table has no column 'event'; leave the columns out, or name some of: "
-        "key, value, headers, timestamp, scope, stream, segment_id, offset",
+        "key, value, headers, timestamp, scope, stream, segment_id, offset, ingest_time",
     )
     assert ask(client, "create_stream", **place, columns=[["Key", "binary"], ["timestamp", "timestamp"]]) is True
     assert ask(client, "find_stream", scope="s", stream="records")["options"] == {"format": "record"}
