@@ -124,11 +124,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name in set(self._streams) - set(names):
             for known in (self._streams, self._joined, self._end):
                 known.pop(name, None)
-        new = [name for name in names if name not in self._streams]
-        self._streams.update({name: self._positions(*split_scoped_name(name)) for name in new})
+        new = {name: self._positions(*split_scoped_name(name)) for name in names if name not in self._streams}
+        self._streams.update(new)
         limit = self._options.end_stream_cut
         if limit is not None and limit != UNBOUNDED:
-            self._end.update(self._of_each(new, lambda one: one.bound(last_cut(self._options, limit, one))))
+            unbound = [name for name in self._streams if name not in self._end]
+            self._end.update(self._of_each(unbound, lambda one: one.bound(last_cut(self._options, limit, one))))
 
     def _of_each(self, names: Iterable[str], find: Callable[[StreamPositions], T]) -> dict[str, T]:
         """The answer of each stream; one that a pattern found and that is not there is left out, and not read.

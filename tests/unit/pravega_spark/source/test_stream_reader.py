@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
+from pravega_common.errors import DataCorruption, InvalidArgument, StreamNotFound, UnsupportedOperation
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.provisioning import forget_provisioned
@@ -140,6 +140,21 @@ class TestFromStartToEnd:
             Query(reader(streams, start_stream_cut=start, end_stream_cut=end)).step()
         given = {"start_stream_cut": start, "end_stream_cut": end, "fail_on_data_loss": "false"}
         assert Query(reader(streams, **given)).all() == []
+
+    def test_an_end_that_is_not_found_at_once(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        end = StreamCut("s", "t", {0: 2 * 18}).as_text()
+        query = Query(reader(streams, end_stream_cut=end))
+
+        def refusing(scope: str, stream: str) -> SegmentOffsets:
+            raise StreamNotFound(f"{scope}/{stream}")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(streams.gateway, "head_cut", refusing)
+            with pytest.raises(StreamNotFound):
+                query.source.initialOffset()
+        assert query.all() == numbered(0, 2)
 
     def test_several_streams(self, streams: FakeStreams) -> None:
         streams.create("a")
