@@ -19,8 +19,9 @@ from pravega_common.wire.commands import ByteView, Command
 from pravega_common.wire.errors import TooManyItems, WireDecodeError
 from pravega_common.wire.versions import batch_bytes_max, batch_requests_max
 
-requests_at_work_max: Final = 64
-"""Requests of one batch that are being served at a time; a merge counts as many as it has sources."""
+requests_at_work_max: Final = 256
+"""Requests of one batch that are being served at a time; a merge counts as many as it has sources. Each group costs a
+round trip to Tier 1, and some 10 ms of the loop."""
 reason_chars_max: Final = 1_000
 """Characters of the reason why a request of a batch has no reply."""
 

@@ -280,8 +280,8 @@ def test_no_store_in_time(store: FakeStore) -> None:
 
 
 def test_what_many_segments_hold_is_bounded(store: FakeStore) -> None:
-    """Without a budget each segment gathers its own block, 300 here, and has up to eight more on their way."""
-    limit_bytes, segments, rounds, size = 1_000_000, 300, 12, 2_000
+    """Without a budget each segment gathers its own block, 1,000 here, and has up to eight more on their way."""
+    limit_bytes, segments, rounds, size = 1_000_000, 1_000, 12, 700
     writers = BlockWriters(store, attach_time_s=2.0, held_bytes=limit_bytes)
     made = []
     for index in range(segments):
@@ -291,15 +291,15 @@ def test_what_many_segments_hold_is_bounded(store: FakeStore) -> None:
     for number in range(rounds):
         for index, writer in enumerate(made):
             # A few are written to far more than the others.
-            writer.write(piece(index + number, size if index >= 3 else 20 * size), 1)
-            held = sum(len(item.data) for one in made for item in one.unacknowledged()) if index % 50 == 0 else 0
+            writer.write(piece(index + number, size if index >= 3 else 60 * size), 1)
+            held = sum(len(item.data) for one in made for item in one.unacknowledged()) if index % 100 == 0 else 0
             assert held <= limit_bytes
             assert writers.budget.held_bytes <= limit_bytes
     for writer in made:
         writer.flush()
     assert writers.budget.held_bytes == 0
     for index in range(segments):
-        expected = b"".join(piece(index + number, size if index >= 3 else 20 * size) for number in range(rounds))
+        expected = b"".join(piece(index + number, size if index >= 3 else 60 * size) for number in range(rounds))
         assert store.segments[f"s/t/{index}.#epoch.0"].data == expected
     # The largest go first: those that have little wait, and leave as fewer and larger blocks.
     assert len(store.segments["s/t/9.#epoch.0"].block_sizes) < rounds
