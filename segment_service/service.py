@@ -34,10 +34,13 @@ from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from segment_service.read_index.container_read_index import ContainerReadIndex
+from segment_service.read_index.fetch_budget import FetchBudget
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.status_page import StatusPage, StoreCollector
+from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default
 from segment_service.storage.factory import make_chunk_storage
+from segment_service.storage.offload import offload_threads_max
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import RoutedSegmentStore, check_container_count
 from segment_service.tables.table_extension import TableExtension
@@ -116,6 +119,8 @@ class SegmentStoreProcess(Service):
             lambda is_exceeded: self.back_pressure.hold("cache", is_exceeded),
         )
         self._map_cache = BlockCache()
+        self._fetches = FetchBudget(self._cache)
+        self._checks = BlockingCalls("checks of chunks", offload_threads_max, call_time_max_s_default)
         self._manager: ContainerManager | None = None
         self._memory_watch = Tier1MemoryWatch(self._parts.groups, self.back_pressure, self.registry, self._parts.clock)
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
@@ -188,6 +193,7 @@ class SegmentStoreProcess(Service):
         if self._parts.file_logs is not None:
             await self._parts.file_logs.stop()
         await self._parts.chunks.close()
+        self._checks.close()
         await self._parts.cpo.close()
 
     def _make_disk_cache(self) -> RocksDBSecondLevel | None:
@@ -233,13 +239,13 @@ class SegmentStoreProcess(Service):
     def _make_container(self, container_id: int) -> SegmentContainer:
         parts, config = self._parts, self._config
         policy = CheckpointPolicy(config.tier1.checkpoint_operations, config.tier1.checkpoint_bytes)
-        storage = RollingStorage(parts.chunks, container_id, parts.clock)
+        storage = RollingStorage(parts.chunks, container_id, parts.clock, offload=self._checks.run)
         return SegmentContainer(
             parts.make_log(container_id, self.store_id),
             storage,
             SortedRunMaps(container_id, parts.chunks, storage, parts.clock, self._map_cache),
             lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
-                metadata, storage, self._cache, spawn, check_owner
+                metadata, storage, self._cache, spawn, check_owner, self._fetches
             ),
             self._make_writer,
             self.back_pressure,

@@ -17,7 +17,7 @@ class _Block:
 
     __slots__ = ("capacity", "filled", "view")
 
-    def __init__(self, buffer: memoryview | bytes, filled: int) -> None:
+    def __init__(self, buffer: Buffer, filled: int) -> None:
         self.view = memoryview(buffer)
         self.capacity = len(buffer)
         self.filled = filled
@@ -53,7 +53,7 @@ class InMemoryCacheStorage:
         self._fill(block, data)
         return address
 
-    def adopt(self, data: bytes) -> CacheAddress:
+    def adopt(self, data: Buffer) -> CacheAddress:
         return self._add(_Block(data, len(data)))
 
     def room(self, address: CacheAddress) -> int:

@@ -47,8 +47,8 @@ class CacheStorage(Protocol):
         """Copy the joined buffers, once, into a new block of ``max(capacity, their length)`` bytes."""
         ...
 
-    def adopt(self, data: bytes) -> CacheAddress:
-        """A full block made of an immutable object, without a copy."""
+    def adopt(self, data: Buffer) -> CacheAddress:
+        """A full block made of a buffer that nobody changes any more, without a copy."""
         ...
 
     def room(self, address: CacheAddress) -> int:

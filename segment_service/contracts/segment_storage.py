@@ -130,7 +130,7 @@ class SegmentStorage(Protocol):
         """Idempotent; also for a segment that never reached Tier 2."""
         ...
 
-    async def read(self, segment_id: int, offset: int, length: int) -> bytes:
+    async def read(self, segment_id: int, offset: int, length: int) -> Buffer:
         """Exactly ``length`` bytes; ``SegmentNotFound``/``BadOffset``/``SegmentTruncated`` if they are not there.
         ``SegmentDamaged`` if they fail their checksums or are lost: no byte is given out that was not checked, but for
         chunks that were written without checksums."""

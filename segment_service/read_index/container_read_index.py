@@ -26,8 +26,9 @@ from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.segment_store import ReadResult, read_bytes_max
 from segment_service.contracts.spawn import Spawn
 from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.read_index.fetch_budget import FetchBudget
 from segment_service.read_index.segment_read_index import SegmentReadIndex
-from segment_service.read_index.storage_fetch import StorageFetcher, read_ahead_bytes
+from segment_service.read_index.storage_fetch import StorageFetcher
 
 read_attempts_max: Final = 4
 """Attempts of a read whose segment changes under it, before it gives up as ``Unavailable``."""
@@ -37,7 +38,7 @@ class ContainerReadIndex:
     """``contracts/read_index.py`` over the container's metadata, its Tier 2 and the store's cache.
 
     ``spawn`` is the container's ``Service.spawn``; it owns the fetches from Tier 2. ``check_owner`` is awaited before
-    damage is reported: what a later owner did to Tier 2 looks the same.
+    damage is reported: what a later owner did to Tier 2 looks the same. ``budget`` is the store's.
     """
 
     def __init__(
@@ -47,10 +48,14 @@ class ContainerReadIndex:
         cache: CacheManager,
         spawn: Spawn,
         check_owner: CheckOwner,
+        budget: FetchBudget | None = None,
     ) -> None:
         self._metadata = metadata
         self._cache = cache
-        self._fetcher = StorageFetcher(storage, spawn, metadata.quarantine, check_owner, cache.second_level)
+        self._budget = budget or FetchBudget(cache)
+        self._fetcher = StorageFetcher(
+            storage, spawn, metadata.quarantine, check_owner, self._budget, cache.second_level
+        )
         self._indices: dict[int, SegmentReadIndex] = {}
         self._to_wake: dict[SegmentReadIndex, None] = {}
         """In the order in which they grew, which a set would not keep."""
@@ -184,10 +189,11 @@ class ContainerReadIndex:
         views: list[memoryview] = []
         position = index.collect(offset, min(offset + wanted, index.metadata.length), views)
         is_cold = position < index.metadata.length
-        is_sequential = is_cold and index.note_read(offset, min(offset + wanted, index.metadata.length))
+        run = index.note_read(offset, min(offset + wanted, index.metadata.length)) if is_cold else 0
+        self._budget.note_read(SegmentKey(self._metadata.container_id, index.metadata.segment_id), offset, run)
         while position < (end := min(offset + wanted, index.metadata.length)):
             try:
-                piece = await self._fetcher.fetch(index, position, end, is_sequential)
+                piece = await self._fetcher.fetch(index, position, end, run)
             except (SegmentNotFound, BadOffset, SegmentTruncated):
                 return views
             except PravegaError:
@@ -199,9 +205,8 @@ class ContainerReadIndex:
             if index.is_dropped or index.target is not None or position < index.metadata.start_offset:
                 return views
             position = index.collect(position, min(offset + wanted, index.metadata.length), views)
-        if is_sequential:
-            ahead_end = min(position + read_ahead_bytes, index.metadata.length)
-            self._fetcher.start_missing(index, position, ahead_end, is_sequential=True)
+        if run:
+            self._fetcher.read_ahead(index, position, run)
         return views
 
     @staticmethod

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from segment_service.contracts.buffer import Buffer
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRange:
@@ -23,11 +25,11 @@ class Fetch:
     def __init__(self, start: int, end: int) -> None:
         self.start = start
         self.end = end
-        self.data: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.data: asyncio.Future[Buffer] = asyncio.get_running_loop().create_future()
         self.data.add_done_callback(_mark_retrieved)
 
 
-def _mark_retrieved(future: asyncio.Future[bytes]) -> None:
+def _mark_retrieved(future: asyncio.Future[Buffer]) -> None:
     """Accept that a read-ahead fails with nobody waiting: a reader of these bytes asks again."""
     if not future.cancelled():
         future.exception()

@@ -59,7 +59,7 @@ class SegmentReadIndex:
         self._next_capacity = block_bytes_min
         self._marked = 0
         self._stored_before = metadata.storage_length
-        self._read_ends: dict[int, None] = {}
+        self._read_ends: dict[int, int] = {}
 
     # --- where this segment's bytes live -----------------------------------------------------------------------------
 
@@ -95,14 +95,13 @@ class SegmentReadIndex:
             offset += length
         return offset
 
-    def note_read(self, offset: int, end: int) -> bool:
-        """Remember where a read ended; true if it began where an earlier one ended."""
-        is_sequential = offset in self._read_ends
-        self._read_ends.pop(offset, None)
-        self._read_ends[end] = None
+    def note_read(self, offset: int, end: int) -> int:
+        """Remember where a read ended; returns how many bytes up to ``offset`` were read in one piece before it."""
+        run = self._read_ends.pop(offset, 0)
+        self._read_ends[end] = run + end - offset
         if len(self._read_ends) > readers_remembered_max:
             del self._read_ends[next(iter(self._read_ends))]
-        return is_sequential
+        return run
 
     # --- changes, in log order ---------------------------------------------------------------------------------------
 
@@ -145,13 +144,14 @@ class SegmentReadIndex:
         if entry.end <= self.metadata.storage_length:
             self._cache.allow_eviction(entry)
 
-    def insert_fetched(self, offset: int, data: bytes) -> None:
+    def insert_fetched(self, offset: int, data: Buffer) -> None:
         """Keep bytes that came from Tier 2, as far as no entry holds them by now."""
         if self.is_dropped:
             return
         start = max(offset, self.metadata.start_offset)
         for gap_start, gap_end in self.entries.gaps(start, offset + len(data)):
-            piece = data[gap_start - offset : gap_end - offset]
+            is_whole = gap_end - gap_start == len(data)
+            piece = data if is_whole else bytes(data[gap_start - offset : gap_end - offset])
             entry = IndexEntry(
                 self, self._cache.storage.adopt(piece), self._cache.generation, gap_start, gap_end - gap_start
             )

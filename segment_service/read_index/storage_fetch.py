@@ -15,23 +15,21 @@ from pravega_common.errors import (
     Unavailable,
 )
 from pravega_common.invariants import check, unreachable
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import CheckOwner
 from segment_service.contracts.second_level_cache import SecondLevelCache, SegmentKey
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.spawn import Spawn
 from segment_service.metadata.quarantine import DamagedRange, Quarantine
 from segment_service.read_index.fetch import Fetch, StoredRange
+from segment_service.read_index.fetch_budget import FetchBudget
 from segment_service.read_index.segment_read_index import SegmentReadIndex
 
 """``Service.spawn`` of the container: owns the fetches."""
 
-fetch_bytes_max: Final = 1024 * 1024
-"""One read of Tier 2; also the largest block that a fetch puts into the cache."""
 fetch_alignment: Final = 64 * 1024
 """A fetch begins and ends with a block of Tier 2, or on multiples of this where those are short or not known, so that
 close random reads share it."""
-read_ahead_bytes: Final = 4 * 1024 * 1024
-"""How far ahead of a sequential reader fetches are started."""
 fetches_in_flight_max: Final = 16
 """Reads of Tier 2 at a time, for one container; further ones wait, read-ahead is left out."""
 locate_attempts_max: Final = 4
@@ -49,6 +47,7 @@ class StorageFetcher:
         spawn: Spawn,
         quarantine: Quarantine,
         check_owner: CheckOwner,
+        budget: FetchBudget,
         second_level: SecondLevelCache | None = None,
     ) -> None:
         self._quarantine = quarantine
@@ -56,12 +55,14 @@ class StorageFetcher:
         self._storage = storage
         self._second_level = second_level
         self._spawn = spawn
+        self._budget = budget
         self._slots = asyncio.Semaphore(fetches_in_flight_max)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.fetch_count = 0
 
-    async def fetch(self, index: SegmentReadIndex, offset: int, end: int, is_sequential: bool) -> memoryview:
-        """Bytes from ``offset`` on, at least one, as many as one fetch brings; ``end`` says what the caller wants.
+    async def fetch(self, index: SegmentReadIndex, offset: int, end: int, run: int) -> memoryview:
+        """Bytes from ``offset`` on, at least one, as many as one fetch brings; ``end`` says what the caller wants,
+        ``run`` how many bytes before it were read in one piece: 0 for a random read.
 
         Raises ``SegmentNotFound``/``BadOffset``/``SegmentTruncated`` of Tier 2 if they are not where they should be
         (the caller looks at the metadata again), ``Unavailable`` and ``UnknownOutcome`` as they come, and
@@ -70,19 +71,25 @@ class StorageFetcher:
         """
         if self._is_damaged(index):
             return memoryview(await self._load_block(index, offset))
-        fetch = self._covering(index, offset) or self._start(index, offset, end, is_sequential)
-        self.start_missing(index, fetch.end, end, is_sequential)
+        fetch = self._covering(index, offset) or self._start(index, offset, end, run)
+        self._start_missing(index, fetch.end, end, run)
         try:
             data = await asyncio.shield(fetch.data)
         except SegmentDamaged:
             return memoryview(await self._load_block(index, offset))
         return memoryview(data)[offset - fetch.start :]
 
-    def start_missing(self, index: SegmentReadIndex, offset: int, end: int, is_sequential: bool) -> None:
-        """Start fetches for what is neither cached nor on its way in [offset, end), as far as slots are free."""
+    def read_ahead(self, index: SegmentReadIndex, offset: int, run: int) -> None:
+        """Start what a reader of ``run`` bytes in one piece up to ``offset`` will want next."""
+        end = min(offset + self._budget.ahead_bytes(run), index.metadata.length)
+        self._start_missing(index, offset, end, run)
+
+    def _start_missing(self, index: SegmentReadIndex, offset: int, end: int, run: int) -> None:
+        """Start fetches for what is neither cached nor on its way in [offset, end), as far as there is room."""
         if self._is_damaged(index):
             return
-        while offset < end and len(self._tasks) < fetches_in_flight_max:
+        longest = self._budget.fetch_bytes(run)
+        while offset < end and len(self._tasks) < fetches_in_flight_max and self._budget.gate.has_room(longest):
             entry = index.entries.covering(offset)
             if entry is not None:
                 offset = entry.end
@@ -91,7 +98,7 @@ class StorageFetcher:
             if fetch is None:
                 if index.stored_at(offset) is None:
                     return
-                fetch = self._start(index, offset, end, is_sequential)
+                fetch = self._start(index, offset, end, run)
             offset = fetch.end
 
     def close(self) -> None:
@@ -106,13 +113,14 @@ class StorageFetcher:
                 return fetch
         return None
 
-    def _start(self, index: SegmentReadIndex, offset: int, end: int, is_sequential: bool) -> Fetch:
+    def _start(self, index: SegmentReadIndex, offset: int, end: int, run: int) -> Fetch:
         stored = index.stored_at(offset)
         if stored is None:
             unreachable("a byte is neither in the cache nor in Tier 2", segment=index.metadata, offset=offset)
         floor, ceiling = index.entries.gap_around(offset)
         floor = max(floor, index.metadata.start_offset)
-        limit = offset + min(stored.length, fetch_bytes_max)
+        longest = self._budget.fetch_bytes(run)
+        limit = offset + min(stored.length, longest)
         if ceiling is not None:
             limit = min(limit, ceiling)
         for other in index.fetches:
@@ -127,7 +135,7 @@ class StorageFetcher:
         kept = self._kept_length(index, offset, stored)
         if kept:
             start, limit = offset, min(limit, offset + kept)
-        wanted = self._end(stored, offset, offset + fetch_bytes_max if is_sequential else end)
+        wanted = self._end(stored, offset, offset + longest if run else end, longest)
         fetch = Fetch(start, max(offset + 1, min(limit, wanted)))
         index.fetches.append(fetch)
         self.fetch_count += 1
@@ -143,10 +151,10 @@ class StorageFetcher:
             start, _ = self._block(stored, offset, start - start % fetch_alignment)
         return start
 
-    def _end(self, stored: StoredRange, offset: int, end: int) -> int:
+    def _end(self, stored: StoredRange, offset: int, end: int, longest: int) -> int:
         """The end of a fetch from ``offset`` on that is to bring the bytes up to ``end``. If that is too much for one
         fetch, it ends with a block, so that the next one reads nothing twice."""
-        last = offset + fetch_bytes_max
+        last = offset + longest
         stored_end = offset + stored.length
         if end < last:
             block_start, block_end = self._block(stored, offset, end - 1)
@@ -190,7 +198,7 @@ class StorageFetcher:
 
     async def _run(self, index: SegmentReadIndex, fetch: Fetch) -> None:
         try:
-            async with self._slots:
+            async with self._slots, self._budget.gate.of(fetch.end - fetch.start):
                 data = await self._load(index, fetch.start, fetch.end)
         except PravegaError as error:
             fetch.data.set_exception(error)
@@ -208,7 +216,7 @@ class StorageFetcher:
     def _is_damaged(self, index: SegmentReadIndex) -> bool:
         return bool(self._quarantine) and self._quarantine.reason(index.root()[0].metadata.segment_id) is not None
 
-    async def _load_block(self, index: SegmentReadIndex, offset: int) -> bytes:
+    async def _load_block(self, index: SegmentReadIndex, offset: int) -> Buffer:
         """The rest of the block that holds ``offset``, and nothing that may be damaged beside it."""
         stored = index.stored_at(offset)
         if stored is None:
@@ -217,7 +225,7 @@ class StorageFetcher:
         async with self._slots:
             return await self._load(index, offset, min(end, offset + stored.length))
 
-    async def _load(self, index: SegmentReadIndex, start: int, end: int) -> bytes:
+    async def _load(self, index: SegmentReadIndex, start: int, end: int) -> Buffer:
         """Read [start, end) wherever Tier 2 has it, following merges that happen meanwhile."""
         failure: PravegaError | None = None
         stored: StoredRange | None = None

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 from crc32c import crc32c
 
 from segment_service.contracts.buffer import Buffer
@@ -161,6 +162,17 @@ def check_blocks(name: str, first: int, stored: bytes) -> tuple[list[memoryview]
         data.append(piece)
         checksums.append(checksum)
     return data, checksums
+
+
+def joined(pieces: Sequence[Buffer]) -> memoryview:
+    """The bytes of all pieces in a buffer of their own, read-only. Other threads run while the bytes are copied."""
+    target = np.empty(sum(map(len, pieces)), dtype=np.uint8)
+    position = 0
+    for piece in pieces:
+        end = position + len(piece)
+        target[position:end] = np.frombuffer(piece, dtype=np.uint8)
+        position = end
+    return target.data.toreadonly()
 
 
 def _place(seed: int, number: int) -> int:

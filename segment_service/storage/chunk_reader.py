@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 
 import structlog
@@ -21,6 +22,7 @@ from segment_service.storage.chunk_format import (
 )
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.manifest import ChunkRef
+from segment_service.storage.offload import Offload, in_place, offloaded_bytes_min
 
 REMEDY = "restore the object from a copy"
 """What an operator can do."""
@@ -32,8 +34,10 @@ read_attempts_max = 2
 class ChunkReader:
     """Reads ranges of chunks of one container."""
 
-    def __init__(self, chunks: ChunkStorage, layout: Layout) -> None:
+    def __init__(self, chunks: ChunkStorage, layout: Layout, offload: Offload = in_place) -> None:
+        """Checks what is long through ``offload``."""
         self._chunks = chunks
+        self._offload = offload
         self._layout = layout
         self._log = structlog.get_logger(service="chunk-reader")
 
@@ -63,7 +67,8 @@ class ChunkReader:
             attempt += 1
             with damage_to(segment_id):
                 stored = await self._chunks.get(name, blocks.stored_offset, blocks.stored_length)
-            found = check_blocks(name, blocks.first, stored)
+            check_all = functools.partial(check_blocks, name, blocks.first, stored)
+            found = await self._offload(check_all) if len(stored) >= offloaded_bytes_min else check_all()
             if not isinstance(found, WrongBlock):
                 return found
             self._log.warning("a block fails its checksum", chunk=name, block=found.number, attempt=attempt)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from pravega_common.errors import (
@@ -32,6 +33,7 @@ from segment_service.contracts.segment_storage import (
     StorageState,
     write_bytes_max,
 )
+from segment_service.storage.chunk_format import joined
 from segment_service.storage.chunk_names import Layout, ManifestName
 from segment_service.storage.chunk_reader import REMEDY, ChunkReader
 from segment_service.storage.compaction import Compactor
@@ -39,6 +41,7 @@ from segment_service.storage.epoch_marks import EpochMarks, PutFresh
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import ManifestStore
+from segment_service.storage.offload import Offload, in_place, offloaded_bytes_min
 from segment_service.storage.orphan_sweep import OrphanSweeper
 from segment_service.storage.segment_view import Change, SegmentView
 
@@ -64,13 +67,22 @@ class RollingStorage:
     sweeping to explicit calls (tests).
     """
 
-    def __init__(self, chunks: ChunkStorage, container_id: int, clock: Clock, *, background: bool = True) -> None:
+    def __init__(
+        self,
+        chunks: ChunkStorage,
+        container_id: int,
+        clock: Clock,
+        *,
+        background: bool = True,
+        offload: Offload = in_place,
+    ) -> None:
         self.layout = Layout(container_id)
         self.garbage = GarbageCollector(container_id, chunks, self.layout, clock)
         self._manifests = ManifestStore(chunks, self.layout, self.garbage)
         self.put_fresh: PutFresh = self._manifests.put_fresh
         self.new_number = self._manifests.new_number
-        self._reader = ChunkReader(chunks, self.layout)
+        self._reader = ChunkReader(chunks, self.layout, offload)
+        self._offload = offload
         self.compactor = Compactor(container_id, self._reader, self.layout, self._manifests, self.garbage)
         self.sweeper = OrphanSweeper(container_id, chunks, self.layout, self._manifests, self.garbage, clock)
         self._marks = EpochMarks(
@@ -228,7 +240,7 @@ class RollingStorage:
                 failpoint(DELETE_TOMBSTONE_STORED)
             self._discard_tombstone(view, replaced)
 
-    async def read(self, segment_id: int, offset: int, length: int) -> bytes:
+    async def read(self, segment_id: int, offset: int, length: int) -> Buffer:
         check(length >= 0 and offset >= 0, "not a range", offset=offset, length=length)
         seen: ManifestName | None = None
         for _ in range(read_attempts_max):
@@ -267,13 +279,15 @@ class RollingStorage:
             raise BadOffset(label, view.length, offset + length)
         return list(view.locate(offset, length))
 
-    async def _fetch(self, segment_id: int, pieces: Sequence[tuple[ChunkRef, int, int]]) -> bytes:
+    async def _fetch(self, segment_id: int, pieces: Sequence[tuple[ChunkRef, int, int]]) -> Buffer:
         parts: list[Buffer] = []
         for first in range(0, len(pieces), read_pieces_at_once_max):
             batch = pieces[first : first + read_pieces_at_once_max]
             for data in await all_ended(self._reader.read(segment_id, *piece) for piece in batch):
                 parts.extend(data)
-        return b"".join(parts)
+        if sum(map(len, parts)) < offloaded_bytes_min:
+            return b"".join(parts)
+        return await self._offload(functools.partial(joined, parts))
 
     async def _live_or_new(self, segment_id: int) -> SegmentView:
         view = await self._manifests.view(segment_id)

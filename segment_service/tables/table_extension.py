@@ -27,6 +27,7 @@ from pravega_common.model.table_limits import (
     page_entries_max,
     update_entries_max,
 )
+from pravega_common.runtime.byte_gate import ByteGate
 from segment_service.contracts.attributes import (
     ROLLOVER_SIZE,
     SEGMENT_TYPE,
@@ -48,7 +49,6 @@ from segment_service.contracts.table_store import (
     TableInfo,
     TableKey,
 )
-from segment_service.tables.byte_gate import ByteGate
 from segment_service.tables.compactor import compact
 from segment_service.tables.delta import DeltaSelection, select_delta, select_delta_from_log
 from segment_service.tables.fixed_key_table import FixedKeyTableLayout, fixed_key_bytes_max

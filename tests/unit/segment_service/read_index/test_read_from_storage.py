@@ -9,7 +9,7 @@ import pytest
 from pravega_common.errors import SegmentMerged, Unavailable
 from pravega_common.invariants import InvariantViolation
 from segment_service.contracts.segment_store import read_bytes_max
-from segment_service.read_index.storage_fetch import fetch_bytes_max
+from segment_service.read_index.fetch_budget import fetch_bytes_max
 from tests.support.eventually import eventually
 from tests.support.fakes.container_without_log import FakeContainer, container, joined
 

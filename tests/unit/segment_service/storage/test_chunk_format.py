@@ -15,6 +15,7 @@ from segment_service.storage.chunk_format import (
     block_bytes,
     check_blocks,
     cut,
+    joined,
     stored_length,
     whole_checksum,
 )
@@ -61,6 +62,13 @@ async def test_every_length_comes_back(length: int) -> None:
     assert not isinstance(found, WrongBlock)
     assert b"".join(found[0]) == data
     assert whole_checksum(found[1]) == (await cut([data])).checksum
+
+
+def test_pieces_are_joined_into_a_buffer_that_nobody_can_change() -> None:
+    pieces = [b"ab", memoryview(b"-cde-")[1:4], bytearray(b"f")]
+    whole = joined(pieces)
+    assert (bytes(whole), whole.readonly) == (b"abcdef", True)
+    assert bytes(joined([])) == b""
 
 
 async def test_no_flipped_bit_goes_unseen(monkeypatch: pytest.MonkeyPatch) -> None:

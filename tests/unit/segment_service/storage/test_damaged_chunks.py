@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
 from pravega_common.errors import SegmentDamaged
+from pravega_common.runtime.clock import SystemClock
 from segment_service.storage import compaction
+from segment_service.storage.blocking import BlockingCalls
 from segment_service.storage.chunk_format import ChunkForm, block_bytes, stored_length
 from segment_service.storage.chunk_names import ManifestId
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.manifest import Manifest, decode, encode
+from segment_service.storage.offload import offloaded_bytes_min
 from segment_service.storage.rolling_storage import RollingStorage
-from tests.contract.segment_storage_contract import opened
+from tests.contract.segment_storage_contract import no_barrier, opened
+from tests.support.log_states import some_log
+
+T = TypeVar("T")
 
 DATA = random.Random(1).randbytes(3 * block_bytes + 1_000)
 
@@ -185,3 +193,26 @@ async def test_a_scan_reads_no_block_twice(chunks: InMemoryChunkStorage) -> None
         await storage.read(7, offset, block[1] - offset)
         offset = block[1]
     assert taken == stored
+
+
+async def test_what_is_checked_on_threads_is_the_same_and_as_safe(chunks: InMemoryChunkStorage) -> None:
+    data = random.Random(2).randbytes(2 * offloaded_bytes_min + 1_000)
+    threads = BlockingCalls("checks", 2, 30.0)
+    taken = 0
+
+    async def offload(function: Callable[[], T], /) -> T:
+        nonlocal taken
+        taken += 1
+        return await threads.run(function)
+
+    storage = RollingStorage(chunks, 3, SystemClock(), background=False, offload=offload)
+    await storage.start(1, no_barrier, some_log)
+    await storage.write(7, 0, [data])
+    assert (await storage.read(7, 100, len(data) - 100), taken) == (data[100:], 2)
+    assert (await storage.read(7, 100, 1_000), taken) == (data[100:1_100], 2), "a short one is not worth a thread"
+    (name,) = names(chunks, storage.layout.chunks)
+    flip(chunks, name, 3 * (block_bytes + 4) + 5)
+    with pytest.raises(SegmentDamaged, match=f"chunk {name}, offset {3 * block_bytes}: block 3"):
+        await storage.read(7, 0, len(data))
+    assert taken == 4, "read again once, and never joined"
+    threads.close()

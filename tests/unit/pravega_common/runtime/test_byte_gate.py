@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from segment_service.tables.byte_gate import ByteGate
+from pravega_common.runtime.byte_gate import ByteGate
 
 
 async def hold(gate: ByteGate, count: int, until: asyncio.Event, entered: list[int]) -> None:

@@ -18,6 +18,10 @@ class ByteGate:
         self._bytes_max = bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def has_room(self, count: int) -> bool:
+        """Whether ``count`` bytes would pass now."""
+        return not self._waiting and self._fits(count)
+
     @asynccontextmanager
     async def of(self, count: int) -> AsyncIterator[None]:
         """Hold ``count`` bytes; no bytes never wait."""
@@ -29,7 +33,7 @@ class ByteGate:
             self._leave(count)
 
     async def _enter(self, count: int) -> None:
-        if not self._waiting and self._has_room(count):
+        if self.has_room(count):
             self.bytes_inside += count
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -41,7 +45,7 @@ class ByteGate:
                 self._leave(count)
             raise
 
-    def _has_room(self, count: int) -> bool:
+    def _fits(self, count: int) -> bool:
         return not self.bytes_inside or self.bytes_inside + count <= self._bytes_max
 
     def _leave(self, count: int) -> None:
@@ -52,7 +56,7 @@ class ByteGate:
             if turn.done():
                 self._waiting.popleft()
                 continue
-            if not self._has_room(waiting_bytes):
+            if not self._fits(waiting_bytes):
                 return
             self._waiting.popleft()
             self.bytes_inside += waiting_bytes
