@@ -4,7 +4,8 @@ One process creates the segments, empty ones, lets them leave memory and stops. 
 the log that is left and a Tier 2 in a directory, appends 100 B to random ones of 1,000 segments, 16 at a time, and
 reports: the time of the start, the memory of the process after the start and with the active segments beyond what it
 had before, the bytes of a checkpoint, the latencies of appends, and those of the first append to each segment, which
-looks it up. The log is in memory and durable at once. Prints one JSON object for each number of segments.
+looks it up. The log is in memory and durable at once. Prints a JSON object for each round, and a
+table of medians on stderr.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import json
 import multiprocessing
 import random
 import shutil
+import statistics
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -31,6 +34,7 @@ from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.config import WriterConfig
+from tests.bench.tables import beside_first
 from tests.support.containers import ContainerKit
 
 active: Final = 1_000
@@ -166,17 +170,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     processes = multiprocessing.get_context("spawn")
+    medians = []
     for count in arguments.segments:
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()
             with processes.Pool(1) as pool:
                 log = pool.apply(run, ("create", folder, count, None))
             made_s = time.perf_counter() - began
+            results = []
             for _ in range(arguments.rounds):
                 with tempfile.TemporaryDirectory() as copy, processes.Pool(1) as pool:
                     shutil.copytree(folder, copy, dirs_exist_ok=True)
                     result = pool.apply(run, ("use", copy, count, log))
-                print(json.dumps({"made_s": round(made_s), **result}), flush=True)
+                results.append({"made_s": round(made_s), **result})
+                print(json.dumps(results[-1]), flush=True)
+            medians.append({key: statistics.median(one[key] for one in results) for key in results[0]})
+    print(beside_first(f"By segments of which {active:,} are active, medians", medians, "segments"), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ A container with its log in memory and Tier 2 in a directory; the table gets its
 requests of 500, then random ones of them one at a time, and pages of 100 entries from random places. Reports the
 latencies of both, the longest time for which the event loop stood still meanwhile, that of one full collection of
 garbage, the memory of the process beyond what it had before, and, after the container started again, the time until
-the first answer. The collector is set as a store's. Prints a JSON object for each form of the index.
+the first answer. The collector is set as a store's. Prints a JSON object for each form of the index and
+number of keys, and a table on stderr.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import json
 import multiprocessing
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -29,6 +32,7 @@ from segment_service.contracts.table_store import TableEntry
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.tables.table_extension import TableExtension
 from tests.bench.bench_inactive_segments import DirectoryKit, percentile, resident_mib
+from tests.bench.tables import beside_first
 
 table: Final = "scope/table"
 calls: Final = 3_000
@@ -124,12 +128,15 @@ def run(folder: str, keys: int, form: str) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--form", nargs="+", choices=("memory", "paged"), default=["memory", "paged"])
     arguments = parser.parse_args()
-    for form in arguments.form:
+    results = []
+    for form, keys in itertools.product(arguments.form, arguments.keys):
         with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(1) as pool:
-            print(json.dumps(pool.apply(run, (folder, arguments.keys, form))), flush=True)
+            results.append({"table": f"{keys:,} {form}", **pool.apply(run, (folder, keys, form))})
+            print(json.dumps(results[-1]), flush=True)
+    print(beside_first("Tables by their keys and the form of their index", results, "table"), file=sys.stderr)
 
 
 if __name__ == "__main__":

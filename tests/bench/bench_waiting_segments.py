@@ -3,7 +3,7 @@
 Every segment first gets one small append, so that all of them wait for Tier 2; then 3,000 appends of 100 B a second
 go to random ones, whether or not earlier ones were acknowledged. The log is durable at once; Tier 2 is in memory and
 takes 10 ms for each call. What is measured is therefore the storage writer, the bookkeeping of segments in Tier 2, and
-what both leave of the event loop to appends. Prints one JSON object for each number of segments.
+what both leave of the event loop to appends. Prints one JSON object for each number of segments, and a table on stderr.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 import gc
 import json
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
@@ -28,6 +29,7 @@ from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.writer.config import WriterConfig
 from tests.bench.bench_container import InstantLog
+from tests.bench.tables import beside_first
 from tests.support.containers import ContainerKit
 
 rate_per_s: Final = 3_000
@@ -156,8 +158,11 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(*collector_thresholds)  # as a store does
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    results = []
     for segments in (int(text) for text in options.segments.split(",")):
-        print(json.dumps(uvloop.run(measure(segments, options.seconds))), flush=True)
+        results.append(uvloop.run(measure(segments, options.seconds)))
+        print(json.dumps(results[-1]), flush=True)
+    print(beside_first("By segments that wait for Tier 2", results, "segments"), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,17 @@ def table(title: str, head: Sequence[str], rows: Iterable[Row]) -> str:
     return "\n".join(["", title, *(line.rstrip() for line in output.getvalue().splitlines()), ""])
 
 
+def beside_first(title: str, results: Sequence[Mapping[str, Any]], key: str) -> str:
+    """Lays out results as columns, named by what they have under ``key``, and the last one divided by the first."""
+    head = ["", *(str(one[key]) for one in results), "last to first"]
+    rows: list[Row] = []
+    for name in results[0]:
+        values = [one[name] for one in results]
+        if name != key and all(isinstance(value, int | float) for value in values):
+            rows.append((name, *values, f"{values[-1] / values[0]:.2f}" if values[0] else ""))
+    return table(title, head, rows)
+
+
 def _are_numbers(column: Sequence[str]) -> bool:
     return all(cell[-1:].isdecimal() and cell.replace(",", "").replace(".", "").isdecimal() for cell in column if cell)
 

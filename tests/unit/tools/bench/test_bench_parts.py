@@ -168,3 +168,13 @@ def test_phases_of_a_query_add_up_to_its_wall() -> None:
 
 def test_without_figures_there_is_no_table() -> None:
     assert tables.spark_tables({"results": [], "shares": []}) == ""
+
+
+def test_results_stand_beside_the_first_one() -> None:
+    results = [{"n": 10, "p99": 2.0, "puts": 0, "form": "a"}, {"n": 100, "p99": 3.0, "puts": 5, "form": "b"}]
+    assert [line.split() for line in tables.beside_first("By n", results, "n").splitlines()[1:]] == [
+        ["By", "n"],
+        ["10", "100", "last", "to", "first"],
+        ["p99", "2.0", "3.0", "1.50"],
+        ["puts", "0", "5"],
+    ]
