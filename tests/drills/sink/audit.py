@@ -11,8 +11,8 @@ import pyarrow as pa
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.source.partition_reader import read_span
 from pravega_spark.source.range_planner import Span
+from tests.drills.sink import records
 
-keys = 10
 _schema = pa.schema([("event", pa.string())])
 
 
@@ -40,15 +40,19 @@ class Tally:
         return not (self.lost or self.duplicated or self.out_of_order or self.phantom)
 
 
-def numbers_in(gateway: ServiceGateway, controller: str, scope: str, stream: str) -> list[int]:
-    """All events, segment by segment, in their order within each: a key lives in one segment here."""
+def numbers_in(
+    gateway: ServiceGateway, controller: str, scope: str, stream: str, *, as_records: bool = False
+) -> list[int]:
+    """All events or records, segment by segment, in their order within each: a key lives in one segment here."""
+    schema = records.SCHEMA if as_records else _schema
     tail = gateway.tail_cut(scope, stream)
     found: list[int] = []
     for segment_id, end in sorted(tail.items()):
         if not end:
             continue
-        for batch in read_span(Span(scope, stream, segment_id, 0, end), _schema, controller, fail_on_data_loss=True):
-            found += [int(text) for text in batch.column(0).to_pylist()]
+        for batch in read_span(Span(scope, stream, segment_id, 0, end), schema, controller, fail_on_data_loss=True):
+            texts = batch.column(0).to_pylist()
+            found += records.numbers_of(batch.to_pylist()) if as_records else [int(text) for text in texts]
     return found
 
 
@@ -59,10 +63,10 @@ def tally(found: Sequence[int], expected: Sequence[int]) -> Tally:
     seen: set[int] = set()
     out_of_order = 0
     for number in found:
-        if number in seen:
+        if number in seen or not wanted[number]:
             continue
         seen.add(number)
-        key = number % keys
+        key = number % records.keys
         out_of_order += last.get(key, -1) > number
         last[key] = max(last.get(key, -1), number)
     return Tally(

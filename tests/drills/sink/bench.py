@@ -50,6 +50,7 @@ controller_points = ("pending_recorded", "members_bound", "commit_recorded", "or
 class Bench:
     """``exactly_once=False`` runs the same with the sink's other mode, to see that its repetitions are seen.
 
+    ``as_records`` writes records (``format=record``), of which every part is compared.
     ``together`` is the most runs that are hurt together. ``shares_class_data`` costs half a minute at first, and makes
     every later JVM start quicker.
     """
@@ -59,6 +60,7 @@ class Bench:
         folder: Path,
         *,
         exactly_once: bool = True,
+        as_records: bool = False,
         together: int = together_default,
         shares_class_data: bool = False,
     ) -> None:
@@ -66,6 +68,7 @@ class Bench:
         self._slots = together + slots_beside
         self._master = f"local[{self._slots},4]"
         self.exactly_once = exactly_once
+        self.as_records = as_records
         self.controller = ""
         self.controller_points = Failpoints(folder / "controller-failpoints")
         self.source = folder / "input"
@@ -189,7 +192,7 @@ class Bench:
 
     def _new_run(self, point: str, seed: int) -> Run:
         folder = self._new_folder("run")
-        sink = {"exactly_once": str(self.exactly_once).lower()}
+        sink = {"exactly_once": str(self.exactly_once).lower(), **({"format": "record"} if self.as_records else {})}
         checkpoint = str(folder / "checkpoint")
         copy = Copy(folder.name, self.controller, folder.name, str(self.source), ("to",), checkpoint, sink)
         run = Run(point, seed, (copy,), {"to": self.input})
@@ -208,7 +211,7 @@ class Bench:
         self.gateway.create_stream(run.scope, stream, StreamConfiguration(ScalingPolicy.fixed(2)))
 
     def numbers(self, run: Run, stream: str) -> list[int]:
-        return numbers_in(self.gateway, self.controller, run.scope, stream)
+        return numbers_in(self.gateway, self.controller, run.scope, stream, as_records=self.as_records)
 
     def audit(self, run: Run) -> Tally:
         total = Tally()

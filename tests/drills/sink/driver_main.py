@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pravega_common.runtime.failpoints import failpoint
 from tests.drills.sink.copy import Copy
 from tests.drills.sink.hooks import BETWEEN_WRITES, armed, pass_through
+from tests.drills.sink.records import COLUMNS
 
 
 def rows_of(spark: SparkSession, copy: Copy) -> DataFrame:
@@ -35,6 +36,13 @@ def rows_of(spark: SparkSession, copy: Copy) -> DataFrame:
     return rows
 
 
+def written(rows: DataFrame, copy: Copy) -> DataFrame:
+    """The rows in the columns that the sink of a copy takes."""
+    if copy.sink.get("format") != "record":
+        return rows
+    return rows.selectExpr(*COLUMNS, *(["stream"] if "stream" in rows.columns else []))
+
+
 def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
     rows = rows_of(spark, copy)
     store = {"controller": copy.controller, "scope": copy.scope}
@@ -48,15 +56,15 @@ def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
             options = {**store, "stream": target, **copy.sink}
             if copy.sink.get("exactly_once") != "false":
                 options |= {"txn_app_id": f"{copy.name}-{number}", "txn_version": str(batch_id)}
-            part.write.format("pravega").mode("append").options(**options).save()
+            written(part, copy).write.format("pravega").mode("append").options(**options).save()
 
     if copy.spread:
         choice = f"if(cast(event as int) div 10 % 2 = 0, '{copy.targets[0]}', '{copy.targets[1]}') as stream"
-        writer = rows.selectExpr("*", choice).writeStream.format("pravega").options(**store, **copy.sink)
+        writer = written(rows.selectExpr("*", choice), copy).writeStream.format("pravega").options(**store, **copy.sink)
     elif len(copy.targets) > 1:
         writer = rows.writeStream.foreachBatch(write_each)
     else:
-        writer = rows.writeStream.format("pravega").options(**store, stream=copy.targets[0], **copy.sink)
+        writer = written(rows, copy).writeStream.format("pravega").options(**store, stream=copy.targets[0], **copy.sink)
     return writer.option("checkpointLocation", copy.checkpoint).trigger(availableNow=True).start()
 
 

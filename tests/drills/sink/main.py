@@ -31,6 +31,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--at-least-once", action="store_true", help="with exactly_once=false: rows must come twice somewhere"
     )
+    parser.add_argument(
+        "--format", choices=["event", "record"], default="event", help="what the sink writes (default event)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the result there, after every run")
     parser.add_argument("--list", action="store_true", help="print the points and stop")
     args = parser.parse_args(arguments)
@@ -63,12 +66,14 @@ def main() -> int:
         Bench(
             Path(folder),
             exactly_once=not args.at_least_once,
+            as_records=args.format == "record",
             together=args.together,
             shares_class_data=len(points) * args.runs > few_runs,
         ).running() as bench,
     ):
         rows = run_matrix(bench, points, args.runs, args.together, report.tell)
-    title = "Sink crash matrix, at least once" if args.at_least_once else "Sink crash matrix, exactly once"
+    promise = "at least once" if args.at_least_once else "exactly once"
+    title = f"Sink crash matrix, {promise}{', records' * (args.format == 'record')}"
     report.table(rows, title)
     return verdict(rows, report, at_least_once=args.at_least_once)
 

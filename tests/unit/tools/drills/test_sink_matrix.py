@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pravega_common.runtime import failpoints
+from tests.drills.sink import records
 from tests.drills.sink.arming import Failpoints
 from tests.drills.sink.audit import Tally, tally
 from tests.drills.sink.copy import Copy
@@ -33,6 +35,26 @@ def test_a_run_is_counted(found: list[int], seen: Tally) -> None:
     counted = tally(found, [0, 1, 10, 11])
     assert counted == seen
     assert counted.exact == (seen == Tally(events=4))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {},
+        {"key": b"k2"},
+        {"value": b"000012"},
+        {"value": None},
+        {"headers": None},
+        {"headers": [{"key": "number", "value": b"000011"}]},
+        {"headers": [{"key": "number", "value": None}]},
+        {"timestamp": records.first_time},
+    ],
+)
+def test_every_part_of_a_record_is_compared(damage: dict[str, Any]) -> None:
+    found = records.numbers_of([records.record_of(10), {**records.record_of(11), **damage}])
+    counted = tally(found, [10, 11])
+    assert counted == (Tally(events=2, lost=1, phantom=1) if damage else Tally(events=2))
+    assert records.record_of(14)["value"] is None, "a tombstone"
 
 
 def row(exactly_once: bool, *outcomes: Outcome) -> Row:
