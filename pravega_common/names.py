@@ -138,7 +138,12 @@ def segment_epoch(identifier: int) -> int:
 
 def segment_name(scope: str, stream: str, identifier: int) -> str:
     """``scope/stream/<number>.#epoch.<epoch>``."""
-    return f"{scope}/{stream}/{segment_number(identifier)}{EPOCH_DELIMITER}{segment_epoch(identifier)}"
+    return f"{scope}/{stream}/{short_segment_name(identifier)}"
+
+
+def short_segment_name(identifier: int) -> str:
+    """``<number>.#epoch.<epoch>``: the name for people where the stream is named beside it."""
+    return f"{segment_number(identifier)}{EPOCH_DELIMITER}{segment_epoch(identifier)}"
 
 
 def table_segment_name(scope: str, table: str, identifier: int) -> str:

@@ -6,7 +6,7 @@ import time
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import segment_epoch, segment_number
+from pravega_common.names import segment_epoch, segment_name, segment_number
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.quantities import is_time, parse_time_ms
 from pravega_streams.client import StreamClient
@@ -67,13 +67,20 @@ def check_valid(client: StreamClient, scope: str, stream: str, cut: SegmentOffse
         )
 
 
+def segment_json(scope: str, stream: str, identifier: int) -> dict[str, object]:
+    """Names a segment for ``--json``: ``segment`` is its id, as in Spark's column ``segment_id``."""
+    return {
+        "segment": identifier,
+        "name": segment_name(scope, stream, identifier),
+        "number": segment_number(identifier),
+        "epoch": segment_epoch(identifier),
+    }
+
+
 def cut_json(scope: str, stream: str, cut: SegmentOffsets) -> dict[str, object]:
     """Formats a cut for ``--json``: its text and its segments."""
     return {
         "stream": f"{scope}/{stream}",
         "text": StreamCut(scope, stream, cut).as_text(),
-        "segments": [
-            {"segment": item, "number": segment_number(item), "epoch": segment_epoch(item), "offset": cut[item]}
-            for item in sorted(cut)
-        ],
+        "segments": [{**segment_json(scope, stream, item), "offset": cut[item]} for item in sorted(cut)],
     }

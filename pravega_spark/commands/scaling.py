@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pravega_common.errors import InvalidArgument
 from pravega_common.key_range import WHOLE_KEY_SPACE, KeyRange, merge_adjoining
 from pravega_common.model.segments import SegmentRange
-from pravega_common.names import segment_number, segments_per_stream_max
+from pravega_common.names import EPOCH_DELIMITER, segment_number, segments_per_stream_max, short_segment_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,10 @@ class ScalePlan:
 
 
 def plan_split(segments: Sequence[SegmentRange], text: str) -> ScalePlan:
-    """Plans ``SEGMENT`` or ``SEGMENT:N``: replaces one segment, by id or number, by ``N`` (2) of equal width."""
+    """Plans ``SEGMENT`` or ``SEGMENT:N``: replaces one segment by ``N`` (2) of equal width.
+
+    A segment is named ``4.#epoch.2``, with or without its stream before it, or by its number or id.
+    """
     identifier, colon, count = text.partition(":")
     parts = _number(count, f"--split {text}", 2, segments_per_stream_max) if colon else 2
     segment = _find(segments, identifier, f"--split {text}")
@@ -49,13 +52,16 @@ def plan_segments(segments: Sequence[SegmentRange], count: int) -> ScalePlan:
 
 
 def _find(segments: Sequence[SegmentRange], text: str, option: str) -> SegmentRange:
-    wanted = _number(text, option, 0, 2**63 - 1)
     for item in segments:
-        # Numbers are never used twice in a stream, so the short form is as good as the whole id.
+        if text in (item.name, short_segment_name(item.segment_id)):
+            return item
+    wanted = None if EPOCH_DELIMITER in text else _number(text, option, 0, 2**63 - 1)
+    for item in segments:
+        # Numbers are never used twice in a stream, so one is as good as the whole name.
         if wanted in (item.segment_id, segment_number(item.segment_id)):
             return item
-    known = ", ".join(str(segment_number(item.segment_id)) for item in segments)
-    raise InvalidArgument(f"{option}: the stream has no open segment {wanted}; it has {known or 'none, it is sealed'}")
+    known = ", ".join(short_segment_name(item.segment_id) for item in segments)
+    raise InvalidArgument(f"{option}: the stream has no open segment {text}; it has {known or 'none, it is sealed'}")
 
 
 def _number(text: str, option: str, low: int, high: int) -> int:

@@ -13,8 +13,7 @@ from pravega_common.model.scaling import ScaleType, ScalingPolicy, scaling_numbe
 from pravega_common.model.segments import SegmentRange
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import (
-    segment_epoch,
-    segment_number,
+    short_segment_name,
     validate_user_name,
     validate_user_scope_name,
 )
@@ -27,6 +26,7 @@ from pravega_spark.commands.arguments import (
     YesOption,
 )
 from pravega_spark.commands.connection import connected, existing_stream
+from pravega_spark.commands.cuts import segment_json
 from pravega_spark.commands.output import confirm, print_json, print_table
 from pravega_spark.commands.quantities import ms_of_hours, parse_bytes
 from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments, plan_split
@@ -131,11 +131,14 @@ def scale(
         plan = _plan(current, split, merge, segments)
         made = _scaled(client, scope, name, plan, len(current), segments)
     if as_json:
-        new = [{"segment": item.segment_id, "key_low": item.key_low, "key_high": item.key_high} for item in made]
+        new = [
+            {**segment_json(scope, name, item.segment_id), "key_low": item.key_low, "key_high": item.key_high}
+            for item in made
+        ]
         print_json({"stream": stream, "sealed": list(plan.sealed), "created": new})
     else:
-        print(f"sealed {', '.join(str(segment_number(item)) for item in plan.sealed)}")
-        print_table("new segments", ["segment", "epoch", "keys from", "to"], [_row(item) for item in made])
+        print(f"sealed {', '.join(short_segment_name(item) for item in plan.sealed)}")
+        print_table("new segments", ["segment", "keys from", "to"], [_row(item) for item in made])
 
 
 def _scaled(
@@ -167,8 +170,8 @@ def _plan(current: list[SegmentRange], split: str, merge: str, segments: int) ->
     return plan_merge(current, merge) if merge else plan_segments(current, segments)
 
 
-def _row(item: SegmentRange) -> tuple[int, int, float, float]:
-    return segment_number(item.segment_id), segment_epoch(item.segment_id), item.key_low, item.key_high
+def _row(item: SegmentRange) -> tuple[str, float, float]:
+    return short_segment_name(item.segment_id), item.key_low, item.key_high
 
 
 def seal(

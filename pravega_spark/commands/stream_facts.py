@@ -10,8 +10,9 @@ from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.names import segment_epoch, segment_number
+from pravega_common.names import segment_epoch
 from pravega_common.stream_cut import StreamCut
+from pravega_spark.commands.cuts import segment_json
 from pravega_spark.commands.output import counted
 from pravega_spark.commands.quantities import ms_per_hour
 from pravega_spark.commands.transaction import commits_json, commits_of, commits_text
@@ -66,7 +67,7 @@ class StreamFacts:
                 "keep_max": retention.maximum if retention else 0,
             },
             "tags": list(self.configuration.tags),
-            "segments": [_segment_json(item) for item in self.segments],
+            "segments": [_segment_json(self.scope, self.stream, item) for item in self.segments],
             "segments_head_to_tail": self.segment_count,
             "bytes": self.size_bytes,
             "commits": None if self.commits is None else commits_json(self.commits),
@@ -75,11 +76,9 @@ class StreamFacts:
         }
 
 
-def _segment_json(segment: OpenSegment) -> dict[str, Any]:
+def _segment_json(scope: str, stream: str, segment: OpenSegment) -> dict[str, Any]:
     return {
-        "segment": segment.segment_id,
-        "number": segment_number(segment.segment_id),
-        "epoch": segment_epoch(segment.segment_id),
+        **segment_json(scope, stream, segment.segment_id),
         "key_low": segment.key_low,
         "key_high": segment.key_high,
         "start_offset": segment.info.start_offset,

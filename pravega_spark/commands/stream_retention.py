@@ -14,7 +14,7 @@ from pravega_common.errors import InvalidArgument, StreamSealed
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import segment_epoch, segment_number, split_scoped_name
+from pravega_common.names import short_segment_name, split_scoped_name
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.connection import connected, existing_stream
@@ -92,8 +92,8 @@ def _show(scope: str, stream: str, found: SegmentOffsets, as_json: bool) -> None
     if as_json:
         print_json(cut_json(scope, stream, found))
         return
-    rows = [(str(item), segment_number(item), segment_epoch(item), found[item]) for item in sorted(found)]
-    print_table(f"stream cut of {scope}/{stream}", ["segment", "number", "epoch", "offset"], rows)
+    rows = [(short_segment_name(item), str(item), found[item]) for item in sorted(found)]
+    print_table(f"stream cut of {scope}/{stream}", ["segment", "id", "offset"], rows)
 
 
 def truncate(

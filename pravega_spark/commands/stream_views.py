@@ -9,7 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from pravega_common.errors import ScopeNotFound
-from pravega_common.names import is_internal_scope, is_internal_stream, segment_epoch, segment_number
+from pravega_common.names import (
+    is_internal_scope,
+    is_internal_stream,
+    short_segment_name,
+)
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, StreamArgument
 from pravega_spark.commands.connection import connected, existing_stream
@@ -146,11 +150,10 @@ def _print_facts(facts: StreamFacts, activity: _Activity) -> None:
         ("tail", StreamCut(facts.scope, facts.stream, facts.tail).as_text()),
     ]
     print_facts(f"{facts.scope}/{facts.stream}", shown + _shown(activity))
-    columns = ["segment", "epoch", "keys from", "to", "start offset", "length"]
+    columns = ["segment", "keys from", "to", "start offset", "length"]
     rows = [
         (
-            segment_number(item.segment_id),
-            segment_epoch(item.segment_id),
+            short_segment_name(item.segment_id),
             item.key_low,
             item.key_high,
             item.info.start_offset,

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.invariants import check
+from pravega_common.names import short_segment_name
 from pravega_spark.rows.framing import Int64s
 from pravega_spark.rows.keys import is_utf8
 from pravega_spark.rows.record_rows import RECORD_PARTS, RecordRows, check_part
@@ -90,7 +91,7 @@ class RowBuilder:
         """``ingest_times``: microseconds since 1970 for the offsets of events; only for a schema with that column."""
         self._schema = schema
         self._stream_name = f"{scope}/{stream}"
-        self._segment_id = segment_id
+        self._name = short_segment_name(segment_id)
         self._constants = {"scope": scope, "stream": stream, "segment_id": segment_id}
         self._ingest_times = ingest_times
         self._cached: dict[str, pa.Array] = {}
@@ -102,7 +103,7 @@ class RowBuilder:
         records: RecordRows | None = None
         for field in self._schema:
             if field.name in RECORD_PARTS:
-                records = records or RecordRows(events(), offsets, f"segment {self._segment_id} of {self._stream_name}")
+                records = records or RecordRows(events(), offsets, f"segment {self._name} of {self._stream_name}")
                 columns.append(records.column(field))
             elif field.name == "event":
                 columns.append(self._event_column(events(), field.type, offsets))
@@ -129,7 +130,7 @@ class RowBuilder:
         except pa.ArrowInvalid as error:
             index = next(index for index, event in enumerate(events.to_pylist()) if not is_utf8(event))
             raise DataCorruption(
-                f"the event at offset {offsets()[index]} of segment {self._segment_id} of {self._stream_name} is not "
+                f"the event at offset {offsets()[index]} of segment {self._name} of {self._stream_name} is not "
                 "UTF-8; read column 'event' as binary"
             ) from error
 

@@ -8,7 +8,7 @@ from typing import Final
 from pravega_common.errors import InvalidArgument
 from pravega_common.key_range import KeyRange, merge_adjoining
 from pravega_common.model.segments import SegmentRange
-from pravega_common.names import segment_epoch, segment_number, segments_per_stream_max
+from pravega_common.names import segments_per_stream_max, short_segment_name
 
 named_max: Final = 10
 """Segments and ranges that a message names."""
@@ -21,7 +21,7 @@ def checked_ranges(sealed: Sequence[int], new_ranges: Sequence[tuple[float, floa
             f"a scale that seals {len(sealed)} segments and makes {len(new_ranges)}: each must be 1 or more"
         )
     if len(set(sealed)) < len(sealed):
-        raise InvalidArgument(f"a scale that seals a segment twice: {_named(map(_segment, sorted(sealed)))}")
+        raise InvalidArgument(f"a scale that seals a segment twice: {_segments(sorted(sealed))}")
     return merge_adjoining((KeyRange(low, high) for low, high in new_ranges), 0.0)
 
 
@@ -35,7 +35,7 @@ def refusal_reason(
     by_id = {item.segment_id: item for item in segments}
     gone = [item for item in sealed if item not in by_id]
     if gone:
-        return f"not open: segment {_named(map(_segment, gone))}; open: {_named(map(_segment, by_id))}"
+        return f"not open: segment {_segments(gone)}; open: {_segments(by_id)}"
     wanted = checked_ranges(sealed, new_ranges)
     there = merge_adjoining((by_id[item].key_range for item in sealed), 0.0)
     if wanted != there:
@@ -48,8 +48,8 @@ def refusal_reason(
     return "its segments and its policy admit it now: another scale is in flight, or the stream changed meanwhile"
 
 
-def _segment(identifier: int) -> str:
-    return f"{segment_number(identifier)} (epoch {segment_epoch(identifier)})"
+def _segments(ids: Iterable[int]) -> str:
+    return _named(map(short_segment_name, ids))
 
 
 def _keys(keys: KeyRange) -> str:

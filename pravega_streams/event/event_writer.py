@@ -17,6 +17,7 @@ from pravega_common.errors import (
     Unavailable,
 )
 from pravega_common.hashing import position_of_key
+from pravega_common.names import short_segment_name
 from pravega_common.segment_router import SegmentRouter
 from pravega_streams.client import StreamClient
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
@@ -144,8 +145,8 @@ class EventWriter:
                 return router
             if self._blocks.monotonic_s() > deadline_s:
                 raise Unavailable(
-                    f"segment {sealed_id} of {self._scope}/{self._stream} is sealed, but its stream names it as open "
-                    f"for {epoch_time_max_s:.0f} s"
+                    f"segment {short_segment_name(sealed_id)} of {self._scope}/{self._stream} is sealed, but its "
+                    f"stream names it as open for {epoch_time_max_s:.0f} s"
                 )
             self._blocks.sleep(epoch_wait_s)
 

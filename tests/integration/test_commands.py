@@ -160,7 +160,7 @@ def test_cuts_and_truncation(shell: Shell) -> None:
     middle = shell.text("stream", "cut", shell.stream)
     shell.run("event", "write", shell.stream, given=b"three\nfour\n")
     assert shell.json("stream", "cut", "--decode", middle)["segments"] == [
-        {"segment": 0, "number": 0, "epoch": 0, "offset": 22}
+        {"segment": 0, "name": f"{shell.stream}/0.#epoch.0", "number": 0, "epoch": 0, "offset": 22}
     ]
     assert shell.lines(shell.stream, "--from", middle) == ["three", "four"]
     assert shell.lines(shell.stream, "--to", middle) == ["one", "two"]

@@ -6,6 +6,7 @@ A first line is subject, verb, the field's noun. The patterns below are those th
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import tokenize
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ FRAGMENT = re.compile(r"Of [a-z]")
 UNCLEAR = re.compile(
     r"\b(twins?|whoever|anew|for ever|goes? before|(?:is|are) none|so many|so much|(?:is|are) told|commit sets?)\b"
 )
+ID = re.compile(r"^[\w.]*(id|identifier|item)$")
+"""An expression that is a segment's id."""
 DOCUMENTS = ("*.md", "docs/*.md", "conf/*.md", "scripts/*.md")
 
 
@@ -80,4 +83,19 @@ def test_documents_use_no_unclear_words() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if UNCLEAR.search(line)
     }
+    assert not wrong
+
+
+def test_messages_name_segments_and_show_no_ids() -> None:
+    """The name ``4.#epoch.2`` is what commands take and tables show (``short_segment_name``)."""
+    wrong = [
+        f"{relative(path)}:{node.lineno}"
+        for path in sources()
+        if relative(path).startswith(("pravega_spark/", "pravega_streams/"))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.JoinedStr)
+        for before, value in itertools.pairwise(node.values)
+        if isinstance(before, ast.Constant) and str(before.value).endswith("segment ")
+        if isinstance(value, ast.FormattedValue) and ID.search(ast.unparse(value.value))
+    ]
     assert not wrong

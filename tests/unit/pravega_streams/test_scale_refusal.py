@@ -77,7 +77,7 @@ async def refusal(
     [
         ([], [(0.0, 1.0)], "seals 0 segments and makes 1: each must be 1 or more"),
         ([0], [], "seals 1 segments and makes 0: each must be 1 or more"),
-        ([0, 0], [(0.0, 0.5)], "seals a segment twice: 0 (epoch 0), 0 (epoch 0)"),
+        ([0, 0], [(0.0, 0.5)], "seals a segment twice: 0.#epoch.0, 0.#epoch.0"),
         ([0], [(0.5, 0.4)], "key range [0.5, 0.4) must satisfy 0 <= low < high <= 1"),
         ([0], [(0.0, 1.5)], "key range [0.0, 1.5) must satisfy 0 <= low < high <= 1"),
         ([0], [(0.0, float("nan"))], "key range [0.0, nan) must satisfy 0 <= low < high <= 1"),
@@ -99,7 +99,7 @@ async def test_what_fits_no_stream_is_not_asked(
         (
             [7, 0, LATER],
             [(0.0, 0.5)],
-            "(PRECONDITION_FAILED): not open: segment 7 (epoch 0), 3 (epoch 1); open: 0 (epoch 0), 1 (epoch 0)",
+            "(PRECONDITION_FAILED): not open: segment 7.#epoch.0, 3.#epoch.1; open: 0.#epoch.0, 1.#epoch.0",
         ),
         (
             [0],

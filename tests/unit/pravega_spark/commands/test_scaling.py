@@ -22,7 +22,8 @@ def test_a_split_makes_equal_parts_of_one_segment() -> None:
     plan = plan_split(SEGMENTS, "4:4")
     assert plan.sealed == (LATER,)
     assert plan.ranges == ((0.5, 0.625), (0.625, 0.75), (0.75, 0.875), (0.875, 1.0))
-    assert plan_split(SEGMENTS, f"{LATER}:4") == plan
+    for name in (f"{LATER}", "4.#epoch.2", "s/t/4.#epoch.2"):
+        assert plan_split(SEGMENTS, f"{name}:4") == plan
 
 
 def test_neighbours_are_merged_in_any_order() -> None:
@@ -39,7 +40,9 @@ def test_all_segments_are_replaced() -> None:
 @pytest.mark.parametrize(
     ("option", "text", "complaint"),
     [
-        ("split", "7", r"--split 7: the stream has no open segment 7; it has 0, 1, 4"),
+        ("split", "7", r"--split 7: the stream has no open segment 7; it has 0.#epoch.0, 1.#epoch.0, 4.#epoch.2"),
+        ("split", "4.#epoch.1", r"--split 4.#epoch.1: the stream has no open segment 4.#epoch.1; it has 0"),
+        ("split", "s/u/4.#epoch.2", r"the stream has no open segment s/u/4.#epoch.2; it has 0"),
         ("split", "0:1", r"--split 0:1: '1' is no whole number in 2\.\."),
         ("split", "zero", r"--split zero: 'zero' is no whole number"),
         ("merge", "0,4", r"--merge 0,4: these segments are no neighbours, their keys are \[0, 0.25\), \[0.5, 1\)"),
