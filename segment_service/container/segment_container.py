@@ -24,11 +24,13 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from pravega_common.services.retrying import retrying
+from segment_service.attribute_index.attribute_index import AttributeIndex
 from segment_service.container.log_verification import find_contradiction
 from segment_service.container.stop_flush import flush_at_stop
 from segment_service.container.table_maps import ContainerTableMap, ContainerTableMaps
 from segment_service.container.writer_source import ContainerDataSource
 from segment_service.contracts.attributes import (
+    ATTRIBUTES_IN_TIER2,
     NULL_ATTRIBUTE_VALUE,
     TABLE_INDEX_IN_TIER2,
     AttributeId,
@@ -49,6 +51,7 @@ from segment_service.contracts.segment_store import (
 )
 from segment_service.contracts.sorted_map import SortedMaps
 from segment_service.contracts.spawn import Spawn
+from segment_service.contracts.table_maps import ATTRIBUTE_MAPS
 from segment_service.contracts.writer_data_source import FlushingWriter, WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.durable_log.durable_log import DurableLog
@@ -148,12 +151,18 @@ class SegmentContainer(Service):
             self.container_id, maps, self._log_state, storage.mark, self._has_segment, clock
         )
         self.own(self.table_maps)
-        self.source.on_deleted = self._deleted
+        self.attribute_maps = ContainerTableMaps(
+            self.container_id, maps, self._log_state, storage.mark, self._has_segment, clock, ATTRIBUTE_MAPS
+        )
+        self.own(self.attribute_maps)
+        self.attributes = AttributeIndex(self.metadata, self.attribute_maps.table_map, self.durable_log, clock)
+        self.own(self.attributes)
+        self.source.on_gone = self._gone
         self._needed = ContainerNeededLengths(self.metadata, self.table.table)
         self._storage.watch_damage(self._needed, self._quarantine)
         self.loader = SegmentLoader(self.metadata, self.table.table, clock)
         self.own(self.loader)
-        self.durable_log.look_up_in(self.loader)
+        self.durable_log.look_up_in(self.loader, self.attributes)
         self.evictor = Evictor(
             self.metadata,
             self.loader,
@@ -200,6 +209,8 @@ class SegmentContainer(Service):
         await self._from_tier2(self.loader.complete_pairs)
         await self.evictor.start()
         await self.table_maps.start()
+        await self.attribute_maps.start()
+        await self.attributes.start()
         self._takes_requests = True
         self.spawn(self._recheck_damage(), "recheck-damage")
         self.spawn(self.event_index.run(), "event-index")
@@ -225,7 +236,7 @@ class SegmentContainer(Service):
     async def _stop_parts(self) -> None:
         if self._writer is not None:
             await self._writer.stop()  # before the read index, from which it takes the bytes
-        for part in (self.table_maps, self.evictor, self.loader, self.table):
+        for part in (self.attributes, self.attribute_maps, self.table_maps, self.evictor, self.loader, self.table):
             await part.stop()
         await self._maps.stop()
         self.read_index.close()
@@ -344,9 +355,11 @@ class SegmentContainer(Service):
             raise self._offline()
         return self.table_maps.table_map(segment_id)
 
-    def _deleted(self, segment: SegmentMetadata) -> None:
+    def _gone(self, segment: SegmentMetadata) -> None:
         if TABLE_INDEX_IN_TIER2 in segment.attributes:
             self.table_maps.deleted(segment.segment_id)
+        if ATTRIBUTES_IN_TIER2 in segment.attributes:
+            self.attribute_maps.deleted(segment.segment_id)
 
     async def _has_segment(self, segment_id: int) -> bool:
         found = self.metadata.segments.get(segment_id)
@@ -429,7 +442,8 @@ class SegmentContainer(Service):
 
     async def get_attribute(self, segment: str, attribute_id: AttributeId) -> int:
         found = self._known(segment) or await self._live(segment)
-        return found.attributes.get(attribute_id, NULL_ATTRIBUTE_VALUE)
+        value = found.attributes.get(attribute_id)
+        return await self.attributes.get(found, attribute_id) if value is None else value
 
     async def update_attributes(self, segment: str, updates: Sequence[AttributeUpdate]) -> None:
         await self._submit(UpdateAttributesRequest(segment, updates))
@@ -520,7 +534,7 @@ def _properties(segment: SegmentMetadata) -> SegmentProperties:
         storage_length=segment.storage_length,
         is_sealed=segment.is_sealed,
         last_modified_ms=segment.last_modified_ms,
-        attributes=dict(segment.attributes),
+        attributes={key: value for key, value in segment.attributes.items() if value != NULL_ATTRIBUTE_VALUE},
     )
 
 

@@ -1,4 +1,4 @@
-"""Keeps the maps of a container's large tables: one object each, and none without its segment."""
+"""Keeps the maps that segments of a container have, for one use: one object each, and none without its segment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pravega_common.services.base import Service
 from segment_service.contracts.segment_storage import LogState, LogStateNow
 from segment_service.contracts.sorted_map import SortedMap, SortedMaps
 from segment_service.contracts.spawn import Spawn
-from segment_service.contracts.table_maps import TABLE_MAPS, segment_of_table_map, table_map_name
+from segment_service.contracts.table_maps import TABLE_MAPS, segment_map_name, segment_of_map
 
 MARKED: Final = register("table_maps.marked_before_flush")
 
@@ -83,14 +83,16 @@ class ContainerTableMaps(Service):
         mark: Mark,
         exists: Callable[[int], Awaitable[bool]],
         clock: Clock,
+        prefix: str = TABLE_MAPS,
     ) -> None:
-        """``exists``: whether there is a segment of this id."""
-        super().__init__(f"table-maps-{container_id}")
+        """``exists``: whether there is a segment of this id; ``prefix``: begin of the maps' names."""
+        super().__init__(f"segment-maps-{prefix}{container_id}")
         self._maps = maps
         self._log_state = log_state
         self._mark = mark
         self._exists = exists
         self._clock = clock
+        self._prefix = prefix
         self._used: WeakValueDictionary[int, ContainerTableMap] = WeakValueDictionary()
 
     async def on_start(self) -> None:
@@ -100,21 +102,21 @@ class ContainerTableMaps(Service):
         """The only object of this map that is in use."""
         found = self._used.get(segment_id)
         if found is None:
-            sorted_map = self._maps.sorted_map(table_map_name(segment_id))
+            sorted_map = self._maps.sorted_map(segment_map_name(self._prefix, segment_id))
             found = ContainerTableMap(sorted_map, self._log_state, self._mark, self.spawn)
             self._used[segment_id] = found
         return found
 
     def deleted(self, segment_id: int) -> None:
-        """Tier 2 has nothing of this table any more: remove its map, now or, if that fails, in the next epoch."""
+        """Tier 2 has nothing of this segment any more: remove its map, now or, if that fails, in the next epoch."""
         if self.is_running:
             self.spawn(self._remove(segment_id), "remove")
 
     async def sweep(self) -> int:
         """Remove the maps whose segments are gone; returns their number."""
         removed = 0
-        for name in await self._maps.map_names(TABLE_MAPS):
-            segment_id = segment_of_table_map(name)
+        for name in await self._maps.map_names(self._prefix):
+            segment_id = segment_of_map(self._prefix, name)
             if segment_id is not None and not await self._exists(segment_id):
                 await self._remove(segment_id)
                 removed += 1
@@ -129,13 +131,13 @@ class ContainerTableMaps(Service):
                     await table_map.flush({})  # files without a manifest may go once there is one of this epoch
                 await table_map.remove_all()
         except PravegaError as error:
-            self.log.info("the map of a table is left to the next sweep", segment=segment_id, error=repr(error))
+            self.log.info("the map of a segment is left to the next sweep", segment=segment_id, error=repr(error))
 
     async def _run(self) -> None:
         await self._clock.sleep(sweep_delay_s)
         try:
             removed = await self.sweep()
-            self.log.info("swept the maps of tables", removed=removed)
+            self.log.info("swept the maps of segments", prefix=self._prefix, removed=removed)
         except Fenced as error:
             self.log.warning("the sweep is left to the next owner", reason=str(error))
         except PravegaError as error:

@@ -23,8 +23,8 @@ class ContainerDataSource:
         self._durable_log = durable_log
         self._read_index = read_index
         self._pending = pending
-        self.on_deleted: Callable[[SegmentMetadata], None] = lambda segment: None
-        """Called when Tier 2 has nothing of a deleted segment any more; again after a crash."""
+        self.on_gone: Callable[[SegmentMetadata], None] = lambda segment: None
+        """Called when Tier 2 has nothing of a segment any more that was deleted or merged; again after a crash."""
 
     @property
     def container_id(self) -> int:
@@ -68,6 +68,8 @@ class ContainerDataSource:
         check(source is None or source.is_merged, "Tier 2 merged a segment that the log did not merge", source=source)
         self._metadata.quarantine.forget(source_id)
         self._read_index.merge_completed(target_id, source_id)
+        if source is not None:
+            self.on_gone(source)
         self.storage_length_changed(target_id, target_length)
 
     def deleted_in_storage(self, segment_id: int) -> None:
@@ -75,7 +77,7 @@ class ContainerDataSource:
         check(segment is None or segment.is_deleted, "Tier 2 deleted a segment that is alive", segment=segment)
         self._metadata.quarantine.forget(segment_id)
         if segment is not None:
-            self.on_deleted(segment)
+            self.on_gone(segment)
 
     def hold(self, segment_id: int, reason: str) -> None:
         segment = self._metadata.segments.get(segment_id)

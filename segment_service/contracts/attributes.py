@@ -17,8 +17,16 @@ NULL_ATTRIBUTE_VALUE: Final = -(1 << 63)
 """Absent; setting an attribute to this value removes it."""
 
 
+_CORE: Final = (0x8000_0000_0000_0000).to_bytes(8, "big")
+
+
 def core_attribute(low: int) -> AttributeId:
-    return AttributeId((0x8000_0000_0000_0000).to_bytes(8, "big") + low.to_bytes(8, "big"))
+    return AttributeId(_CORE + low.to_bytes(8, "big"))
+
+
+def is_core(attribute_id: AttributeId) -> bool:
+    """Whether it is an attribute of the segment itself; any other one is a writer's, in general."""
+    return attribute_id[:8] == _CORE
 
 
 CREATION_TIME: Final = core_attribute(0)
@@ -42,6 +50,10 @@ INDEXED_TIME: Final = core_attribute(0x200003)
 """This project's own, on index segments: time in the last record, in ms. The event count there is EVENT_COUNT."""
 TABLE_INDEX_IN_TIER2: Final = core_attribute(0x200004)
 """This project's own, on table segments: the key index may have a map in Tier 2."""
+
+ATTRIBUTES_IN_TIER2: Final = core_attribute(0x200005)
+"""This project's own: attributes of writers may be in Tier 2 only. High water of the flush after which some left
+memory last; 0 before the first."""
 
 SEGMENT_TYPE_STREAM: Final = 0
 SEGMENT_TYPE_HASH_TABLE: Final = 1

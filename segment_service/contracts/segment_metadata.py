@@ -30,6 +30,8 @@ class SegmentMetadata:
     is_deleted: bool = False
     last_modified_ms: int = 0
     attributes: dict[AttributeId, int] = field(default_factory=dict)
+    """Those in memory: all core ones, and of the writers' all, or, if it has ``ATTRIBUTES_IN_TIER2``, some. There,
+    ``NULL_ATTRIBUTE_VALUE`` is a writer's attribute that is known to be absent."""
     merges: MergeRecords | None = None
     """What was merged into it of late; None while nothing was."""
     in_table: bool = field(default=False, compare=False)
@@ -43,6 +45,12 @@ class SegmentMetadata:
     """Time of the last call that read it or asked about it."""
     next_boundary: int = field(default=0, compare=False)
     """Length from which on the boundary tracker wants to know; the tracker's own."""
+    index_high_water: int = field(default=0, compare=False)
+    """The least high water of an index that has all attributes which are not in memory."""
+    indexed: dict[AttributeId, int] = field(default_factory=dict, compare=False)
+    """Attributes that came from the index, with their values there; the attribute index's own, as is the next one."""
+    looked_at: dict[AttributeId, int] = field(default_factory=dict, compare=False)
+    """Attributes of writers as they were when some left memory the last time."""
     recovered_length: int | None = field(default=0, compare=False)
     """Length that recovery found in the log, 0 for a segment made since: no earlier owner can have brought more than
     that to Tier 2. ``None`` once the storage writer compared the two; its own from the end of the recovery on."""

@@ -28,6 +28,7 @@ class SegmentProperties:
     is_sealed: bool
     last_modified_ms: int
     attributes: dict[AttributeId, int] = field(default_factory=dict)
+    """All of the system's own. Many writers' are left out: ``get_attribute`` knows each."""
 
 
 @dataclass(frozen=True, slots=True)

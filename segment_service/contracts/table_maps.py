@@ -1,4 +1,4 @@
-"""Defines the sorted map in Tier 2 that keeps the key index of a large table."""
+"""Defines the sorted maps in Tier 2 that segments have: the key index of a large table, the attributes of writers."""
 
 from __future__ import annotations
 
@@ -10,28 +10,48 @@ from segment_service.contracts.segment_storage import LogState
 from segment_service.contracts.spawn import Spawn
 
 TABLE_MAPS: Final = "keys-"
-"""Begin of the names of these maps; the id of the segment follows, as 16 hexadecimal digits."""
+"""Begin of the names of the maps of tables; the id of the segment follows, as 16 hexadecimal digits."""
+ATTRIBUTE_MAPS: Final = "attributes-"
+"""Begin of the names of the maps of segments with many writers; the id follows, too."""
 _id_digits: Final = 16
 
 
+def segment_map_name(prefix: str, segment_id: int) -> str:
+    return f"{prefix}{segment_id:0{_id_digits}x}"
+
+
 def table_map_name(segment_id: int) -> str:
-    return f"{TABLE_MAPS}{segment_id:0{_id_digits}x}"
+    return segment_map_name(TABLE_MAPS, segment_id)
 
 
-def segment_of_table_map(map_name: str) -> int | None:
-    """The id of the table's segment; ``None`` for the name of another map."""
-    digits = map_name.removeprefix(TABLE_MAPS)
-    if len(digits) != _id_digits or len(map_name) != len(TABLE_MAPS) + _id_digits:
+def attribute_map_name(segment_id: int) -> str:
+    return segment_map_name(ATTRIBUTE_MAPS, segment_id)
+
+
+def segment_of_map(prefix: str, map_name: str) -> int | None:
+    """The id of the segment whose map this is; ``None`` for the name of another map."""
+    digits = map_name.removeprefix(prefix)
+    if len(digits) != _id_digits or len(map_name) != len(prefix) + _id_digits:
         return None
     try:
         segment_id = int(digits, 16)
     except ValueError:
         return None
-    return segment_id if table_map_name(segment_id) == map_name else None
+    return segment_id if segment_map_name(prefix, segment_id) == map_name else None
+
+
+def segment_of_table_map(map_name: str) -> int | None:
+    """The id of the table's segment; ``None`` for the name of another map."""
+    return segment_of_map(TABLE_MAPS, map_name)
+
+
+def segment_of_attribute_map(map_name: str) -> int | None:
+    """The id of the segment that has these writers; ``None`` for the name of another map."""
+    return segment_of_map(ATTRIBUTE_MAPS, map_name)
 
 
 class TableMap(Protocol):
-    """The map of one table at one epoch of its container: a ``SortedMap`` whose flushes cannot be ahead of the log.
+    """The map of one segment at one epoch of its container: a ``SortedMap`` whose flushes cannot be ahead of the log.
 
     Errors as in ``SortedMap``. The map goes with its segment: it is closed when the segment was deleted.
     """

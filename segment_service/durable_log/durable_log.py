@@ -12,16 +12,30 @@ from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
+from segment_service.contracts.attributes import (
+    ATTRIBUTES_IN_TIER2,
+    AttributeId,
+    AttributeUpdate,
+    AttributeUpdateType,
+)
 from segment_service.contracts.data_log import DurableDataLog, LogAddress, Replication
+from segment_service.contracts.evicted_attributes import EvictedAttributes
 from segment_service.contracts.inactive_segments import InactiveSegments
 from segment_service.contracts.operations import Operation
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
 from segment_service.durable_log.operation_processor import OperationProcessor
 from segment_service.durable_log.recovery import Recovered, recover
 from segment_service.durable_log.request_queue import LogRequestQueue
-from segment_service.durable_log.requests import AnyRequest, BarrierRequest, CheckpointRequest, LogRequest
+from segment_service.durable_log.requests import (
+    AnyRequest,
+    BarrierRequest,
+    CheckpointRequest,
+    LogRequest,
+    UpdateAttributesRequest,
+)
 
 AFTER_FENCE: Final = register("durable_log.fenced_before_recovery")
 AFTER_RECOVERY: Final = register("durable_log.recovered_before_checkpoint")
@@ -114,9 +128,24 @@ class DurableLog(Service):
         """Whether an operation on the segment is on its way to the log."""
         return self._updater.is_staged(segment_id)
 
-    def look_up_in(self, inactive: InactiveSegments) -> None:
-        """Requests may name segments that are not in memory; called before ``start``."""
+    def look_up_in(self, inactive: InactiveSegments, evicted: EvictedAttributes) -> None:
+        """Requests may be about segments, and attributes, that are not in memory; called before ``start``."""
         self._updater.inactive = inactive
+        self._updater.evicted = evicted
+
+    def note_index(self, segment: SegmentMetadata, high_water: int) -> Awaitable[None]:
+        """As ``AttributeLog``, whose other methods follow."""
+        update = AttributeUpdate(ATTRIBUTES_IN_TIER2, AttributeUpdateType.REPLACE, high_water)
+        return self._enqueue(UpdateAttributesRequest(segment.name, (update,), segment.segment_id))
+
+    def is_attribute_staged(self, segment_id: int, attribute_id: AttributeId) -> bool:
+        return self._updater.is_attribute_staged(segment_id, attribute_id)
+
+    def settle_attributes(self, segment_id: int) -> None:
+        self._updater.settle(segment_id)
+
+    def settled_attributes(self, segment_id: int) -> None:
+        self._updater.settled(segment_id)
 
     @property
     def replication(self) -> Replication:

@@ -24,6 +24,7 @@ from segment_service.contracts.operations import (
 )
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.held_attributes import agree, may_be_in_tier2
 from segment_service.metadata.segment_record import read_record
 
 
@@ -51,10 +52,10 @@ def commit_append(metadata: ContainerMetadata, operation: Append) -> None:
 def _set_attributes(segment: SegmentMetadata, values: AttributeValues) -> None:
     attributes = segment.attributes
     for attribute_id, value in values:
-        if value == NULL_ATTRIBUTE_VALUE:
-            attributes.pop(attribute_id, None)
-        else:
+        if value != NULL_ATTRIBUTE_VALUE or may_be_in_tier2(segment, attribute_id):
             attributes[attribute_id] = value
+        else:
+            attributes.pop(attribute_id, None)
 
 
 def _map_segment(metadata: ContainerMetadata, operation: MapSegment) -> None:
@@ -138,8 +139,9 @@ def _activate(metadata: ContainerMetadata, operation: ActivateSegment) -> None:
         return
     known.is_logged = True
     check(
-        (known.name, known.length, known.start_offset, known.is_sealed, known.attributes)
-        == (record.name, record.length, record.start_offset, record.is_sealed, record.attributes),
+        (known.name, known.length, known.start_offset, known.is_sealed)
+        == (record.name, record.length, record.start_offset, record.is_sealed)
+        and agree(known, record),
         "segment activated in another state than it is in",
         known=known,
         record=record,

@@ -23,13 +23,16 @@ from pravega_common.errors import (
 from pravega_common.invariants import check, unreachable
 from pravega_common.names import is_transient_segment
 from segment_service.contracts.attributes import (
+    ATTRIBUTES_IN_TIER2,
     CREATION_TIME,
     EVENT_COUNT,
     MERGED_EVENT_COUNT,
     NULL_ATTRIBUTE_VALUE,
     AttributeId,
     AttributeUpdate,
+    is_core,
 )
+from segment_service.contracts.evicted_attributes import EvictedAttributes
 from segment_service.contracts.inactive_segments import InactiveSegments
 from segment_service.contracts.merge_records import MergeRecord, MergeRecords, forget_old, remember, source_key
 from segment_service.contracts.operations import (
@@ -62,6 +65,7 @@ from segment_service.durable_log.requests import (
     UpdateAttributesRequest,
 )
 from segment_service.metadata.container_metadata import ContainerMetadata
+from segment_service.metadata.held_attributes import is_missing
 from segment_service.metadata.segment_record import write_record
 from segment_service.metadata.snapshot import write_snapshot
 
@@ -84,6 +88,7 @@ class _Staged:
         "name",
         "pending",
         "segment_id",
+        "settling",
         "start_offset",
     )
 
@@ -98,6 +103,8 @@ class _Staged:
         self.merged_into = 0 if base is None else base.merged_into
         self.modified_ms = 0 if base is None else base.last_modified_ms
         self.attributes: dict[AttributeId, int] = {}
+        self.settling: dict[AttributeId, int] | None = None
+        """Older values, which are forgotten once they are committed."""
         self.merges: MergeRecords | None = None
         """What was merged into it and is not committed yet."""
         self.pending = 0
@@ -105,11 +112,21 @@ class _Staged:
 
     def attribute(self, attribute_id: AttributeId) -> int:
         value = self.attributes.get(attribute_id)
+        if value is None and self.settling is not None:
+            value = self.settling.get(attribute_id)
         if value is None:
             if self.base is None:
                 return NULL_ATTRIBUTE_VALUE
-            return self.base.attributes.get(attribute_id, NULL_ATTRIBUTE_VALUE)
+            value = self.base.attributes.get(attribute_id)
+            if value is None:
+                if is_missing(self.base, attribute_id):
+                    raise AttributeNotHeld(self.base, attribute_id)
+                return NULL_ATTRIBUTE_VALUE
         return value
+
+    def has_attribute(self, attribute_id: AttributeId) -> bool:
+        """Whether a value that is not committed may be known."""
+        return attribute_id in self.attributes or (self.settling is not None and attribute_id in self.settling)
 
     def merge_of(self, source: str) -> MergeRecord | None:
         """The record of an earlier merge of ``source`` into this segment."""
@@ -122,6 +139,16 @@ class _Staged:
     def resolve(self, updates: Sequence[AttributeUpdate]) -> AttributeValues:
         return resolve_updates(self.name, updates, self.attribute)
 
+    def missing(self, updates: Sequence[AttributeUpdate]) -> list[AttributeId]:
+        """The attributes in these updates that must be brought to memory first."""
+        base = self.base
+        ids = dict.fromkeys(update.attribute_id for update in updates)
+        return [
+            one
+            for one in ids
+            if base is not None and not self.has_attribute(one) and one not in base.attributes and is_missing(base, one)
+        ]
+
 
 class SegmentInactive(Exception):
     """A request names a segment that is not in memory and may be in the metadata table."""
@@ -129,6 +156,14 @@ class SegmentInactive(Exception):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
+
+
+class AttributeNotHeld(Exception):
+    """A request needs a writer's attribute that is not in memory and may be in the attribute index."""
+
+    def __init__(self, segment: SegmentMetadata, attribute_id: AttributeId) -> None:
+        super().__init__(segment.name, attribute_id)
+        self.segment = segment
 
 
 class SegmentNotLogged(Exception):
@@ -146,6 +181,8 @@ class OperationMetadataUpdater:
         self.metadata = metadata
         self.inactive: InactiveSegments | None = None
         """Segments that are not in memory; ``None`` if all are."""
+        self.evicted: EvictedAttributes | None = None
+        """Attributes that are not in memory; ``None`` if all are."""
         self._staged: dict[int, _Staged] = {}
         self._activating: set[int] = set()
         """Segments whose state is on its way to the log."""
@@ -156,7 +193,8 @@ class OperationMetadataUpdater:
         """Resolve a request into its operation; raises a ``RejectedError``, or ``SegmentDamaged``, and changes
         nothing if it is refused.
 
-        ``SegmentInactive`` and ``SegmentNotLogged`` say what must be done first; then the request is staged again.
+        ``SegmentInactive``, ``SegmentNotLogged`` and ``AttributeNotHeld`` say what must be done first; then the request
+        is staged again.
         A merge needs its source sealed: the caller stages a ``SealRequest`` first when ``needs_seal`` says so.
         """
         number = self.metadata.sequence_number + 1
@@ -189,6 +227,30 @@ class OperationMetadataUpdater:
     def is_staged(self, segment_id: int) -> bool:
         """Whether an operation on the segment is on its way to the log."""
         return segment_id in self._staged or segment_id in self._activating
+
+    def missing_attributes(self, segment: SegmentMetadata, updates: Sequence[AttributeUpdate]) -> list[AttributeId]:
+        """The attributes in these updates of a segment that are not in memory and may be in the attribute index."""
+        entry = self._staged.get(segment.segment_id) or _Staged(segment.segment_id, segment.name, segment)
+        return entry.missing(updates)
+
+    def is_attribute_staged(self, segment_id: int, attribute_id: AttributeId) -> bool:
+        """Whether an operation on the attribute may be on its way to the log."""
+        entry = self._staged.get(segment_id)
+        return entry is not None and entry.has_attribute(attribute_id)
+
+    def settle(self, segment_id: int) -> None:
+        """Begin to forget the staged attributes of a segment that never comes to rest: ``settled`` follows, after an
+        operation that is staged from now on was committed."""
+        entry = self._staged.get(segment_id)
+        if entry is not None:
+            entry.settling = {**(entry.settling or {}), **entry.attributes}
+            entry.attributes = {}
+
+    def settled(self, segment_id: int) -> None:
+        """Forget values from before ``settle``, which are committed."""
+        entry = self._staged.get(segment_id)
+        if entry is not None:
+            entry.settling = None
 
     def needs_seal(self, merge: MergeRequest) -> bool:
         """Whether the source of a merge is open; raises like ``stage`` if the merge would be refused anyway."""
@@ -390,6 +452,8 @@ class OperationMetadataUpdater:
             entry.start_offset = request.offset
             operation = Truncate(sequence_number=number, segment_id=entry.segment_id, offset=request.offset)
         elif type(request) is UpdateAttributesRequest:
+            if request.segment_id not in (None, self.metadata.ids.get(request.segment)):
+                raise SegmentNotFound(request.segment)
             entry = self._open(request.segment)
             values = entry.resolve(request.updates)
             entry.attributes.update(values)
@@ -437,7 +501,9 @@ def _merged_events(target: _Staged, source: _Staged) -> AttributeValues:
 def _as_metadata(entry: _Staged) -> SegmentMetadata:
     base = entry.base
     attributes = {} if base is None else dict(base.attributes)
+    attributes.update(entry.settling or {})
     attributes.update(entry.attributes)
+    has_index = ATTRIBUTES_IN_TIER2 in attributes
     merges = dict(base.merges) if base is not None and base.merges else {}
     for key, record in (entry.merges or {}).items():
         remember(merges, key, record)
@@ -453,7 +519,11 @@ def _as_metadata(entry: _Staged) -> SegmentMetadata:
         merged_into=entry.merged_into,
         is_deleted=entry.is_gone and entry.merged_into == 0,
         last_modified_ms=entry.modified_ms,
-        attributes={key: value for key, value in attributes.items() if value != NULL_ATTRIBUTE_VALUE},
+        attributes={
+            key: value
+            for key, value in attributes.items()
+            if value != NULL_ATTRIBUTE_VALUE or (has_index and not is_core(key))
+        },
         merges=merges or None,
         # Until the deletion is committed, the segment may get an entry.
         in_table=entry.is_gone or (base is not None and base.in_table),

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from pravega_common.errors import ContainerOffline, PravegaError, RejectedError, SegmentDamaged, UnknownOutcome
-from pravega_common.invariants import check
+from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.contracts.attributes import AttributeId
 from segment_service.contracts.data_log import (
     DurableDataLog,
     LogAddress,
@@ -30,7 +32,12 @@ from segment_service.contracts.operations import Checkpoint, Operation
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.durable_log.data_frame_builder import BuiltFrame, DataFrameBuilder
 from segment_service.durable_log.memory_state import MemoryState
-from segment_service.durable_log.metadata_updater import OperationMetadataUpdater, SegmentInactive, SegmentNotLogged
+from segment_service.durable_log.metadata_updater import (
+    AttributeNotHeld,
+    OperationMetadataUpdater,
+    SegmentInactive,
+    SegmentNotLogged,
+)
 from segment_service.durable_log.parked_requests import ParkedRequests
 from segment_service.durable_log.request_queue import LogRequestQueue
 from segment_service.durable_log.requests import ActivateRequest, AnyRequest, AppendRequest, MergeRequest, SealRequest
@@ -86,9 +93,7 @@ class OperationProcessor:
         self._in_flight_bytes = 0
         self._window_waiter: asyncio.Future[None] | None = None
         self.failure: BaseException | None = None
-        self._parked: ParkedRequests | None = None
-        if updater.inactive is not None:
-            self._parked = ParkedRequests(updater.inactive, queue.put_front, self._reject)
+        self._parked = ParkedRequests(self._go_on, self._reject)
         self._checkpoint_address = LogAddress(0, 0)
         self.snapshot_bytes = 0
         """Size of the last checkpoint."""
@@ -137,7 +142,7 @@ class OperationProcessor:
     def _process(self, request: AnyRequest, time_ms: int) -> None:
         """Validate one request and pack its operation, or reject it, or park it while a segment is looked up."""
         parked = self._parked
-        if parked is not None and parked.names and parked.follow(request):
+        if parked.names and parked.follow(request):
             return
         try:
             if type(request) is MergeRequest:
@@ -147,10 +152,8 @@ class OperationProcessor:
             self._log_activation(found.segment)
             self._process(request, time_ms)
             return
-        except SegmentInactive as missing:
-            check(parked is not None, "a request waits for a segment, and nobody looks it up", name=missing.name)
-            if parked is not None:
-                parked.park(request, missing.name)
+        except (SegmentInactive, AttributeNotHeld) as missing:
+            self._park(request, missing)
             return
         except (RejectedError, SegmentDamaged) as error:
             self._reject(request, error)
@@ -159,6 +162,36 @@ class OperationProcessor:
             request.fail(ContainerOffline("the operation could not be validated"))
             raise
         self._pack(operation, request)
+
+    def _park(self, request: AnyRequest, missing: SegmentInactive | AttributeNotHeld) -> None:
+        """Bring what is missing; the request, and those behind it on the same segments, wait."""
+        updater = self._updater
+        if isinstance(missing, SegmentInactive):
+            inactive, name = updater.inactive, missing.name
+            if inactive is None:
+                unreachable("a request waits for a segment, and nobody looks it up", name=name)
+            self._parked.park(request, name, lambda then: inactive.bring(name, then))
+            return
+        evicted, segment = updater.evicted, missing.segment
+        if evicted is None:
+            unreachable("a request waits for an attribute, and nobody reads it", segment=segment)
+        wanted = updater.missing_attributes(segment, request.updates)  # type: ignore[attr-defined]  # it asked for one
+        self._parked.park(request, segment.name, lambda then: evicted.bring(segment, wanted, then))
+
+    def _go_on(self, requests: Sequence[AnyRequest]) -> None:
+        """Try parked requests again before all others. What the later ones need is read at once, not in turn."""
+        evicted, updater = self._updater.evicted, self._updater
+        wanted: dict[str, list[AttributeId]] = {}
+        for request in requests if evicted is not None else ():
+            if isinstance(request, AppendRequest) and request.updates:
+                segment = updater.metadata.by_name(request.segment)
+                missing = [] if segment is None else updater.missing_attributes(segment, request.updates)
+                wanted.setdefault(request.segment, []).extend(missing)
+        for name, attribute_ids in wanted.items():
+            segment = updater.metadata.by_name(name)
+            if evicted is not None and segment is not None and len(attribute_ids) > 1:
+                evicted.bring(segment, list(dict.fromkeys(attribute_ids)), lambda _: None)
+        self._queue.put_front(requests)
 
     def _seal_source(self, merge: MergeRequest, time_ms: int) -> None:
         """Log a seal in front of the merge of a segment that is open."""
@@ -241,7 +274,7 @@ class OperationProcessor:
                 request.fail(offline if request.rejection is not None else unknown)
         for request in self._builder.open_tags():
             request.fail(offline)
-        for request in self._parked.take_all() if self._parked is not None else ():
+        for request in self._parked.take_all():
             request.fail(offline)
         while (queued := self._queue.pop()) is not None:
             queued.fail(offline)

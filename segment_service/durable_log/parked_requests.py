@@ -1,4 +1,4 @@
-"""Keeps requests in order while a segment that they name is looked up in the metadata table."""
+"""Keeps requests in order while a segment that they name, or an attribute of it, is read from Tier 2."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pravega_common.errors import PravegaError, Throttled
-from segment_service.contracts.inactive_segments import InactiveSegments
 from segment_service.durable_log.requests import AnyRequest, names_in
+
+Then = Callable[[PravegaError | None], None]
+"""Called when something was brought, with the error if it could not be."""
 
 parked_requests_max: Final = 65_536
 """Requests that wait for look-ups; more are refused."""
@@ -28,12 +30,10 @@ class ParkedRequests:
 
     def __init__(
         self,
-        inactive: InactiveSegments,
         go_on: Callable[[Sequence[AnyRequest]], None],
         refuse: Callable[[AnyRequest, PravegaError], None],
     ) -> None:
         """``go_on`` takes requests that are to be tried again before all others."""
-        self._inactive = inactive
         self._go_on = go_on
         self._refuse = refuse
         self.names: dict[str, _Group] = {}
@@ -47,10 +47,10 @@ class ParkedRequests:
             return True
         return False
 
-    def park(self, request: AnyRequest, name: str) -> None:
-        """Look the segment up; the request goes on after that."""
+    def park(self, request: AnyRequest, name: str, bring: Callable[[Then], None]) -> None:
+        """Bring what the request needs of this segment; it goes on after that."""
         if self._add(request):
-            self._inactive.bring(name, lambda error: self._found(name, error))
+            bring(lambda error: self._found(name, error))
 
     def _add(self, request: AnyRequest) -> bool:
         if self._count >= parked_requests_max:

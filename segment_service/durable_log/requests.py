@@ -109,6 +109,9 @@ class UpdateAttributesRequest(_DoneRequest[UpdateAttributes]):
 
     segment: str
     updates: Sequence[AttributeUpdate]
+    segment_id: int | None = None
+    """The only segment of that name that is meant, which is in memory; ``None``: the one there is. With an id it is
+    about a core attribute, and waits for nothing that others wait for, since they may wait for it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -164,10 +167,12 @@ class ActivateRequest(_DoneRequest[ActivateSegment]):
 
 
 def names_in(request: AnyRequest) -> Sequence[str]:
-    """The names of the segments that a request is about."""
+    """The names of the segments whose calls a request stays in order with."""
     if isinstance(request, MergeRequest):
         return request.target, request.source
     if isinstance(request, CheckpointRequest | BarrierRequest | ActivateRequest):
+        return ()
+    if isinstance(request, UpdateAttributesRequest) and request.segment_id is not None:
         return ()
     name: str = request.segment  # type: ignore[attr-defined]  # every other request has one
     return (name,)

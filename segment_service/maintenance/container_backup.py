@@ -15,7 +15,7 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.joined import all_ended
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark, LogState
-from segment_service.contracts.table_maps import segment_of_table_map
+from segment_service.contracts.table_maps import segment_of_attribute_map, segment_of_table_map
 from segment_service.maintenance.backup_files import ContainerInBackup, log_path
 from segment_service.maintenance.backup_log import CopiedLog, LogContents, LogGap, nothing_read
 from segment_service.maintenance.log_reading import LogSource
@@ -135,19 +135,22 @@ class ContainerBackup:
     async def _copy_table(self) -> None:
         """Copy the metadata table."""
         for name in await self._reader.map_names():
-            if name != metadata_map and segment_of_table_map(name) is None:
+            if name != metadata_map and not _is_segment_map(name):
                 raise DataCorruption(f"{self.layout.maps}{name} in Tier 2 is a map that this program does not know")
         manifest = await self._copy_map(metadata_map)
         self._stamp = None if manifest is None else manifest.stamp
 
     async def _copy_indexes(self, step: Step) -> None:
-        """Copy the key indexes of large tables; the copy has none of one that is gone, damaged, or replaced too fast:
-        a store makes it again of the table's log, which is copied with its segment."""
-        names = {name for name in await self._reader.map_names() if segment_of_table_map(name) is not None}
+        """Copy the maps of segments. The copy has no key index of a table that is gone, damaged, or replaced too fast:
+        a store makes it again of the table's log, which is copied with its segment. Nothing else has the attributes
+        of writers, so that they must be copied. The log was copied first, so that it has what left it since."""
+        names = {name for name in await self._reader.map_names() if _is_segment_map(name)}
         for name in sorted(names.union(await self._copied.map_names()) - {metadata_map}):
             try:
                 manifest = await self._copy_map(name) if name in names else None
             except (DataCorruption, Unavailable) as error:
+                if segment_of_attribute_map(name) is not None:
+                    raise
                 self._log.warning("a table's index is not in the backup", container=self.container_id, error=str(error))
                 manifest = None
             if manifest is None:
@@ -333,3 +336,8 @@ async def _exists(chunks: ChunkStorage, name: str) -> bool:
     except SegmentNotFound:
         return False
     return True
+
+
+def _is_segment_map(name: str) -> bool:
+    """Whether it is a map that segments have."""
+    return segment_of_table_map(name) is not None or segment_of_attribute_map(name) is not None

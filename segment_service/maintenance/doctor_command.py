@@ -82,7 +82,8 @@ def _print_container(report: ContainerReport) -> None:
     )
     print(
         f"  Tier 2: {report.segments} segments, {report.chunks} chunks, {report.length} bytes, "
-        f"{report.table_indexes} key indexes of tables, orphans: {orphans}"
+        f"{report.table_indexes} key indexes of tables, {report.attribute_indexes} indexes of writers, "
+        f"orphans: {orphans}"
     )
     if report.log is not None:
         log = report.log

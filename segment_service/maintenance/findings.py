@@ -58,6 +58,8 @@ class ContainerReport:
     table_entries: int = 0
     table_indexes: int = 0
     """Key indexes of large tables."""
+    attribute_indexes: int = 0
+    """Indexes of segments with many writers."""
     segments: int = 0
     """Segments that Tier 2 holds."""
     chunks: int = 0

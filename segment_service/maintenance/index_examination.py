@@ -1,12 +1,13 @@
-"""Examines the key indexes of large tables in one container, while its owner may change them."""
+"""Examines the key indexes of large tables and the attribute indexes in one container, beside its owner."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
+from segment_service.attribute_index.entries import decode_value
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.contracts.table_maps import segment_of_table_map
+from segment_service.contracts.table_maps import segment_of_attribute_map, segment_of_table_map
 from segment_service.maintenance.findings import ContainerReport, DataFinding
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata_table.metadata_table import map_name as metadata_map
@@ -22,20 +23,30 @@ async def examine_indexes(
 ) -> None:
     """Look whether the files of all indexes are there, with their lengths; ``deep``: read every entry."""
     for name in await reader.map_names():
-        segment_id = segment_of_table_map(name)
+        table_id, writers_id = segment_of_table_map(name), segment_of_attribute_map(name)
         place = f"{reader.layout.maps}{name}/"
-        if segment_id is None:
+        if table_id is None and writers_id is None:
             if name != metadata_map:
                 remedy = "run the version of this program that wrote it"
                 report.add(DataFinding("index", f"{place} is a map that this program does not know", remedy))
             continue
         try:
-            report.table_indexes += await _is_there(chunks, reader, name)
-            if deep:
-                await _read(reader, name)
+            is_there = await _is_there(chunks, reader, name)
+            if table_id is not None:
+                report.table_indexes += is_there
+                if deep:
+                    await _read(reader, name)
+            else:
+                report.attribute_indexes += is_there
+                if deep:
+                    await _read_attributes(reader, name)
         except DataCorruption as error:
             remedy = f"stop the store, delete all objects below {place} and start it: the table's log has everything"
-            report.add(DataFinding("index", str(error), remedy, segment_id))
+            if table_id is None:
+                remedy = (
+                    "restore the object from a copy; without one, seal the segment: some writers cannot go on in it"
+                )
+            report.add(DataFinding("index", str(error), remedy, table_id if table_id is not None else writers_id))
 
 
 async def _is_there(chunks: ChunkStorage, reader: ContainerReader, name: str) -> bool:
@@ -65,6 +76,15 @@ async def _length(chunks: ChunkStorage, name: str) -> int | None:
         return (await chunks.info(name)).length
     except SegmentNotFound:
         return None
+
+
+async def _read_attributes(reader: ContainerReader, name: str) -> None:
+    """Read all attributes. ``DataCorruption`` if one is damaged."""
+    try:
+        async for _, value in reader.entries(b"", name):
+            decode_value(value, name)
+    except Unavailable:
+        return  # as below
 
 
 async def _read(reader: ContainerReader, name: str) -> None:

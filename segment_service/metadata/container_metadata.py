@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from segment_service.contracts.log_identity import unknown_identity
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.boundary_tracker import BoundaryTracker
+from segment_service.metadata.held_attributes import HeldAttributes
 from segment_service.metadata.quarantine import Quarantine
 from segment_service.metadata.table_changes import TableChanges
 from segment_service.metadata.traffic_notes import TrafficNotes
@@ -29,6 +30,8 @@ class ContainerMetadata:
     """Boundaries of events that are not yet in the index segments."""
     traffic: TrafficNotes = field(default_factory=TrafficNotes, compare=False)
     """Segments whose rate is to be watched."""
+    held: HeldAttributes = field(default_factory=HeldAttributes, compare=False)
+    """Segments with many attributes in memory."""
     changes: TableChanges = field(default_factory=TableChanges, compare=False)
     """Segments whose entries in the metadata table are not up to date."""
     table_high_water: int = field(default=0, compare=False)

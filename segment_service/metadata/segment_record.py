@@ -5,9 +5,12 @@ Layout, big-endian::
     id i64 | flags u8 | length i64 | start_offset i64 | storage_length i64 | last_modified_ms i64 | merged_into i64
     | name_length u16 | attribute_count u32 | name utf-8 | count * (attribute id 16 bytes | value i64)
 
+The attributes are those in memory; ``NULL_ATTRIBUTE_VALUE`` is one that is absent whatever the attribute index says.
+
 flags: 1 sealed, 2 sealed in Tier 2, 4 merged, 8 deleted, 16 the metadata table may have an entry of it.
 
-A record that stands by itself has a version (u8, 1) in front, and its merges behind it:
+A record that stands by itself has a version (u8) in front: 1, or 2 if the segment has an attribute index, without which
+a program would take a writer for a new one; and its merges behind it:
 count u32 | count * (source key 16 bytes | target_length i64 | time i64), oldest first.
 """
 
@@ -17,11 +20,12 @@ import struct
 from typing import Final
 
 from pravega_common.errors import DataCorruption
-from segment_service.contracts.attributes import AttributeId
+from segment_service.contracts.attributes import ATTRIBUTES_IN_TIER2, AttributeId
 from segment_service.contracts.merge_records import MergeRecord
 from segment_service.contracts.segment_metadata import SegmentMetadata
 
-RECORD_VERSION: Final = 1
+RECORD_VERSION: Final = 2
+_VERSION_WITH_ALL_ATTRIBUTES: Final = 1
 
 _SEGMENT: Final = struct.Struct(">qBqqqqqHI")
 _ATTRIBUTE: Final = struct.Struct(">16sq")
@@ -94,6 +98,7 @@ def read_segment(data: bytes, position: int) -> tuple[SegmentMetadata, int]:
         last_modified_ms=last_modified_ms,
         attributes=attributes,
         in_table=bool(flags & _IN_TABLE),
+        index_high_water=attributes.get(ATTRIBUTES_IN_TIER2, 0),
     )
     return segment, position
 
@@ -102,15 +107,16 @@ def write_record(segment: SegmentMetadata) -> bytes:
     """A record that stands by itself."""
     merges = segment.merges or {}
     packed = (_MERGE.pack(key, *record) for key, record in merges.items())
-    return b"".join((bytes((RECORD_VERSION,)), *write_segment(segment), _COUNT.pack(len(merges)), *packed))
+    version = RECORD_VERSION if ATTRIBUTES_IN_TIER2 in segment.attributes else _VERSION_WITH_ALL_ATTRIBUTES
+    return b"".join((bytes((version,)), *write_segment(segment), _COUNT.pack(len(merges)), *packed))
 
 
 def read_record(data: bytes) -> SegmentMetadata:
     """``DataCorruption`` if the bytes are no record of a version known here."""
-    if data[:1] != bytes((RECORD_VERSION,)):
+    if not data or not _VERSION_WITH_ALL_ATTRIBUTES <= data[0] <= RECORD_VERSION:
         raise DataCorruption(
             f"a segment's record of {len(data)} bytes has version {data[0] if data else 'none'}; this program reads "
-            f"{RECORD_VERSION}: if a newer program wrote it, run that one"
+            f"{_VERSION_WITH_ALL_ATTRIBUTES} and {RECORD_VERSION}: if a newer program wrote it, run that one"
         )
     try:
         segment, position = read_segment(data, 1)

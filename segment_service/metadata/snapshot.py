@@ -9,6 +9,7 @@ Layout, big-endian::
 
 The merges of one target follow each other, oldest first. *Gone* are segments that were deleted or merged away and of
 which the metadata table may have an entry. ``table_high_water`` is the high water in the stamp of the metadata table.
+Version 3, which is read and written, has no segment with an attribute index; version 4 has one at least.
 Version 2, which is read, has neither; version 1, which is read, has no identity and no merges either.
 """
 
@@ -20,13 +21,15 @@ from typing import Final
 
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
+from segment_service.contracts.attributes import ATTRIBUTES_IN_TIER2
 from segment_service.contracts.log_identity import identity_bytes, unknown_identity
 from segment_service.contracts.merge_records import MergeRecord
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.segment_record import read_segment, write_segment
 
-SNAPSHOT_VERSION: Final = 3
+SNAPSHOT_VERSION: Final = 4
+_VERSION_WITH_ALL_ATTRIBUTES: Final = 3
 _VERSION_WITHOUT_TABLE: Final = 2
 _VERSION_WITHOUT_IDENTITY: Final = 1
 """Without merges, too."""
@@ -44,14 +47,16 @@ def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetada
     check(len(metadata.identity) == identity_bytes, "not the identity of a log", identity=metadata.identity)
     parts = [b""]
     merges: list[bytes] = []
-    count = 0
+    count, version = 0, _VERSION_WITH_ALL_ATTRIBUTES
     for segment in segments:
         count += 1
+        if ATTRIBUTES_IN_TIER2 in segment.attributes:
+            version = SNAPSHOT_VERSION
         if segment.merges:
             merges.extend(_MERGE.pack(segment.segment_id, key, *record) for key, record in segment.merges.items())
         parts.extend(write_segment(segment))
     parts[0] = _HEADER.pack(
-        SNAPSHOT_VERSION,
+        version,
         metadata.container_id,
         metadata.identity,
         metadata.epoch,
@@ -116,7 +121,7 @@ def _read_header(data: bytes) -> tuple[ContainerMetadata, int, int]:
     """The metadata without segments, their number, and the position of the first one."""
     version = data[0] if data else 0
     table_high_water = 0
-    if version == SNAPSHOT_VERSION:
+    if version in (SNAPSHOT_VERSION, _VERSION_WITH_ALL_ATTRIBUTES):
         _, container_id, identity, epoch, number, next_id, table_high_water, count = _HEADER.unpack_from(data)
         position = _HEADER.size
     elif version == _VERSION_WITHOUT_TABLE:

@@ -133,6 +133,7 @@ class Evictor(Service):
 
     def _evict(self, segment: SegmentMetadata) -> None:
         self._read_index.unload(segment.segment_id)
+        self._metadata.held.gone(segment.segment_id)
         self._loader.left(segment.name)
         self._candidates.pop(segment.segment_id, None)
         del self._metadata.segments[segment.segment_id]

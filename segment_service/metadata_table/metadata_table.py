@@ -153,6 +153,7 @@ class MetadataTable(Service):
             segment = self._metadata.segments.get(segment_id)
             if segment is None or segment.is_deleted or segment.is_merged:
                 continue
+            self._metadata.held.look(segment)
             record = write_record(segment)
             size += len(record) + len(segment.name)
             if len(record) > map_value_bytes_max or size > map_changes_bytes_max // 2:

@@ -34,13 +34,24 @@ class Auditor(Client):
             segment.violated("lost", "it was sealed, and is open")
         content = await self._read_all(segment, info)
         if content is not None:
-            known = {writer: info.attributes.get(writer_attribute(segment, writer), 0) for writer in segment.writers}
+            known = await self._last_events(segment)
             count = info.attributes.get(EVENT_COUNT, 0)
             if count != sum(known.values()):
                 segment.violated("broken", f"it counts {count} events, its writers have {known}")
             boundaries = self.world.history.check_content(segment, info.start_offset, content, known)
             if boundaries is not None and self.world.settings.family != "damage":  # which hits index segments too
                 await self._locate(segment, info, boundaries)
+
+    async def _last_events(self, segment: SegmentHistory) -> dict[int, int]:
+        """The last event number of each writer, as the store knows it."""
+        name, known = segment.name, {}
+        for writer in sorted(segment.writers):
+            attribute = writer_attribute(segment, writer)
+            answer = await self.insist(name, lambda store, one=attribute: store.segments.get_attribute(name, one))  # type: ignore[misc]
+            if answer.error is not None:
+                segment.violated("lost", f"the last event of writer {writer} cannot be read: {answer.error!r}")
+            known[writer] = 0 if answer.error is not None else max(answer.value, 0)
+        return known
 
     async def _locate(self, segment: SegmentHistory, info: SegmentProperties, boundaries: list[int]) -> None:
         """The event index answers with real ends of events."""

@@ -12,6 +12,7 @@ from pravega_common.runtime import failpoints
 from tests.simulator.processes import Process, ProcessKilled, current_process
 
 PACKAGES = (
+    "attribute_index",
     "container",
     "durable_log",
     "event_index",

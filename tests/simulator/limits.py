@@ -12,6 +12,9 @@ from unittest import mock
 SMALL: Final[Mapping[str, tuple[float, ...]]] = {
     "container.table_maps.sweep_delay_s": (0.5, 5.0),
     "durable_log.data_frame_builder._entries_end_max": (500, 4_000, 40_000),
+    "attribute_index.eviction.flush_count_max": (1, 2),
+    "metadata.held_attributes.held_max": (0, 1, 2),
+    "metadata.held_attributes.many_min": (1,),
     "metadata_table.metadata_table.flush_count_max": (2,),
     "plog.plog_client.read_page_bytes": (5_000, 100_000),
     "read_index.fetch_budget.fetch_bytes_max": (1_000, 30_000),

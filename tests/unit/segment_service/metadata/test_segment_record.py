@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pravega_common.errors import DataCorruption
+from segment_service.contracts.attributes import ATTRIBUTES_IN_TIER2, NULL_ATTRIBUTE_VALUE, AttributeId
 from segment_service.metadata.segment_record import read_record, write_record
 from tests.unit.segment_service.metadata.samples import sample_metadata
 
@@ -34,5 +35,28 @@ def test_bytes_of_another_length_or_version_are_corrupt() -> None:
             read_record(record[:length])
     with pytest.raises(DataCorruption):
         read_record(record + b"\0")
-    with pytest.raises(DataCorruption, match=r"version 2.*run that one"):
-        read_record(b"\2" + record[1:])
+    with pytest.raises(DataCorruption, match=r"version 3.*run that one"):
+        read_record(b"\3" + record[1:])
+
+
+WITH_INDEX = (
+    "02"
+    "0000000000000004000000000200000000000000000000000500000001000000000000018bcfe568000000000000000000000e00000003"
+    "73636f70652f737472c3b86d2f30"
+    "000102030405060708090a0b0c0d0e0fffffffffffffffff"
+    "80000000000000000000000000200005000000000000004d"
+    "6162736563742d2d2d2d7772697465728000000000000000"
+    "00000000"
+)
+
+
+def test_golden_bytes_of_a_segment_with_an_attribute_index() -> None:
+    """Some of its writers are in the index only: a program that knows none must not take it for the whole."""
+    segment = sample_metadata().segments[4]
+    segment.merges = None
+    segment.attributes[ATTRIBUTES_IN_TIER2] = 77
+    segment.attributes[AttributeId(b"absect----writer")] = NULL_ATTRIBUTE_VALUE
+    assert write_record(segment).hex() == WITH_INDEX
+    found = read_record(bytes.fromhex(WITH_INDEX))
+    assert found == segment
+    assert found.index_high_water == 77

@@ -1,0 +1,124 @@
+"""The attributes of writers that left memory go with a backup, are examined, and survive a restore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pravega_common.errors import Unavailable
+from segment_service.container.segment_container import SegmentContainer
+from segment_service.contracts.attributes import (
+    NULL_ATTRIBUTE_VALUE,
+    AttributeId,
+    AttributeUpdate,
+    AttributeUpdateType,
+    is_core,
+)
+from segment_service.contracts.table_maps import attribute_map_name
+from segment_service.maintenance.doctor import StoreDoctor
+from segment_service.maintenance.findings import ContainerReport
+from segment_service.metadata import held_attributes
+from tests.support.backups import LAYOUT, Place, backed_up, flushed, idle, restored
+from tests.support.containers import ContainerKit
+from tests.support.log_reading import InMemoryLogSource
+from tests.unit.segment_service.maintenance.test_tier2_restore import Kit
+
+S = "scope/stream/0.#epoch.0"
+writers = 60
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_attributes, "held_max", 10)
+
+
+def writer(number: int) -> AttributeId:
+    return AttributeId(b"writer-%09d" % number)
+
+
+class Writers:
+    """Appends an event of each writer in turn, as it would after it connected again."""
+
+    def __init__(self, container: SegmentContainer) -> None:
+        self.container = container
+        self.last = dict.fromkeys(range(writers), 0)
+        self._turn = 0
+
+    async def work(self, count: int) -> None:
+        for _ in range(count):
+            number, self._turn = self._turn % writers, self._turn + 1
+            value, before = self.last[number] + 1, await self.container.get_attribute(S, writer(number))
+            assert max(before, 0) == self.last[number]
+            update = AttributeUpdate(writer(number), AttributeUpdateType.REPLACE_IF_EQUALS, value, before)
+            await self.container.append(S, [b"x"], [update])
+            self.last[number] = value
+
+
+async def known(container: SegmentContainer) -> dict[int, int]:
+    return {number: max(await container.get_attribute(S, writer(number)), 0) for number in range(writers)}
+
+
+async def begun(kit: ContainerKit) -> Writers:
+    container = await kit.open()
+    await container.create_segment(S)
+    made = Writers(container)
+    await made.work(2 * writers)
+    await flushed(kit, container)
+    await container.table.flush()
+    await made.work(writers)
+    found = container.metadata.by_name(S)
+    assert found is not None
+    assert sum(not is_core(key) for key in found.attributes) < writers // 2
+    return made
+
+
+async def examined(kit: ContainerKit) -> ContainerReport:
+    return await StoreDoctor(kit.chunks, InMemoryLogSource(kit.logs), kit.clock).examine_container(0, deep=True)
+
+
+async def test_a_backup_while_writers_go_on(tmp_path: Path) -> None:
+    place, target = Place(), Place()
+    await place.mark()
+    made = await begun(place)
+    before = dict(made.last)
+    await backed_up(place, tmp_path / "b", lambda: made.work(3))
+    await made.container.stop()
+    other = await restored(target, tmp_path / "b")
+    found = await known(other)
+    assert sum(found.values()) == (await other.get_info(S)).length, "each event is counted once"
+    assert all(before[number] <= value <= made.last[number] for number, value in found.items())
+    await flushed(target, other)
+    await other.table.flush()
+    report = await examined(target)
+    assert (report.findings, report.attribute_indexes) == ([], 1)
+    await other.stop()
+
+
+async def test_a_damaged_index_is_found_and_no_backup_is_made_without_it(tmp_path: Path) -> None:
+    place = Place()
+    await place.mark()
+    made = await begun(place)
+    await made.container.stop()
+    files = [name for name in place.stored.objects if name.startswith(LAYOUT.map_files(attribute_map_name(1)))]
+    for name in files:
+        await place.stored.delete(name)
+    report = await examined(place)
+    assert [finding.segment_id for finding in report.findings if finding.kind == "index"] == [1]
+    assert "restore the object from a copy" in report.findings[0].remedy
+    with pytest.raises(Unavailable, match=attribute_map_name(1)):
+        await backed_up(place, tmp_path / "b", idle)
+
+
+async def test_a_restore_from_tier_2_alone() -> None:
+    kit = Kit()
+    made = await begun(kit)
+    await flushed(kit, made.container)
+    await made.container.table.flush()
+    await made.container.stop()
+    kit.logs.restore(0)
+    await kit.restore()
+    container = await kit.open()
+    assert await known(container) == made.last
+    assert await container.get_attribute(S, AttributeId(b"another-writer--")) == NULL_ATTRIBUTE_VALUE
+    await container.stop()
