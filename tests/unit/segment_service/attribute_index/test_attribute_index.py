@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import BadAttributeUpdate, DataCorruption, SegmentNotFound
+from pravega_common.errors import BadAttributeUpdate, DataCorruption, SegmentNotFound, Unavailable
+from segment_service.attribute_index import attribute_index
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import (
     ATTRIBUTES_IN_TIER2,
@@ -269,6 +270,46 @@ async def test_a_segment_with_far_too_many_waits_for_tier_2() -> None:
     await container.append(S, [b"x"], [compare(70, 1)])
     assert len(held(container)) < 30
     assert await values(container, 71) == [1] * 71
+    await container.stop()
+
+
+async def test_a_tier_2_that_is_away_refuses_only_who_needs_it() -> None:
+    made = kit()
+    container = await with_writers(made)
+    await container.durable_log.checkpoint()
+    await eventually(lambda: container.durable_log.acknowledged >= container.durable_log.last_durable, "Tier 2")
+    await leave_memory(container, S)
+    await container.stop()
+    container = await made.open()  # which has read nothing of the index
+    await container.get_info(S)
+    assert writer(0) not in held(container)
+    made.chunks.stop()
+    with pytest.raises(Unavailable):
+        await container.append(S, [b"y"], [compare(0, 2, 1)])
+    with pytest.raises(Unavailable):
+        await container.get_attribute(S, writer(0))
+    await container.append(S, [b"y"], [compare(49, 2, 1)])
+    made.chunks.resume()
+    await container.append(S, [b"y"], [compare(0, 2, 1)])
+    await container.stop()
+
+
+async def test_attributes_stay_while_tier_2_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attribute_index, "retry_delay_s", 0.01)
+    made = kit()
+    container = await made.open()
+    await container.create_segment(S)
+    await write(container, range(30), 1)
+    made.chunks.stop()
+    found = container.metadata.by_name(S)
+    assert found is not None
+    container.metadata.held.look(found)
+    await eventually(lambda: not container.attributes._evicting, "the end of an attempt")
+    assert len(held(container)) == 30
+    made.chunks.resume()
+    await evicted(container)
+    assert len(held(container)) == 15
+    assert await values(container, 30) == [1] * 30
     await container.stop()
 
 
