@@ -88,6 +88,7 @@ class Tier2Section(Section):
     secret_key: SecretStr = SecretStr("")
     flush_bytes: Annotated[int, Field(ge=1, le=16 * 1024 * 1024)] = 8 * 1024 * 1024
     flush_age_ms: Milliseconds = 1_000
+    share_small_objects: bool = False
     call_time_max_ms: Milliseconds = 30_000
 
 

@@ -47,7 +47,8 @@ from segment_service.tables.table_extension import TableExtension
 from segment_service.tier1_memory_watch import Tier1MemoryWatch
 from segment_service.traffic.monitor import TrafficMonitor
 from segment_service.traffic.request_stream import WireRequestStream
-from segment_service.writer.storage_writer import StorageWriter, WriterConfig
+from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
+from segment_service.writer.storage_writer import StorageWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,13 @@ class SegmentStoreProcess(Service):
     def _make_container(self, container_id: int) -> SegmentContainer:
         parts, config = self._parts, self._config
         policy = CheckpointPolicy(config.tier1.checkpoint_operations, config.tier1.checkpoint_bytes)
-        storage = RollingStorage(parts.chunks, container_id, parts.clock, offload=self._checks.run)
+        storage = RollingStorage(
+            parts.chunks,
+            container_id,
+            parts.clock,
+            offload=self._checks.run,
+            shares_objects=config.tier2.share_small_objects,
+        )
         return SegmentContainer(
             parts.make_log(container_id, self.store_id),
             storage,
@@ -255,5 +262,9 @@ class SegmentStoreProcess(Service):
 
     def _make_writer(self, source: WriterDataSource, storage: SegmentStorage) -> StorageWriter:
         tier2 = self._config.tier2
-        config = WriterConfig(flush_bytes=tier2.flush_bytes, flush_age_s=tier2.flush_age_ms / 1000)
+        config = WriterConfig(
+            flush_bytes=tier2.flush_bytes,
+            flush_age_s=tier2.flush_age_ms / 1000,
+            small_flushes_at_once_max=shared_flushes_at_once_max if tier2.share_small_objects else 0,
+        )
         return StorageWriter(source, storage, self._parts.clock, config)

@@ -25,6 +25,7 @@ from segment_service.sorted_runs.map_manifest import MapManifest
 from segment_service.storage.chunk_names import Layout, MapObjectId
 from segment_service.storage.epoch_marks import decode_mark
 from segment_service.storage.segment_view import SegmentView
+from segment_service.storage.shared_objects import shared_map_name
 
 LOG_BEGUN: Final = register("maintenance.backup.log_begun")
 MARK_COPIED: Final = register("maintenance.backup.mark_copied")
@@ -55,15 +56,16 @@ class ContainerBackup:
     def __init__(
         self, container_id: int, chunks: ChunkStorage, logs: LogSource, folder: Path, copies: ChunkStorage, clock: Clock
     ) -> None:
-        """``chunks`` is Tier 2, which is only read; ``copies`` keeps its objects in the backup."""
+        """``chunks`` is Tier 2, which is only read; ``copies`` keeps its objects in the backup, where those that lie in
+        the map ``shared`` are objects of their own."""
         self.container_id = container_id
         self.log = CopiedLog(logs, container_id, log_path(folder, container_id))
         self.layout = Layout(container_id)
         self.damaged: set[int] = set()
         """Segments that are damaged in Tier 2, and are so in the backup."""
-        self._chunks = chunks
         self._copies = copies
         self._reader = ContainerReader(chunks, container_id, clock)
+        self._chunks = self._reader.chunks
         self._copied = ContainerReader(copies, container_id, clock)
         self._log = structlog.get_logger()
         self._settled: set[int] = set()
@@ -135,7 +137,7 @@ class ContainerBackup:
     async def _copy_table(self) -> None:
         """Copy the metadata table."""
         for name in await self._reader.map_names():
-            if name != metadata_map and not _is_segment_map(name):
+            if name not in (metadata_map, shared_map_name) and not _is_segment_map(name):
                 raise DataCorruption(f"{self.layout.maps}{name} in Tier 2 is a map that this program does not know")
         manifest = await self._copy_map(metadata_map)
         self._stamp = None if manifest is None else manifest.stamp

@@ -87,14 +87,14 @@ class StoreDoctor:
         await self._read_mark(known)
         await self._read_stamp(known)
         await self._read_log(known)
-        examination = SegmentExamination(self._chunks, known.reader, known.report, self._progress, deep=deep)
+        examination = SegmentExamination(known.reader, known.report, self._progress, deep=deep)
         try:
             await examination.run(with_table=known.has_table)
         except DataCorruption as error:  # the table, in the middle of it: once more without
             known.has_table = False
             known.report = _without_segments(known.report)
             known.report.add(DataFinding("table", str(error), RESTORE_TABLE))
-            examination = SegmentExamination(self._chunks, known.reader, known.report, self._progress, deep=deep)
+            examination = SegmentExamination(known.reader, known.report, self._progress, deep=deep)
             await examination.run(with_table=False)
         await self._judge_suspects(known, examination.suspects)
         await examine_indexes(self._chunks, known.reader, known.report, deep=deep)

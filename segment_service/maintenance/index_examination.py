@@ -12,6 +12,7 @@ from segment_service.maintenance.findings import ContainerReport, DataFinding
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata_table.metadata_table import map_name as metadata_map
 from segment_service.storage.chunk_names import MapObjectId
+from segment_service.storage.shared_objects import shared_map_name
 from segment_service.tables.index_entry import TOTALS_KEY, decode_entry, decode_totals
 
 looks_max: Final = 8
@@ -26,7 +27,7 @@ async def examine_indexes(
         table_id, writers_id = segment_of_table_map(name), segment_of_attribute_map(name)
         place = f"{reader.layout.maps}{name}/"
         if table_id is None and writers_id is None:
-            if name != metadata_map:
+            if name not in (metadata_map, shared_map_name):
                 remedy = "run the version of this program that wrote it"
                 report.add(DataFinding("index", f"{place} is a map that this program does not know", remedy))
             continue

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Final, NoReturn, TypeVar
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final
 
 from pravega_common.errors import DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
-from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.time_slices import TimeSlices
-from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark
+from segment_service.maintenance.shared_objects_reader import SharedObjectsReader, refuse_number, refuse_put
 from segment_service.metadata_table.metadata_table import map_name
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.map_manifest import MapManifest
@@ -23,8 +22,6 @@ from segment_service.storage.epoch_marks import EpochMarks
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest_store import ManifestStore
 from segment_service.storage.segment_view import SegmentView
-
-T = TypeVar("T")
 
 reader_epoch: Final = 2**63
 """Above the epoch of every owner, so that nothing that is read looks like the work of a later one. Never written."""
@@ -42,15 +39,17 @@ class NoGarbage(GarbageCollector):
 
 class ContainerReader:
     """Marks, manifests and sorted maps of one container, while its owner may change them. The map ``map_name`` is the
-    metadata table; others are the key indexes of large tables."""
+    metadata table; others are the key indexes of large tables. ``chunks`` shows the container's objects by name, also
+    those that lie in its map ``shared``."""
 
     def __init__(self, chunks: ChunkStorage, container_id: int, clock: Clock) -> None:
         self.layout = Layout(container_id)
+        chunks = self.chunks = SharedObjectsReader(chunks, self.layout, clock)
         garbage = NoGarbage(container_id, chunks, self.layout, clock)
         garbage.epoch = reader_epoch
         self._manifests = ManifestStore(chunks, self.layout, garbage)
         self._manifests.epoch = reader_epoch
-        self._marks = EpochMarks(chunks, self.layout, garbage, _refuse_put, _refuse_number)
+        self._marks = EpochMarks(chunks, self.layout, garbage, refuse_put, refuse_number)
         self._garbage = garbage
         self._cache = BlockCache()
         self._chunks = chunks
@@ -121,7 +120,7 @@ class ContainerReader:
 
     def _objects(self, name: str) -> MapObjects:
         garbage, cache = self._garbage, self._cache
-        return MapObjects(name, self._chunks, self.layout, garbage, _refuse_put, _refuse_number, cache)
+        return MapObjects(name, self._chunks, self.layout, garbage, refuse_put, refuse_number, cache)
 
     async def _walk(self, name: str, manifest: MapManifest, first: bytes) -> AsyncGenerator[tuple[bytes, bytes]]:
         slices = TimeSlices(self._clock)
@@ -137,11 +136,3 @@ def _damage(name: str, manifest: ManifestId, error: SegmentNotFound | DataCorrup
     if isinstance(error, DataCorruption):
         return error
     return DataCorruption(f"the map {name} lists {error.segment} in manifest {manifest}, and it is missing")
-
-
-async def _refuse_put(fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: list[str]) -> NoReturn:
-    unreachable("a reader of Tier 2 writes", unanswered=unanswered)
-
-
-def _refuse_number() -> NoReturn:
-    unreachable("a reader of Tier 2 makes a name")

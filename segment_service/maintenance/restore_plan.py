@@ -13,7 +13,6 @@ from typing import Final
 from pravega_common.errors import ConfigurationError
 from pravega_common.names import is_index_segment, parent_segment_name
 from segment_service.contracts.attributes import INDEX_OWNER, INDEXED_LENGTH
-from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata.segment_record import read_record
@@ -103,8 +102,8 @@ class RestoredSegment:
 class Tier2Contents:
     """Reads what Tier 2 holds of one container whose log is gone; nobody changes it meanwhile."""
 
-    def __init__(self, chunks: ChunkStorage, reader: ContainerReader) -> None:
-        self._chunks = chunks
+    def __init__(self, reader: ContainerReader) -> None:
+        self._chunks = reader.chunks
         self._reader = reader
         self._layout = reader.layout
         self._listers: dict[ChunkId, tuple[ManifestId, int]] = {}

@@ -14,7 +14,6 @@ from typing import Final
 
 from pravega_common.errors import SegmentDamaged, SegmentNotFound
 from pravega_common.runtime.joined import all_ended
-from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.maintenance.findings import RESTORE_OBJECT, ContainerReport, DataFinding
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata_table.metadata_table import id_in, id_key, stored_length
@@ -64,7 +63,6 @@ class SegmentExamination:
 
     def __init__(
         self,
-        chunks: ChunkStorage,
         reader: ContainerReader,
         report: ContainerReport,
         progress: Progress,
@@ -72,13 +70,13 @@ class SegmentExamination:
         deep: bool,
     ) -> None:
         self.suspects: list[Suspect] = []
-        self._chunks = chunks
+        self._chunks = reader.chunks
         self._reader = reader
         self._layout = reader.layout
         self._report = report
         self._progress = progress
         self._deep = deep
-        self._chunk_reader = ChunkReader(chunks, reader.layout)
+        self._chunk_reader = ChunkReader(reader.chunks, reader.layout)
         self._reading = asyncio.Semaphore(chunks_at_once_max)
         self._moved: set[ChunkId] = set()
         self._orphans: set[ChunkId] = set()

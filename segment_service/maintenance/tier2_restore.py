@@ -63,7 +63,7 @@ class Tier2Restore:
         self._logs = logs
         self._clock = clock
         self._make_identity = make_identity
-        self._contents = Tier2Contents(chunks, ContainerReader(chunks, container_id, clock))
+        self._contents = Tier2Contents(ContainerReader(chunks, container_id, clock))
 
     async def plan(self, log_high_water: int = 0) -> RestorePlan | None:
         """As ``Tier2Contents.plan``; changes nothing."""
@@ -74,11 +74,12 @@ class Tier2Restore:
         log = await self._logs.start_over(self._container_id, plan.epoch_min)
         failpoint(LOG_STARTED)
         storage = RollingStorage(self._chunks, self._container_id, self._clock, background=False)
+        maps = SortedRunMaps(self._container_id, self._chunks, storage, self._clock)  # objects may be shared in one
         state = LogState(self._make_identity(), plan.high_water + sequence_gap_per_epoch, plan.next_segment_id)
         try:
             await storage.start(log.epoch, log.check_owner, lambda: state)
             failpoint(MARKED)
-            table = SortedRunMaps(self._container_id, self._chunks, storage, self._clock).sorted_map(map_name)
+            table = maps.sorted_map(map_name)
             await table.open()
             await self._correct(table, state)
             await table.flush({}, state)

@@ -23,18 +23,24 @@ merge_ahead_bytes: Final = 8 << 20
 mebibyte."""
 
 
+tombstones_share_max: Final = 0.5
+"""A map with as many tombstones among its entries is merged as a whole, so that what they hide goes, too."""
+
 merges_at_once_max: Final = 2
 """Merges of one map, and of the maps of a container, under way at the same time: a large one stops neither the other
 maps nor the flushes of its own, whose runs are merged meanwhile."""
 
 
-def runs_to_merge(lengths: Sequence[int], *, is_full: bool = False) -> int:
+def runs_to_merge(lengths: Sequence[int], *, is_full: bool = False, tombstones_share: float = 0.0) -> int:
     """The number of the newest runs that should become one; 0 if all stay. ``lengths`` in bytes, newest first;
     ``is_full``: there are ``runs_max``, those included that are being merged.
 
     The oldest one that joins has at most as many bytes as the newer ones together: a byte is rewritten a logarithmic
-    number of times, and the runs that stay double in length, so that there are logarithmically many.
+    number of times, and the runs that stay double in length, so that there are logarithmically many. All of them are
+    merged when ``tombstones_share``, the tombstones among all entries, says that much of it hides something.
     """
+    if tombstones_share >= tombstones_share_max and len(lengths) > 1:
+        return len(lengths)
     newer = list(accumulate(lengths, initial=0))
     for count in range(len(lengths), merged_runs_min - 1, -1):
         if lengths[count - 1] <= newer[count - 1]:

@@ -79,6 +79,13 @@ class SortedRunMap:
         return [run.length for run in self._runs]
 
     @property
+    def tombstones_share(self) -> float:
+        """Tombstones among all entries; 0 without any."""
+        files = [file for run in self._runs for file in run.files]
+        entries = sum(file.entries for file in files)
+        return sum(file.tombstones for file in files) / entries if entries else 0.0
+
+    @property
     def _runs(self) -> tuple[Run, ...]:
         return () if self._manifest is None else self._manifest.runs
 
@@ -178,8 +185,8 @@ class SortedRunMap:
         """The newest runs that should become one, of those that are newer than all that are being merged."""
         under_way = {run for runs in self._merging for run in runs}
         free = tuple(itertools.takewhile(lambda run: run not in under_way, self._runs))
-        is_full = len(self._runs) >= runs_max
-        return free[: runs_to_merge([run.length for run in free], is_full=is_full)]
+        is_full, share = len(self._runs) >= runs_max, 0.0 if under_way else self.tombstones_share
+        return free[: runs_to_merge([run.length for run in free], is_full=is_full, tombstones_share=share)]
 
     async def _merge(self, merged: tuple[Run, ...], *, oldest: bool) -> None:
         slices = TimeSlices(self._clock)

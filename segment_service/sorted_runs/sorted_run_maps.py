@@ -15,13 +15,15 @@ from segment_service.sorted_runs.map_objects import MapObjects, list_map_names
 from segment_service.sorted_runs.merging import merges_at_once_max
 from segment_service.sorted_runs.sorted_run_map import SortedRunMap
 from segment_service.storage.rolling_storage import RollingStorage
+from segment_service.storage.shared_objects import shared_map_name
 
 waiting_maps_max: Final = 10_000
 """Maps that wait for a merge; more are considered again at their next flush, which merges itself in the end."""
 
 
 class SortedRunMaps(Service):
-    """``SortedMaps`` beside the segments of a ``RollingStorage``, with its names, its numbers and its garbage.
+    """``SortedMaps`` beside the segments of a ``RollingStorage``, with its names, its numbers and its garbage. One of
+    them holds the storage's own small objects.
 
     A merge that fails puts its map off until the next flush; a map with damage is not merged any more, so that what is
     whole of it can be read on. Without ``start`` nothing is merged in the background.
@@ -45,6 +47,7 @@ class SortedRunMaps(Service):
         self._damaged: set[str] = set()
         self._made: WeakValueDictionary[str, SortedRunMap] = WeakValueDictionary()
         self._wake = asyncio.Event()
+        storage.shared.attach(self.sorted_map(shared_map_name))
 
     def sorted_map(self, map_name: str) -> SortedRunMap:
         found = self._made.get(map_name)

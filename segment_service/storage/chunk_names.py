@@ -10,14 +10,30 @@
 
 All numbers are 16 hexadecimal digits, so that names sort as their numbers do. ``sequence`` and ``counter`` come from
 one counter per container and epoch: no name is ever used twice.
+
+In an epoch that shares objects (shared_objects.py) that count is doubled, the highest bit of the number is set, and its
+lowest bit says that the manifest or chunk is an entry of the map ``shared``, and not an object. Before, and in epochs
+that do not share, the number is the count, and the highest bit is clear.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pravega_common.errors import DataCorruption
+
+_IS_PLACED: Final = 1 << 63
+
+
+def placed_number(count: int, *, is_entry: bool) -> int:
+    """The number in a name of an epoch that shares objects. Later counts make higher numbers."""
+    return _IS_PLACED | count << 1 | is_entry
+
+
+def is_entry_number(number: int) -> bool:
+    """Whether a manifest or chunk with this number in its name lies in the map ``shared``."""
+    return bool(number & _IS_PLACED and number & 1)
 
 
 class ManifestId(NamedTuple):
@@ -130,6 +146,23 @@ class Layout:
         if name.startswith(self.maps):
             return self.parse_map_object(name).epoch
         return self.parse_epoch(name)
+
+    def segment_in(self, name: str) -> int | None:
+        """The segment in the name, or in the prefix of the names, of its manifests or chunks; ``None`` in others."""
+        if not name.startswith((self.chunks, self.manifests)):
+            return None
+        text = name[len(self.chunks) :].partition("/")[0]
+        return int(text, 16) if text else None
+
+    def shared_epoch_in(self, name: str) -> int | None:
+        """The epoch in the name of a manifest or chunk that is an entry of the map ``shared``; ``None`` in others."""
+        if not name.startswith((self.chunks, self.manifests)):
+            return None
+        epoch, _, number = name.rpartition("/")[2].partition("-")
+        try:
+            return int(epoch, 16) if is_entry_number(int(number[:16], 16)) else None
+        except ValueError:
+            return None
 
     def _numbers(self, name: str, prefix: str, count: int) -> list[int]:
         parts = name.removeprefix(prefix).replace("/", "-").split("-")

@@ -9,6 +9,9 @@ garbage. Layout, big-endian, 52 bytes::
     magic "PVEM" | version u16 | reserved u16 | identity 16 bytes | epoch u64 | high_water u64 | next_segment_id u64
     | crc32c u32 over everything before
 
+Version 2 has the same fields, and says that the container has, or may get, objects in its map ``shared``: a program
+that does not know of them must not start.
+
 Marks that programs before version 1 left hold the bytes ``open``: of their log only the epoch is known.
 """
 
@@ -38,6 +41,7 @@ newest_attempts_max: Final = 5
 
 _MAGIC: Final = b"PVEM"
 _VERSION: Final = 1
+_SHARED_VERSION: Final = 2
 _FIELDS: Final = struct.Struct(f">4sHH{identity_bytes}sQQQ")
 _CHECKSUM: Final = struct.Struct(">I")
 _OPEN: Final = b"open"
@@ -52,14 +56,15 @@ class PutFresh(Protocol):
     def __call__(self, fresh: Fresh[T], unanswered: list[str]) -> Awaitable[T]: ...
 
 
-def encode_mark(mark: EpochMark) -> bytes:
+def encode_mark(mark: EpochMark, *, shares_objects: bool = False) -> bytes:
     log = mark.log
     check(log is not None, "a mark without the state of the log is written", epoch=mark.epoch)
     if log is None:
         return _OPEN
     check(len(log.identity) == identity_bytes, "not the identity of a log", identity=log.identity)
     check(log.high_water >= 0 and log.next_segment_id >= 1, "not a state of a log", state=log)
-    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, log.identity, mark.epoch, log.high_water, log.next_segment_id)
+    version = _SHARED_VERSION if shares_objects else _VERSION
+    fields = _FIELDS.pack(_MAGIC, version, 0, log.identity, mark.epoch, log.high_water, log.next_segment_id)
     return fields + _CHECKSUM.pack(crc32c(fields))
 
 
@@ -70,9 +75,10 @@ def decode_mark(data: bytes, name: str, epoch: int) -> EpochMark:
     if data[: len(_MAGIC)] != _MAGIC or len(data) < len(_MAGIC) + 2:
         raise DataCorruption(f"{name} in Tier 2 is no epoch mark: it begins with {data[:8]!r}")
     version = int.from_bytes(data[4:6], "big")
-    if version != _VERSION:
+    if version not in (_VERSION, _SHARED_VERSION):
         raise DataCorruption(
-            f"epoch mark {name} has version {version}; this program reads {_VERSION}: if a newer one wrote it, run that"
+            f"epoch mark {name} has version {version}; this program reads {_VERSION} and {_SHARED_VERSION}: if a newer "
+            "one wrote it, run that"
         )
     if len(data) != _FIELDS.size + _CHECKSUM.size:
         raise DataCorruption(f"epoch mark {name} has {len(data)} bytes, not {_FIELDS.size + _CHECKSUM.size}")
@@ -97,6 +103,8 @@ class EpochMarks:
         new_number: Callable[[], int],
     ) -> None:
         self.epoch = 0
+        self.shares_objects = False
+        """Whether marks say so; set before the first one."""
         self._chunks = chunks
         self._layout = layout
         self._garbage = garbage
@@ -182,7 +190,7 @@ class EpochMarks:
             last=self._last,
             now=log,
         )
-        data = encode_mark(EpochMark(self.epoch, log))
+        data = encode_mark(EpochMark(self.epoch, log), shares_objects=self.shares_objects)
 
         def fresh() -> tuple[str, str, Sequence[Buffer]]:
             name = self._layout.epoch(self.epoch, self._new_number())
@@ -197,6 +205,12 @@ class EpochMarks:
         self._last = log
         self._garbage.discard(self._replaced)
         self._replaced = [stored]
+
+    def marked(self) -> LogState:
+        """The state of the log as of the last mark that is stored."""
+        if self._last is None:
+            unreachable("Tier 2 is used before it has a mark of this epoch", epoch=self.epoch)
+        return self._last
 
     def _now(self) -> LogState:
         if self._log_state is None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from pravega_common.errors import Fenced, PravegaError
+from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.joined import all_ended
@@ -78,6 +79,12 @@ class GarbageCollector(Service):
         self._groups.append(deque(names))
         self._wake.set()
 
+    async def pass_barrier(self) -> None:
+        """Return once the log proved that there was no later owner when this was called; ``Fenced`` if there is."""
+        check(self._barrier is not None, "storage is not started")
+        if self._barrier is not None:
+            await self._barrier()
+
     async def collect(self) -> int:
         """One round: barrier, then delete what was waiting before it. How many names went; those that failed wait on,
         and the first failure is raised."""
@@ -88,7 +95,7 @@ class GarbageCollector(Service):
         try:
             for group in taken:
                 self._check_epochs(group)
-            await self._barrier()
+            await self.pass_barrier()
             failpoint(BARRIER_PASSED)
             while taken:
                 await self._delete(taken)

@@ -20,7 +20,7 @@ Version 1, which is read and not written, has no form and no checksum: its chunk
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -86,6 +86,10 @@ class Manifest:
     def is_base(self) -> bool:
         return self.base == self.id
 
+    def with_id(self, id: ManifestId) -> Manifest:
+        """The same state under another id."""
+        return replace(self, id=id, base=id if self.is_base else self.base)
+
     def name(self, foreign: bool) -> ManifestName:
         """``foreign``: the segment has chunks that were written for others."""
         if self.is_deleted:
@@ -95,6 +99,11 @@ class Manifest:
         else:
             kind = ManifestKind.DELTA_FOREIGN if foreign else ManifestKind.DELTA
         return ManifestName(self.segment_id, self.id, kind)
+
+
+def encoded_length(manifest: Manifest) -> int:
+    """The length of ``encode``'s result."""
+    return _HEADER.size + _CHUNK.size * len(manifest.chunks) + _CRC.size
 
 
 def encode(manifest: Manifest) -> bytes:

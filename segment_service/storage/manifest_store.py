@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from pravega_common.errors import DataCorruption, Fenced, SegmentNotFound, Unavailable, UnknownOutcome
-from pravega_common.invariants import unreachable
+from pravega_common.invariants import check, unreachable
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.storage.chunk_format import ChunkForm, cut
-from segment_service.storage.chunk_names import ChunkId, Layout, ManifestId, ManifestName
+from segment_service.storage.chunk_format import ChunkForm, cut, stored_length
+from segment_service.storage.chunk_names import Layout, ManifestId, ManifestName, is_entry_number, placed_number
 from segment_service.storage.chunk_reader import damage_to
 from segment_service.storage.garbage import GarbageCollector
-from segment_service.storage.manifest import ChunkRef, Manifest, decode, encode
+from segment_service.storage.manifest import ChunkRef, Manifest, decode, encode, encoded_length
 from segment_service.storage.segment_view import Change, SegmentView
 
 T = TypeVar("T")
+Entry = tuple[str, Sequence[Buffer]]
+"""The name and the bytes of an entry of the map ``shared``."""
+Put = Callable[[str, Sequence[Buffer]], Awaitable[None]]
+PutTogether = Callable[[Sequence[Entry]], Awaitable[None]]
 
 views_max = 20_000
 """Segments whose chunk lists stay in memory; others are read again when they are used."""
@@ -37,6 +41,11 @@ class ManifestStore:
 
     def __init__(self, chunks: ChunkStorage, layout: Layout, garbage: GarbageCollector) -> None:
         self.epoch = 0
+        self.entry_bytes_max: int | None = None
+        """Manifests and chunks of at most this length become entries of the map ``shared``; ``None``: none, and their
+        names say nothing about it. Set once, before the first name of an epoch."""
+        self.put_together: PutTogether | None = None
+        """Puts several entries at once, all or none; set with ``entry_bytes_max``."""
         self.handed_over: set[int] = set()
         """Segments whose chunks another one may list already, while their own tombstone is not stored: their chunks
         must not be touched on their account."""
@@ -78,7 +87,8 @@ class ManifestStore:
         length, checksum = sum(map(len, data)), blocks.checksum
 
         def fresh() -> tuple[ChunkRef, str, Sequence[Buffer]]:
-            chunk = ChunkRef(*self.new_chunk_id(segment_id), length, ChunkForm.BLOCKS, checksum)
+            number = self._new_placed_number(is_entry=self.is_entry_length(length))
+            chunk = ChunkRef(segment_id, self.epoch, number, length, ChunkForm.BLOCKS, checksum)
             name = self._layout.chunk(chunk.id)
             return chunk, name, blocks.named(name)
 
@@ -88,20 +98,35 @@ class ManifestStore:
         finally:
             self._garbage.discard(unanswered)
 
-    def new_chunk_id(self, segment_id: int) -> ChunkId:
-        return ChunkId(segment_id, self.epoch, next(self._numbers))
+    def _new_placed_number(self, *, is_entry: bool) -> int:
+        """The number for the name of a manifest or chunk, which says where it lies."""
+        count = next(self._numbers)
+        return count if self.entry_bytes_max is None else placed_number(count, is_entry=is_entry)
 
-    async def commit(self, view: SegmentView, change: Change) -> None:
+    def is_entry_length(self, length: int) -> bool:
+        """Whether a chunk with this length of data becomes an entry of the map ``shared``."""
+        return self._is_entry(stored_length(length))
+
+    async def new_entry(self, segment_id: int, data: Sequence[Buffer]) -> tuple[ChunkRef, Entry]:
+        """Name bytes as a chunk, for ``commit``; nothing is stored."""
+        blocks = await cut(data)
+        length = sum(map(len, data))
+        number = self._new_placed_number(is_entry=True)
+        chunk = ChunkRef(segment_id, self.epoch, number, length, ChunkForm.BLOCKS, blocks.checksum)
+        name = self._layout.chunk(chunk.id)
+        return chunk, (name, blocks.named(name))
+
+    async def commit(self, view: SegmentView, change: Change, entry: Entry | None = None) -> None:
         """Store the manifest of a change and move the view to it; what it replaces becomes garbage. On an error the
-        view is dropped."""
-        self._garbage.discard(await self.replace(view, change))
+        view is dropped. ``entry``: a chunk that the change adds and that is stored with the manifest."""
+        self._garbage.discard(await self.replace(view, change, entry))
 
-    async def replace(self, view: SegmentView, change: Change) -> list[str]:
+    async def replace(self, view: SegmentView, change: Change, entry: Entry | None = None) -> list[str]:
         """``commit`` that returns the names of the replaced manifests instead of discarding them."""
         replaced = [name for name in (view.name, view.base_name) if name is not None]
         foreign = view.foreign_after(change)
         try:
-            manifest, name = await self._put_manifest(view, change, foreign)
+            manifest, name = await self._put_manifest(view, change, foreign, entry)
         except BaseException:
             self.forget(view.segment_id)
             raise
@@ -110,26 +135,62 @@ class ManifestStore:
         live = {view.name, view.base_name}
         return [self._layout.manifest(old) for old in dict.fromkeys(replaced) if old not in live]
 
-    async def _put_manifest(self, view: SegmentView, change: Change, foreign: bool) -> tuple[Manifest, ManifestName]:
+    async def _put_manifest(
+        self, view: SegmentView, change: Change, foreign: bool, entry: Entry | None
+    ) -> tuple[Manifest, ManifestName]:
         """A put without an answer is repeated with a higher sequence number, which replaces it if it was done."""
+        draft = view.next_manifest(change, ManifestId(self.epoch, self.new_number()))
+        is_small = all(is_entry_number(chunk.counter) for chunk in change.add)
+        is_entry = is_small and self._is_entry(encoded_length(draft))  # beside a large chunk, do not wait for others
+        put: Put = self._chunks.put
+        if entry is not None and is_entry:
+            put = self._put_with(entry)
+        elif entry is not None:
+            await put(*entry)
+        if not is_entry and self._rests_on_entries(draft):
+            await self._garbage.pass_barrier()
 
         def fresh() -> tuple[tuple[Manifest, ManifestName], str, Sequence[Buffer]]:
-            manifest = view.next_manifest(change, ManifestId(self.epoch, next(self._numbers)))
+            manifest = draft.with_id(ManifestId(self.epoch, self._new_placed_number(is_entry=is_entry)))
             name = manifest.name(foreign)
             return (manifest, name), self._layout.manifest(name), [encode(manifest)]
 
         unanswered: list[str] = []
-        stored = await self.put_fresh(fresh, unanswered)
+        stored = await self.put_fresh(fresh, unanswered, put)
         self._garbage.discard(unanswered)
         return stored
 
-    async def put_fresh(self, fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: list[str]) -> T:
+    def _put_with(self, entry: Entry) -> Put:
+        """Put an object and the entry beside it. An entry may be put again under its name: it is in the map or not."""
+        put_together = self.put_together
+        check(put_together is not None, "entries in an epoch that shares none", entry=entry[0])
+
+        async def put(name: str, data: Sequence[Buffer]) -> None:
+            if put_together is not None:
+                await put_together((entry, (name, data)))
+
+        return put
+
+    def _is_entry(self, length: int) -> bool:
+        return self.entry_bytes_max is not None and length <= self.entry_bytes_max
+
+    def _rests_on_entries(self, manifest: Manifest) -> bool:
+        """Whether the manifest, put as an object, needs entries: later owners see it also if it is put after they
+        opened the map ``shared``, and maybe not those. No later owner at the time of a barrier: then they see both."""
+        own = [chunk.counter for chunk in manifest.chunks if chunk.epoch == self.epoch]
+        if not manifest.is_base:
+            own.append(manifest.base.sequence)
+        return any(map(is_entry_number, own))
+
+    async def put_fresh(
+        self, fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: list[str], put: Put | None = None
+    ) -> T:
         """Put what ``fresh`` makes, under another name as long as there is no answer; those names are added to
         ``unanswered``. ``Unavailable`` only if nothing was stored under any name."""
         for _ in range(put_attempts_max):
             made, name, data = fresh()
             try:
-                await self._chunks.put(name, data)
+                await (put or self._chunks.put)(name, data)
                 return made
             except UnknownOutcome:
                 unanswered.append(name)

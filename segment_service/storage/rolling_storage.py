@@ -40,10 +40,11 @@ from segment_service.storage.compaction import Compactor
 from segment_service.storage.epoch_marks import EpochMarks, PutFresh
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
-from segment_service.storage.manifest_store import ManifestStore
+from segment_service.storage.manifest_store import Entry, ManifestStore
 from segment_service.storage.offload import Offload, in_place, offloaded_bytes_min
 from segment_service.storage.orphan_sweep import OrphanSweeper
 from segment_service.storage.segment_view import Change, SegmentView
+from segment_service.storage.shared_objects import SharedObjects, shared_object_bytes_max
 
 WRITE_CHUNK_STORED = register("storage.write.chunk_stored")
 WRITE_MANIFEST_STORED = register("storage.write.manifest_stored")
@@ -64,7 +65,8 @@ class RollingStorage:
     """``SegmentStorage`` of one container at one epoch over a ``ChunkStorage`` shared by all containers.
 
     The maker of the chunk storage starts and closes it. ``background=False`` leaves collecting garbage, compacting and
-    sweeping to explicit calls (tests).
+    sweeping to explicit calls (tests). ``shares_objects``: small objects become entries of a map, which
+    ``SortedRunMaps`` attaches to ``shared``; what an earlier owner shared is read in any case.
     """
 
     def __init__(
@@ -75,8 +77,11 @@ class RollingStorage:
         *,
         background: bool = True,
         offload: Offload = in_place,
+        shares_objects: bool = False,
     ) -> None:
         self.layout = Layout(container_id)
+        chunks = self.shared = SharedObjects(chunks, self.layout, clock)
+        self._shares_objects = shares_objects
         self.garbage = GarbageCollector(container_id, chunks, self.layout, clock)
         self._manifests = ManifestStore(chunks, self.layout, self.garbage)
         self.put_fresh: PutFresh = self._manifests.put_fresh
@@ -106,7 +111,12 @@ class RollingStorage:
         check(self._barrier is None, "storage started twice", epoch=epoch)
         self.garbage.open(epoch, barrier)
         self._manifests.epoch = epoch
+        self._marks.shares_objects = await self.shared.is_needed(self._shares_objects)
         await self._marks.open(epoch, log_state)
+        await self.shared.open(epoch, self._shares_objects, self._marks.marked())
+        if self.shared.is_sharing:
+            self._manifests.entry_bytes_max = shared_object_bytes_max
+            self._manifests.put_together = self.shared.put_together
         self._barrier = barrier  # only now: a start that found Tier 2 away may be repeated
         if self._background:
             for service in self._services:
@@ -119,6 +129,7 @@ class RollingStorage:
         self._closed = True
         for service in reversed(self._services):
             await service.stop()
+        await self.shared.close()
 
     def watch_damage(self, needed_lengths: NeededLengths, callback: OnDamage) -> None:
         self.sweeper.needed_lengths = needed_lengths
@@ -146,14 +157,19 @@ class RollingStorage:
             if offset != view.length:
                 raise BadOffset(_label(segment_id), view.length, offset)
             added: tuple[ChunkRef, ...] = ()
-            if length:
+            entry: Entry | None = None
+            if self._manifests.is_entry_length(length) and length:
+                await self._marks.cover(sequence)
+                chunk, entry = await self._manifests.new_entry(segment_id, data)
+                added = (chunk,)
+            elif length:
                 added = (await self._put_chunk_and_mark(segment_id, data, sequence),)
                 failpoint(WRITE_CHUNK_STORED)
             elif view.exists:
                 return
             else:
                 await self._marks.cover(sequence)
-            await self._manifests.commit(view, Change(add=added))
+            await self._manifests.commit(view, Change(add=added), entry)
             failpoint(WRITE_MANIFEST_STORED)
             self.compactor.consider(view)
 
@@ -221,7 +237,7 @@ class RollingStorage:
 
     async def _hand_over(self, source: SegmentView, target_id: int) -> None:
         """The source lets go of its chunks, once every later owner is sure to see that the target has them."""
-        await self._pass_barrier()
+        await self.garbage.pass_barrier()
         failpoint(CONCAT_BARRIER_PASSED)
         replaced = await self._manifests.replace(source, Change(delete=True, merged_into=target_id))
         self._manifests.handed_over.discard(source.segment_id)
@@ -292,11 +308,6 @@ class RollingStorage:
     async def _live_or_new(self, segment_id: int) -> SegmentView:
         view = await self._manifests.view(segment_id)
         return view if view.exists else SegmentView(segment_id)
-
-    async def _pass_barrier(self) -> None:
-        check(self._barrier is not None, "storage is not started")
-        if self._barrier is not None:
-            await self._barrier()
 
     def _discard_chunks(self, chunks: Sequence[ChunkRef]) -> None:
         self.garbage.discard([self.layout.chunk(chunk.id) for chunk in chunks])

@@ -37,6 +37,22 @@ class Change:
 class SegmentView:
     """The state of a segment as of one manifest."""
 
+    __slots__ = (
+        "_kept_from",
+        "_kept_to",
+        "base_name",
+        "chunks",
+        "has_foreign",
+        "is_dangling",
+        "is_deleted",
+        "is_sealed",
+        "length",
+        "name",
+        "segment_id",
+        "start_offset",
+        "starts",
+    )
+
     def __init__(self, segment_id: int) -> None:
         self.segment_id = segment_id
         self.name: ManifestName | None = None

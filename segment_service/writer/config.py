@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from segment_service.metadata.quarantine import recheck_s_default
+
+shared_flushes_at_once_max: Final = 512
+"""Small flushes at the same time where Tier 2 shares objects: two groups of those that it puts as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,13 @@ class WriterConfig:
 
     flushes_at_once_max: int = 8
     """Segments flushed at the same time."""
+
+    small_flushes_at_once_max: int = 0
+    """As many segments more, of which each has ``small_flush_bytes`` at most: Tier 2 puts what many of them bring at
+    the same time as one object."""
+
+    small_flush_bytes: int = 64 << 10
+    """Waiting bytes up to which a flush is a small one."""
 
     retry_delay_min_s: float = 0.1
     retry_delay_max_s: float = 10.0

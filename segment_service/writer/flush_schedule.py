@@ -53,6 +53,11 @@ class FlushSchedule:
         """Take out the segment that has been due for longest."""
         return self._due.popitem(last=False)[0] if self._due else None
 
+    def put_back(self, segment_id: int) -> None:
+        """Undo ``take``."""
+        self._due[segment_id] = None
+        self._due.move_to_end(segment_id, last=False)
+
     async def wait_timed(self) -> None:
         """Return once a segment waits for its time."""
         if not self._by_time:

@@ -62,6 +62,8 @@ class StorageWriter(Service):
         """Segments with something to flush, by the lowest sequence number of it."""
         self._schedule = FlushSchedule()
         self._flushing = 0
+        self._small_flushing = 0
+        """The flushes under way that took places for small ones."""
         self._acks = AckCalculator()
         self._log_bytes = 0
         self._progress = asyncio.Event()
@@ -184,7 +186,7 @@ class StorageWriter(Service):
     def _start_flushes(self) -> None:
         """Start as many flushes of what is due as there may be at once."""
         now_s = self._clock.monotonic_s()
-        while self._flushing < self.config.flushes_at_once_max:
+        while self._flushing < self.config.flushes_at_once_max + self.config.small_flushes_at_once_max:
             segment_id = self._schedule.take()
             if segment_id is None:
                 return
@@ -194,9 +196,20 @@ class StorageWriter(Service):
             if self._due_at_s(aggregator) > now_s:  # things changed while it waited for its turn
                 self._plan(aggregator, now_s)
                 continue
+            is_small = self._is_small(aggregator)
+            if not is_small and self._flushing - self._small_flushing >= self.config.flushes_at_once_max:
+                self._schedule.put_back(segment_id)
+                return
             aggregator.is_busy = True
             self._flushing += 1
-            self.spawn(self._flush(aggregator), f"flush-{segment_id}")
+            self._small_flushing += is_small
+            self.spawn(self._flush(aggregator, is_small=is_small), f"flush-{segment_id}")
+
+    def _is_small(self, aggregator: SegmentAggregator) -> bool:
+        """Whether a flush of the segment takes one of the places for small ones."""
+        if self._small_flushing >= self.config.small_flushes_at_once_max:
+            return False
+        return aggregator.pending_bytes <= self.config.small_flush_bytes and not aggregator.merging_count
 
     def _due_at_s(self, aggregator: SegmentAggregator) -> float:
         """The time at which the segment is to be flushed; infinity while that must wait for another operation."""
@@ -217,7 +230,7 @@ class StorageWriter(Service):
             return oldest.since_s + config.transaction_age_s
         return oldest.since_s + config.flush_age_s * (config.index_age_ratio if aggregator.is_index else 1)
 
-    async def _flush(self, aggregator: SegmentAggregator) -> None:
+    async def _flush(self, aggregator: SegmentAggregator, *, is_small: bool) -> None:
         """Flush until nothing of it is due any more: what came in the meantime may wait for more."""
         try:
             async with aggregator.lock:
@@ -225,6 +238,7 @@ class StorageWriter(Service):
         finally:
             aggregator.is_busy = False
             self._flushing -= 1
+            self._small_flushing -= is_small
         self._aggregators.note(aggregator.segment_id)
         self._review()
         self._progress.set()

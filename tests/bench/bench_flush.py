@@ -2,12 +2,14 @@
 
 Two loads on a whole container whose log answers at once: a trickle of 1 KB appends to many segments, which are flushed
 by age, and blocks of 1 MiB to four segments as fast as Tier 2 takes them, which are flushed by size. Puts are counted
-by what they store. Without a URL (as ``tier2.url``) a MinIO is started. Prints one JSON object for each load.
+by what they store. Each load runs twice: with objects of their own, and with small ones that share large ones. Without
+a URL (as ``tier2.url``) a MinIO is started. Prints one JSON object for each load.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import sys
@@ -25,7 +27,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.factory import make_chunk_storage
-from segment_service.writer.config import WriterConfig
+from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
 from tests.bench.bench_container import InstantKit
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
 from tests.support.servers import MinioServer, running_minio
@@ -36,7 +38,7 @@ trickle_pause_s: Final = 0.005
 """Between two appends, each to the next segment."""
 bulk_segments: Final = 4
 bulk_bytes: Final = 1 << 20
-kinds: Final = {"d": "chunk", "m": "manifest", "e": "mark"}
+kinds: Final = {"d": "chunk", "m": "manifest", "e": "mark", "t": "map"}
 
 
 class CountedChunks(FaultyChunkStorage):
@@ -51,12 +53,13 @@ class CountedChunks(FaultyChunkStorage):
         await super().put(name, data)
 
 
-async def measure(url: str, load: str) -> dict[str, object]:
+async def measure(url: str, load: str, *, shares_objects: bool) -> dict[str, object]:
     inner = make_chunk_storage(url, access_key=MinioServer.access_key, secret_key=MinioServer.secret_key)
     await inner.start()
     kit = InstantKit(cache_bytes=512 << 20, unflushed_bytes_max=256 << 20)
     kit.chunks = chunks = CountedChunks(inner, kit)
-    kit.write_to_tier2(WriterConfig())
+    kit.shares_objects = shares_objects
+    kit.write_to_tier2(WriterConfig(small_flushes_at_once_max=shared_flushes_at_once_max if shares_objects else 0))
     kit.background = True
     container = await kit.open()
     count = trickle_segments if load == "trickle" else bulk_segments
@@ -72,7 +75,12 @@ async def measure(url: str, load: str) -> dict[str, object]:
         await inner.delete(info.name)
     await inner.close()
     rates = {f"{kind}_puts_per_s": round(puts[kind] / taken, 1) for kind in kinds.values()}
-    return {"load": load, "flushed_MB_per_s": round(flushed / taken / 1e6, 2), **rates}
+    return {
+        "load": load,
+        "shares_objects": shares_objects,
+        "flushed_MB_per_s": round(flushed / taken / 1e6, 2),
+        **rates,
+    }
 
 
 async def trickle(container: SegmentContainer, names: Sequence[str]) -> None:
@@ -92,8 +100,10 @@ async def bulk(kit: InstantKit, container: SegmentContainer, names: Sequence[str
 
 
 def run(url: str) -> None:
-    for load in ("trickle", "bulk"):
-        print(json.dumps({"url": url, **uvloop.run(measure(url, load))}))
+    for load, shares_objects in itertools.product(("trickle", "bulk"), (False, True)):
+        place = f"{url}-{load}-{'shared' if shares_objects else 'alone'}"  # a put that is cut off may land in the next
+        figures = uvloop.run(measure(place, load, shares_objects=shares_objects))
+        print(json.dumps({"url": url, **figures}), flush=True)
 
 
 def main() -> None:

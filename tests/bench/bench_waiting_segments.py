@@ -27,7 +27,8 @@ from segment_service.__main__ import collector_thresholds
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
-from segment_service.writer.config import WriterConfig
+from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
+from segment_service.writer.storage_writer import StorageWriter
 from tests.bench.bench_container import InstantLog
 from tests.bench.tables import beside_first
 from tests.support.containers import ContainerKit
@@ -82,12 +83,14 @@ class RemoteTier2:
 class WaitingKit(ContainerKit):
     """A container on ``InstantLog`` and ``RemoteTier2`` with the storage writer as it is configured by default."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shares_objects: bool) -> None:
         super().__init__(cache_bytes=2 << 30, unflushed_bytes_max=1 << 30)
         self.tier2 = RemoteTier2()
         self.chunks = self.tier2  # type: ignore[assignment]
         self.background = True
-        self.write_to_tier2(WriterConfig())
+        self.shares_objects = shares_objects
+        small = shared_flushes_at_once_max if shares_objects else 0
+        self.write_to_tier2(WriterConfig(small_flushes_at_once_max=small))
 
     def make_log(self, container_id: int) -> InstantLog:
         return InstantLog(container_id)
@@ -122,8 +125,8 @@ class Load:
         appended.add_done_callback(acknowledged)
 
 
-async def measure(segments: int, seconds: float) -> dict[str, float]:
-    kit = WaitingKit()
+async def measure(segments: int, seconds: float, *, shares_objects: bool) -> dict[str, float]:
+    kit = WaitingKit(shares_objects=shares_objects)
     container = await kit.open()
     names = [f"scope/segment-{number}" for number in range(segments)]
     for first in range(0, segments, creations_at_once):
@@ -131,10 +134,12 @@ async def measure(segments: int, seconds: float) -> dict[str, float]:
         await asyncio.gather(*(container.create_segment(name) for name in some))
         await asyncio.gather(*(container.append(name, (bytes(append_bytes),)) for name in some))
     load = Load(container, names)
+    flushes_began = _flushes(container)
     waited = container.pending.operations
     began, cpu_began, puts_began = time.perf_counter(), time.process_time(), kit.tier2.puts
     await load.run(seconds)
     taken = time.perf_counter() - began
+    flushes = _flushes(container) - flushes_began
     cpu, puts = time.process_time() - cpu_began, kit.tier2.puts - puts_began
     waits = container.pending.operations
     times_ms = sorted(load.times_ms)
@@ -146,21 +151,29 @@ async def measure(segments: int, seconds: float) -> dict[str, float]:
         "cpu_percent": round(100 * cpu / taken),
         "append_p50_ms": round(times_ms[len(times_ms) // 2], 1),
         "append_p99_ms": round(times_ms[len(times_ms) * 99 // 100], 1),
+        "segments_flushed_per_s": round(flushes / taken),
         "puts_per_s": round(puts / taken),
     }
+
+
+def _flushes(container: SegmentContainer) -> int:
+    writer = container._writer  # private: counts writes of segments, which nothing else shows
+    assert isinstance(writer, StorageWriter)
+    return writer.flusher.writes
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--segments", default="10,1000,20000,60000,100000")
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--alone", action="store_true", help="small objects do not share large ones")
     options = parser.parse_args()
     gc.freeze()
     gc.set_threshold(*collector_thresholds)  # as a store does
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     results = []
     for segments in (int(text) for text in options.segments.split(",")):
-        results.append(uvloop.run(measure(segments, options.seconds)))
+        results.append(uvloop.run(measure(segments, options.seconds, shares_objects=not options.alone)))
         print(json.dumps(results[-1]), flush=True)
     print(beside_first("By segments that wait for Tier 2", results, "segments"), file=sys.stderr)
 

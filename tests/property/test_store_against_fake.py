@@ -47,8 +47,9 @@ def updates(rng: random.Random) -> list[AttributeUpdate]:
 
 
 def kit_of(seed: int) -> ContainerKit:
-    """Every second one lets segments leave memory whenever they may."""
+    """Every second one lets segments leave memory whenever they may, every fourth one shares objects in Tier 2."""
     kit = ContainerKit()
+    kit.shares_objects = seed % 4 == 3
     if seed % 2:
         kit.write_to_tier2(WriterConfig(flush_age_s=0.0, transaction_age_s=0.0, tick_s=0.001))
         table = MetadataTableConfig(flush_age_s=0.001, idle_s=0.0, look_s=0.001, active_max=1)

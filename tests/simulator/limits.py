@@ -48,6 +48,16 @@ SMALL: Final[Mapping[str, tuple[float, ...]]] = {
     "writer.segment_aggregator.write_bytes_max": (1_000, 30_000),
 }
 """Names below ``segment_service``, with the values to draw from."""
+SHARED: Final[Mapping[str, tuple[float, ...]]] = {
+    "sorted_runs.merging.runs_max": (6,),
+    "sorted_runs.sorted_run_map.runs_max": (6,),
+    "storage.rolling_storage.shared_object_bytes_max": (200, 1_000, 64 << 10),
+    "storage.shared_objects.gathering_time_s": (0.005, 0.02),
+    "storage.shared_objects.group_bytes_max": (8_000,),
+    "storage.shared_objects.group_changes_max": (8,),
+    "storage.shared_objects.waiting_removals_max": (1,),
+}
+"""The same, of objects that share others."""
 PLOG_LIMIT: Final = "plog.plog_client.frame_bytes_max"
 """The least size of a plog: it follows the size of a frame."""
 frame_rest_bytes: Final = 100
@@ -63,6 +73,11 @@ def draw_limits(rng: random.Random) -> dict[str, float]:
     if entries is not None:
         drawn[PLOG_LIMIT] = entries + frame_rest_bytes
     return drawn
+
+
+def draw_shared_limits(rng: random.Random) -> dict[str, float]:
+    """Those of shared objects, half of them."""
+    return {name: rng.choice(values) for name, values in SHARED.items() if rng.random() < 0.5}
 
 
 @contextlib.contextmanager

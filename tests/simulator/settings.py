@@ -11,7 +11,7 @@ from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.plog.entry import envelope_bytes
 from segment_service.writer.config import WriterConfig
-from tests.simulator.limits import PLOG_LIMIT, draw_limits
+from tests.simulator.limits import PLOG_LIMIT, draw_limits, draw_shared_limits
 
 FAMILIES: Final = ("crash", "loss", "full", "damage", "repair")
 """``crash``: stores, servers, networks and Tier 2 fail in every way that loses nothing that was acknowledged.
@@ -50,6 +50,8 @@ class Settings:
     plog_bytes: int
     reply_timeout_s: float
     heal_time_max_s: float
+    shares_objects: bool
+    """Whether small objects of Tier 2 share large ones."""
     cpo_shares_server: bool
     """Whether the control plane oracle lives on the server of Tier 1, and so shares its fate."""
     fault_pause_s: float
@@ -72,7 +74,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
     unflushed = rng.choice((400_000, 1_500_000, 6_000_000))
     if family == "full":
         unflushed = 12_000_000
-    limits = draw_limits(rng)
+    limits = draw_limits(rng) | draw_shared_limits(random.Random(f"{seed} shared limits"))
     return Settings(
         seed=seed,
         family=family,
@@ -93,6 +95,8 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
             index_age_ratio=rng.choice((1, 5)),
             behind_bytes_max=rng.choice((200_000, 64 << 20)),
             flushes_at_once_max=rng.choice((1, 8)),
+            small_flushes_at_once_max=random.Random(f"{seed} small flushes").choice((0, 20)),
+            small_flush_bytes=random.Random(f"{seed} small flush").choice((2_000, 64 << 10)),
             retry_delay_max_s=2.0,
             tick_s=0.1,
             idle_segments_max=rng.choice((1, 50_000)),
@@ -107,6 +111,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
         plog_bytes=int(limits.get(PLOG_LIMIT, frame_bytes_max)) * rng.choice((1, 1, 4)) + envelope_bytes,
         reply_timeout_s=rng.choice((2.0, 10.0)),
         heal_time_max_s=rng.choice((5.0, 30.0)),
+        shares_objects=random.Random(f"{seed} shares").random() < 0.5,
         cpo_shares_server=rng.random() < 0.5,
         fault_pause_s=rng.choice((2.0, 5.0, 10.0)),
     )

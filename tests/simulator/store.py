@@ -138,7 +138,7 @@ class Store:
         settings, clock = self._settings, self._clock
         rng = random.Random(f"{settings.seed} {self.name} {container_id}")
         cpo = cast(ControlPlaneOracle, self._cpo)
-        storage = RollingStorage(self._chunks, container_id, clock)
+        storage = RollingStorage(self._chunks, container_id, clock, shares_objects=settings.shares_objects)
         return SegmentContainer(
             RedisDataLog(container_id, self.name, cpo, cluster_name, self._plogs, clock),
             storage,

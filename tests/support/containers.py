@@ -63,6 +63,8 @@ class ContainerKit:
         self.writer_factory: WriterFactory = IdleWriter
         self.background = False
         """Whether Tier 2 collects garbage, compacts and sweeps by itself."""
+        self.shares_objects = False
+        """Whether small objects in Tier 2 share large ones."""
         self.cache: CacheManager | None = None
         """That of the container made last."""
 
@@ -75,7 +77,9 @@ class ContainerKit:
         return InMemoryDataLog(container_id, self.logs)
 
     def make_storage(self, container_id: int) -> RollingStorage:
-        return RollingStorage(self.chunks, container_id, self.clock, background=self.background)
+        return RollingStorage(
+            self.chunks, container_id, self.clock, background=self.background, shares_objects=self.shares_objects
+        )
 
     def make(self, container_id: int = 0) -> SegmentContainer:
         cache = self.cache = CacheManager(InMemoryCacheStorage(self.cache_bytes))

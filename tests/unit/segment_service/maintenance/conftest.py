@@ -10,9 +10,11 @@ import pytest
 from tests.support.backups import Place, Worker, backed_up, idle
 
 
-@pytest.fixture
-async def place() -> AsyncIterator[Place]:
+@pytest.fixture(params=[False, True], ids=["alone", "shared"])
+async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    """Small objects of its Tier 2 are objects of their own, or share others."""
     place = Place()
+    place.shares_objects = request.param
     await place.mark()
     yield place
 

@@ -23,9 +23,15 @@ LAYOUT = Layout(0)
 NAMES = [f"segment-{number}" for number in range(12)]
 
 
-@pytest.fixture
-def kit() -> ContainerKit:
+objects_alone = pytest.mark.parametrize("kit", [False], ids=["alone"], indirect=True)
+"""For tests that look for objects of a segment in Tier 2 itself."""
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "shared"])
+def kit(request: pytest.FixtureRequest) -> ContainerKit:
+    """Small objects of its Tier 2 are objects of their own, or share others."""
     kit = ContainerKit()
+    kit.shares_objects = request.param
     kit.write_to_tier2()
     return kit
 
@@ -142,6 +148,7 @@ async def test_a_missing_and_a_short_chunk_are_found(kit: ContainerKit, written:
     assert report.damaged_segments == [written.metadata.ids[NAMES[1]], written.metadata.ids[NAMES[2]]]
 
 
+@objects_alone
 async def test_a_merged_chunk_that_is_missing_is_found(kit: ContainerKit, written: SegmentContainer) -> None:
     source = next(one for one in kit.stored.objects if one.startswith(LAYOUT.chunks_of(len(NAMES) + 1)))
     await kit.stored.delete(source)
@@ -156,6 +163,7 @@ async def test_a_flipped_bit_is_found_by_a_deep_examination(kit: ContainerKit, w
     assert "expected" in finding.text and "1 more of its 3 chunks" in finding.text
 
 
+@objects_alone
 async def test_damaged_and_lost_manifests_are_found(kit: ContainerKit, written: SegmentContainer) -> None:
     flip(kit, objects(kit, written, NAMES[4], "m")[-1])
     for name in objects(kit, written, NAMES[5], "m"):
@@ -171,6 +179,7 @@ async def test_damaged_and_lost_manifests_are_found(kit: ContainerKit, written: 
     assert report.orphans is None
 
 
+@objects_alone
 async def test_a_segment_deleted_of_late_is_no_damage(kit: ContainerKit, written: SegmentContainer) -> None:
     """The metadata table has it still; the log tells."""
     await written.delete(NAMES[7])
@@ -271,6 +280,7 @@ async def test_another_number_of_containers_is_found(kit: ContainerKit) -> None:
     assert "made with 4 containers" in finding.text
 
 
+@objects_alone
 async def test_findings_are_bounded(kit: ContainerKit, written: SegmentContainer) -> None:
     report = ContainerReport(0)
     for finding in (await examined_with_damage(kit, written)).findings * (findings_max + 5):

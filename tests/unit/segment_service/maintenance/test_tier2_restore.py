@@ -59,9 +59,16 @@ class Kit(ContainerKit):
         return plan
 
 
-@pytest.fixture
-def kit() -> Kit:
-    return Kit()
+objects_alone = pytest.mark.parametrize("kit", [False], ids=["alone"], indirect=True)
+"""For tests that look for objects of a segment in Tier 2 itself."""
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "shared"])
+def kit(request: pytest.FixtureRequest) -> Kit:
+    """Small objects of its Tier 2 are objects of their own, or share others."""
+    kit = Kit()
+    kit.shares_objects = request.param
+    return kit
 
 
 async def flushed(kit: ContainerKit, container: SegmentContainer) -> None:
@@ -201,6 +208,7 @@ async def test_bytes_beyond_the_last_flush_of_the_table_are_served(kit: Kit) -> 
     await container.stop()
 
 
+@objects_alone
 async def test_a_segment_made_after_the_last_flush_is_nameless(kit: Kit) -> None:
     container, content = await written(kit)
     await container.create_segment("new")
@@ -332,6 +340,7 @@ async def test_a_merge_that_tier2_has_not_may_be_made_again(kit: Kit) -> None:
     await container.stop()
 
 
+@objects_alone
 async def test_a_segment_with_damaged_manifests_is_quarantined_alone(kit: Kit) -> None:
     container, content = await written(kit)
     ids = dict(container.metadata.ids)

@@ -23,9 +23,17 @@ LOG = LogState(bytes(range(16)), 77, 8)
 GOLDEN = "5056454d00010000000102030405060708090a0b0c0d0e0f0000000000000009000000000000004d0000000000000008ff9bb1b4"
 
 
+GOLDEN_SHARED = (
+    "5056454d00020000000102030405060708090a0b0c0d0e0f0000000000000009000000000000004d00000000000000084c9abbf6"
+)
+"""Of a container that shares objects: programs that know version 1 only refuse it by its version."""
+
+
 def test_golden_bytes() -> None:
     assert encode_mark(EpochMark(9, LOG)).hex() == GOLDEN
-    assert decode_mark(bytes.fromhex(GOLDEN), "name", 9) == EpochMark(9, LOG)
+    assert encode_mark(EpochMark(9, LOG), shares_objects=True).hex() == GOLDEN_SHARED
+    for golden in (GOLDEN, GOLDEN_SHARED):
+        assert decode_mark(bytes.fromhex(golden), "name", 9) == EpochMark(9, LOG)
 
 
 def test_marks_before_version_1_tell_the_epoch_only() -> None:
@@ -41,7 +49,8 @@ def test_marks_before_version_1_tell_the_epoch_only() -> None:
         (bytes.fromhex(GOLDEN)[:-1], 9, "has 51 bytes, not 52"),
         (bytes.fromhex(GOLDEN) + b"x", 9, "has 53 bytes, not 52"),
         (bytes.fromhex(GOLDEN.replace("4d0000000000000008", "4e0000000000000008")), 9, "fails its checksum"),
-        (b"PVEM\0\2" + bytes.fromhex(GOLDEN)[6:], 9, "has version 2; this program reads 1"),
+        (b"PVEM\0\3" + bytes.fromhex(GOLDEN)[6:], 9, "has version 3; this program reads 1 and 2"),
+        (b"PVEM\0\2" + bytes.fromhex(GOLDEN)[6:], 9, "fails its checksum"),
         (bytes.fromhex(GOLDEN), 8, "says that it is of epoch 9"),
     ],
 )

@@ -12,7 +12,8 @@ import pytest
 
 from pravega_common.errors import PravegaError
 from pravega_common.runtime import failpoints
-from segment_service.storage import compaction
+from segment_service.sorted_runs import merging, sorted_run_map
+from segment_service.storage import compaction, rolling_storage, shared_objects
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
 from tests.unit.segment_service.storage.world import (
@@ -24,7 +25,19 @@ from tests.unit.segment_service.storage.world import (
     verify_nothing_left,
 )
 
+OF_OBJECTS = ("storage.write.chunk_stored",)
+"""Failpoints that a write of a shared chunk does not pass."""
 STORAGE_FAILPOINTS = sorted(name for name in failpoints.KNOWN if name.startswith("storage."))
+
+
+@pytest.fixture(autouse=True)
+def _small_limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some manifests and chunks are too large to be shared, and the map of the others is merged."""
+    rng = random.Random(request.node.name)
+    monkeypatch.setattr(rolling_storage, "shared_object_bytes_max", rng.choice((150, 300, 1_000, 64 << 10)))
+    runs_max = rng.choice((5, 10))
+    monkeypatch.setattr(merging, "runs_max", runs_max)
+    monkeypatch.setattr(sorted_run_map, "runs_max", runs_max)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +53,7 @@ def test_there_is_a_failpoint_after_each_durable_step() -> None:
 @pytest.mark.parametrize("name", STORAGE_FAILPOINTS)
 async def test_a_crash_at_any_point_loses_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "run_chunks_min", 3)
-    crashes = [await _crash_often(name, random.Random(f"{name} {seed}")) for seed in range(5)]
+    crashes = [await _crash_often(name, random.Random(f"{name} {seed}")) for seed in range(12)]
     assert sum(crashes) >= 3
 
 
@@ -76,9 +89,13 @@ def _crash_at(hit: int) -> Callable[[], None]:
 
 
 async def _crash(chunks: InMemoryChunkStorage, log: Log, rng: random.Random, first: int, name: str) -> int:
-    storage = await open_storage(chunks, log, rng)
-    failpoints.arm(name, _crash_at(rng.choice((1, 1, 2, 3, 5))))
+    is_at_start = name == shared_objects.OPENED
+    if is_at_start:
+        failpoints.arm(name, _crash_at(1))
     try:
+        storage = await open_storage(chunks, log, rng, 0.0 if name in OF_OBJECTS else 0.7)
+        if not is_at_start:
+            failpoints.arm(name, _crash_at(rng.choice((1, 1, 2, 3, 5))))
         await storage.sweeper.sweep()
         await replay(storage, log, rng, first)
         await storage.garbage.collect()

@@ -107,15 +107,15 @@ async def test_a_merge_that_stopped_half_way_leaves_its_chunks_alone(owners: Own
     owner = await owners.open()
     await owner.write(7, 0, [b"target"])
     await write_small(owner, 8, 20)
-    passes = owner._barrier  # private: the barrier fails between two steps of an owner that has started
+    passes = owner.garbage._barrier  # private: the barrier fails between two steps of an owner that has started
 
     async def fails() -> None:
         raise Unavailable("the log does not answer")
 
-    owner._barrier = fails
+    owner.garbage._barrier = fails
     with pytest.raises(Unavailable):
         await owner.concat(7, 6, 8)
-    owner._barrier = passes
+    owner.garbage._barrier = passes
     await owner.compactor.compact_waiting()
     await owner.garbage.collect()
     assert await owner.read(7, 0, 26) == b"target01234567890123456789"

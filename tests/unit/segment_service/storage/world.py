@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pravega_common.errors import BadOffset, Fenced, PravegaError, Unavailable, UnknownOutcome
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import LogState, StorageState
+from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 
@@ -66,7 +67,7 @@ class Log:
     def state(self) -> LogState:
         """Every look finds more, so that each change needs a mark of its own."""
         self.durable += 1
-        return LogState(bytes(range(16)), self.durable, 1)
+        return LogState(bytes(range(16)), self.durable, self.next_id + 1)
 
     async def barrier(self, epoch: int) -> None:
         await asyncio.sleep(0)
@@ -188,12 +189,15 @@ async def retried(call, attempts: int = 500):  # type: ignore[no-untyped-def]
     raise AssertionError(f"still failing after {attempts} attempts") from error
 
 
-async def open_storage(chunks: ChunkStorage, log: Log, rng: random.Random) -> RollingStorage:
-    """Take the container over; an opening that failed takes the next epoch."""
+async def open_storage(chunks: ChunkStorage, log: Log, rng: random.Random, share: float = 0.7) -> RollingStorage:
+    """Take the container over; an opening that failed takes the next epoch. ``share``: of the owners that share small
+    objects."""
 
     async def once() -> RollingStorage:
         epoch = log.take_over()
-        storage = RollingStorage(chunks, 1, YieldingClock(rng), background=False)
+        clock, shares = YieldingClock(rng), rng.random() < share
+        storage = RollingStorage(chunks, 1, clock, background=False, shares_objects=shares)
+        SortedRunMaps(1, chunks, storage, clock)
         await storage.start(epoch, lambda: log.barrier(epoch), log.state)
         return storage
 
@@ -217,15 +221,16 @@ async def verify(storage: RollingStorage, log: Log) -> None:
 
 
 async def verify_nothing_left(chunks: InMemoryChunkStorage, storage: RollingStorage, log: Log) -> None:
-    """After a sweep every chunk belongs to a living segment."""
-    await storage.sweeper.sweep()
-    while await storage.garbage.collect():
-        pass
+    """After a sweep every chunk belongs to a living segment; after two, if a deletion was under way at the first."""
+    for _ in range(2):
+        await storage.sweeper.sweep()
+        while await storage.garbage.collect():
+            pass
     reachable: set[str] = set()
     for segment_id in log.segments:
         await storage.state(segment_id)
         view = storage._manifests.cached(segment_id)  # private: names of chunks are shown by nothing else
         if view is not None:
             reachable.update(storage.layout.chunk(chunk.id) for chunk in view.chunks)
-    found = {name for name in chunks.objects if name.startswith(storage.layout.chunks)}
+    found = {info.name async for info in storage.shared.list(storage.layout.chunks)}
     assert found == reachable, f"left over: {found - reachable}, missing: {reachable - found}"

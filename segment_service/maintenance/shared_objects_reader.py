@@ -1,0 +1,171 @@
+"""Reads objects of one container by name, also those that lie in its map ``shared``, while its owner changes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, NoReturn, TypeVar
+
+from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
+from pravega_common.invariants import unreachable
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.time_slices import TimeSlices
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage
+from segment_service.sorted_runs.block_cache import BlockCache
+from segment_service.sorted_runs.map_manifest import MapManifest
+from segment_service.sorted_runs.map_objects import MapObjects
+from segment_service.sorted_runs.merging import merge_ahead_bytes
+from segment_service.sorted_runs.run_reader import look_up, walk
+from segment_service.storage.chunk_names import Layout
+from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.shared_objects import (
+    entry_key,
+    first_epoch_in,
+    first_epoch_key,
+    may_hold_entries,
+    shared_map_name,
+)
+
+T = TypeVar("T")
+
+attempts_max: Final = 100
+"""How often a question is put to a newer state of the map because the one before was replaced."""
+
+
+class SharedObjectsReader:
+    """``ChunkStorage`` of one container over that of all, for readers. Its answers go forward in time only."""
+
+    def __init__(self, chunks: ChunkStorage, layout: Layout, clock: Clock) -> None:
+        self._chunks = chunks
+        self._layout = layout
+        self._clock = clock
+        garbage = GarbageCollector(0, chunks, layout, clock)
+        self._objects = MapObjects(shared_map_name, chunks, layout, garbage, refuse_put, refuse_number, BlockCache())
+        self._manifest: MapManifest | None = None
+        self._first_epoch: int | None = None
+
+    async def manifest(self) -> MapManifest | None:
+        """The newest manifest of the map; ``None`` for a container that never shared objects."""
+        await self._refresh()
+        return self._manifest
+
+    # --- ChunkStorage
+
+    async def start(self) -> None:
+        """Do nothing: the maker of the chunk storage starts it."""
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        unreachable("a reader of Tier 2 writes", name=name)
+
+    async def delete(self, name: str) -> None:
+        unreachable("a reader of Tier 2 deletes", name=name)
+
+    async def get(self, name: str, offset: int, length: int) -> bytes:
+        if not await self._is_entry(name):
+            return await self._chunks.get(name, offset, length)
+        value = await self._value(name)
+        if offset + length > len(value):
+            raise DataCorruption(f"{name}: bytes {offset}+{length} wanted, it has {len(value)}")
+        return value[offset : offset + length]
+
+    async def info(self, name: str) -> ChunkInfo:
+        if not await self._is_entry(name):
+            return await self._chunks.info(name)
+        return ChunkInfo(name, len(await self._value(name)))
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        if may_hold_entries(self._layout, prefix):
+            await self._refresh()
+        entries = self._entries(prefix)
+        entry = await anext(entries, None)
+        async for info in self._chunks.list(prefix):
+            while entry is not None and entry.name < info.name:
+                yield entry
+                entry = await anext(entries, None)
+            yield info
+        while entry is not None:
+            yield entry
+            entry = await anext(entries, None)
+
+    async def close(self) -> None:
+        """Do nothing: the maker of the chunk storage closes it."""
+
+    # --- entries
+
+    async def _is_entry(self, name: str) -> bool:
+        epoch = self._layout.shared_epoch_in(name)
+        if epoch is None:
+            return False
+        if self._first_epoch is None:
+            await self._refresh()
+        return self._first_epoch is not None and epoch >= self._first_epoch
+
+    async def _value(self, name: str) -> bytes:
+        key = entry_key(self._layout, name)
+        value = await self._ask(lambda manifest: look_up(self._objects, manifest.runs, key))
+        if value is None:
+            await self._refresh()  # it may be newer than what is known here
+            value = await self._ask(lambda manifest: look_up(self._objects, manifest.runs, key))
+        if value is None:
+            raise SegmentNotFound(name)
+        return value
+
+    async def _entries(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        """Those below the prefix, not of one moment: as ``ContainerReader.entries``."""
+        if not may_hold_entries(self._layout, prefix) or self._manifest is None:
+            return
+        begin = first = entry_key(self._layout, prefix)
+        for _ in range(attempts_max):
+            manifest = self._manifest
+            try:
+                async for keys, values in walk(
+                    self._objects, manifest.runs, first, TimeSlices(self._clock), ahead_bytes=merge_ahead_bytes
+                ):
+                    for key, value in zip(keys, values, strict=True):
+                        if not key.startswith(begin):
+                            return
+                        if value is not None and key != first_epoch_key:
+                            yield ChunkInfo(self._layout.prefix + key.decode(), len(value))
+                        first = key + b"\0"
+                return
+            except SegmentNotFound as error:
+                await self._go_on_after(manifest, error)
+        raise Unavailable("shared objects keep being replaced while they are read: try again when less is going on")
+
+    async def _ask(self, question: Callable[[MapManifest], Awaitable[T]]) -> T:
+        for _ in range(attempts_max):
+            if self._manifest is None:
+                await self._refresh()
+            manifest = self._manifest
+            if manifest is None:
+                unreachable("entries of a container that shares none", container=self._layout.prefix)
+            try:
+                return await question(manifest)
+            except SegmentNotFound as error:
+                await self._go_on_after(manifest, error)
+        raise Unavailable("shared objects keep being replaced while they are read: try again when less is going on")
+
+    async def _go_on_after(self, manifest: MapManifest, error: SegmentNotFound) -> None:
+        """Take a newer state: an object that this one lists is missing. ``DataCorruption`` without a newer one."""
+        await self._refresh()
+        if self._manifest is None or self._manifest.id == manifest.id:
+            raise DataCorruption(
+                f"the map of shared objects lists {error.segment} in manifest {manifest.id}, and it is missing"
+            ) from error
+
+    async def _refresh(self) -> None:
+        newest, _ = await self._objects.newest_manifest(check_epoch=False)
+        self._manifest = newest
+        if newest is not None and self._first_epoch is None:
+            value = await self._ask(lambda manifest: look_up(self._objects, manifest.runs, first_epoch_key))
+            self._first_epoch = first_epoch_in(value) or 0
+
+
+async def refuse_put(fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: Sequence[str]) -> NoReturn:
+    """The ``PutFresh`` of a reader."""
+    unreachable("a reader of Tier 2 writes", unanswered=unanswered)
+
+
+def refuse_number() -> NoReturn:
+    """The numbers of a reader, which makes no names."""
+    unreachable("a reader of Tier 2 makes a name")

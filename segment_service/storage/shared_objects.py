@@ -1,0 +1,334 @@
+"""Keeps small objects of one container as entries of a sorted map, so that many of them are put as one.
+
+Entries of the map ``shared``::
+
+    name without the container's prefix     the bytes of the object
+    "!"                                     the epoch that began the map (u64)
+
+Names say where an object lies (``chunk_names.py``); those of epochs before the map began are objects of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, NamedTuple
+
+import structlog
+
+from pravega_common.errors import DataCorruption, PravegaError, SegmentNotFound
+from pravega_common.invariants import check
+from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage
+from segment_service.contracts.segment_storage import LogState
+from segment_service.contracts.sorted_map import SortedMap
+from segment_service.storage.chunk_names import Layout
+
+OPENED: Final = register("storage.shared.opened")
+BEFORE_FLUSH: Final = register("storage.shared.before_flush")
+FLUSHED: Final = register("storage.shared.flushed_before_answer")
+
+shared_map_name: Final = "shared"
+shared_object_bytes_max: Final = 64 << 10
+"""Larger objects are put by themselves."""
+
+group_changes_max: Final = 256
+"""Changes of one flush, each of one or two entries: those that wait for it all go on at the same time."""
+
+group_bytes_max: Final = 8 << 20
+"""Bytes of one flush, but for its last object: one file of the map."""
+
+gathering_time_s: Final = 0.1
+"""Least time from the beginning of one flush of many changes to that of the next: 20 puts a second, 2,560 changes."""
+
+many_changes: Final = 32
+"""Changes of one flush from which on there is much to gather; after fewer the pause is shorter in proportion, so that
+one segment alone does not wait."""
+
+answers_per_turn: Final = 16
+"""Changes whose callers go on at once; then the event loop has its turn for others, appends above all."""
+
+waiting_removals_max: Final = 20_000
+"""Removals that wait for a flush; with more of them, each waits until it is done."""
+
+entries_per_page: Final = 64
+"""Entries read at once for a listing: 4 MiB at most."""
+
+written_max: Final = 200_000
+"""New segments with entries that are remembered; with more of them, look-ups do without."""
+
+first_epoch_key: Final = b"!"
+_EPOCH: Final = struct.Struct(">Q")
+
+
+class _Waiting(NamedTuple):
+    changes: tuple[tuple[bytes, bytes | None], ...]
+    """Keys with their values, ``None`` to remove one: all in one flush."""
+    done: asyncio.Future[None] | None
+    """``None``: nobody waits for it."""
+
+
+def first_epoch_in(value: bytes | None) -> int | None:
+    """The epoch that began the map, from its entry; ``None`` without one."""
+    if value is None:
+        return None
+    if len(value) != _EPOCH.size:
+        raise DataCorruption(f"the first epoch of shared objects has {len(value)} bytes, not {_EPOCH.size}")
+    epoch: int = _EPOCH.unpack(value)[0]
+    return epoch
+
+
+def entry_key(layout: Layout, name: str) -> bytes:
+    """The key of the object ``name``; of a prefix, that of the entries below it."""
+    return name.removeprefix(layout.prefix).encode()
+
+
+def may_hold_entries(layout: Layout, prefix: str) -> bool:
+    """Whether names with this prefix may be those of entries."""
+    return prefix.startswith((layout.chunks, layout.manifests)) or prefix == layout.prefix
+
+
+class SharedObjects:
+    """``ChunkStorage`` of one container over that of all; ``open`` comes before any put.
+
+    Without a map it hands every call on. An object that is removed is gone at once for this owner, and durably with a
+    later flush.
+    """
+
+    def __init__(self, chunks: ChunkStorage, layout: Layout, clock: Clock) -> None:
+        self.is_sharing = False
+        """Whether new small objects become entries. Constant while an epoch lasts."""
+        self.flushes = 0
+        self._chunks = chunks
+        self._layout = layout
+        self._clock = clock
+        self._map: SortedMap | None = None
+        self._stamp: LogState | None = None
+        self._first_epoch: int | None = None
+        self._is_damaged = False
+        """Whether the map can only be read."""
+        self._new_from = math.inf
+        """No earlier owner used the ids of segments from this one on: only ``_written`` have entries."""
+        self._written: set[int] = set()
+        self._waiting: deque[_Waiting] = deque()
+        self._removed: dict[bytes, None] = {}
+        """Keys whose removal is not durable yet."""
+        self._flushing: asyncio.Task[None] | None = None
+        self._next_flush_s = -math.inf
+        self._log = structlog.get_logger(service="shared-objects", container=layout.prefix)
+
+    def attach(self, shared: SortedMap) -> None:
+        """Set the map; before ``open``."""
+        self._map = shared
+
+    async def is_needed(self, wanted: bool) -> bool:
+        """Whether the container shares objects, or did once."""
+        return self._map is not None and (wanted or await self._map.newest_stamp() is not None)
+
+    async def open(self, epoch: int, wanted: bool, log: LogState) -> None:
+        """Open the map, and flush it, so that nothing that earlier owners still flush counts. May be repeated. ``log``:
+        as the first mark of the epoch has it."""
+        shared = self._map
+        if shared is None or not await self.is_needed(wanted):
+            return
+        await shared.open()
+        stamp = LogState(log.identity, 0, 1)  # no state of the log: marks say what it must have
+        first_epoch: int | None = 0  # unless the map says otherwise: entries of any epoch are read
+        try:
+            first_epoch = first_epoch_in(await shared.get(first_epoch_key))
+            if first_epoch is None:
+                first_epoch = epoch
+            await shared.flush({first_epoch_key: _EPOCH.pack(first_epoch)}, stamp)
+        except DataCorruption as error:  # of that entry, or of runs that must be merged before a flush
+            self._log.error("no object is shared in this epoch, and none that was is removed", reason=str(error))
+            self._is_damaged = True
+        self._first_epoch, self._stamp = first_epoch, stamp
+        self._new_from = log.next_segment_id
+        self.is_sharing = wanted and not self._is_damaged
+        failpoint(OPENED)
+
+    # --- ChunkStorage
+
+    async def start(self) -> None:
+        """Do nothing: the maker of the chunk storage starts it."""
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        if not self._is_entry(name):
+            await self._chunks.put(name, data)
+            return
+        await self.put_together(((name, data),))
+
+    async def put_together(self, objects: Sequence[tuple[str, Sequence[Buffer]]]) -> None:
+        """As ``put``, of some objects that become entries, all or none."""
+        check(self.is_sharing, "an object is shared in an epoch that shares none", names=[name for name, _ in objects])
+        for name, _ in objects:
+            self._note_written(name)
+        await self._change(tuple((entry_key(self._layout, name), b"".join(data)) for name, data in objects))
+
+    async def get(self, name: str, offset: int, length: int) -> bytes:
+        if not self._is_entry(name):
+            return await self._chunks.get(name, offset, length)
+        value = await self._value(name)
+        if offset + length > len(value):
+            raise DataCorruption(f"{name}: bytes {offset}+{length} wanted, it has {len(value)}")
+        return value[offset : offset + length]
+
+    async def info(self, name: str) -> ChunkInfo:
+        if not self._is_entry(name):
+            return await self._chunks.info(name)
+        return ChunkInfo(name, len(await self._value(name)))
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        entries = self._entries(prefix)
+        entry = await anext(entries, None)
+        async for info in self._chunks.list(prefix):
+            while entry is not None and entry.name < info.name:
+                yield entry
+                entry = await anext(entries, None)
+            yield info
+        while entry is not None:
+            yield entry
+            entry = await anext(entries, None)
+
+    async def delete(self, name: str) -> None:
+        if not self._is_entry(name):
+            await self._chunks.delete(name)
+        elif not self._is_damaged:
+            await self._remove(entry_key(self._layout, name))
+
+    async def close(self) -> None:
+        """End what is under way; the objects stay."""
+        flushing, self._flushing = self._flushing, None
+        if flushing is not None:
+            flushing.cancel()
+            await asyncio.gather(flushing, return_exceptions=True)
+
+    # --- entries
+
+    def _is_entry(self, name: str) -> bool:
+        if self._first_epoch is None:
+            return False
+        epoch = self._layout.shared_epoch_in(name)
+        return epoch is not None and epoch >= self._first_epoch
+
+    async def _value(self, name: str) -> bytes:
+        key = entry_key(self._layout, name)
+        value = await self._map.get(key) if self._map is not None and key not in self._removed else None
+        if value is None:
+            raise SegmentNotFound(name)
+        return value
+
+    async def _entries(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        if self._map is None or self._first_epoch is None or not may_hold_entries(self._layout, prefix):
+            return
+        segment_id = self._layout.segment_in(prefix)
+        if segment_id is not None and segment_id >= self._new_from and segment_id not in self._written:
+            return  # a look-up by prefix would ask every run
+        begin = key = entry_key(self._layout, prefix)
+        while page := await self._map.scan(key or b"\0", entries_per_page):
+            for key, value in page:
+                if not key.startswith(begin):
+                    return
+                if key not in self._removed and key != first_epoch_key:
+                    yield ChunkInfo(self._layout.prefix + key.decode(), len(value))
+            if len(page) < entries_per_page:
+                return
+            key += b"\0"
+
+    def _note_written(self, name: str) -> None:
+        segment_id = self._layout.segment_in(name)
+        if segment_id is not None and segment_id >= self._new_from:
+            self._written.add(segment_id)
+            if len(self._written) > written_max:
+                self._new_from = math.inf
+                self._written.clear()
+
+    # --- flushes
+
+    async def _change(self, changes: tuple[tuple[bytes, bytes | None], ...]) -> None:
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(changes, done))
+        self._begin_flush()
+        await done
+
+    async def _remove(self, key: bytes) -> None:
+        self._removed[key] = None
+        if len(self._removed) > waiting_removals_max:
+            await self._change(((key, None),))
+            return
+        self._waiting.append(_Waiting(((key, None),), None))
+        self._begin_flush()
+
+    def _begin_flush(self) -> None:
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.get_running_loop().create_task(self._flush_all())
+
+    async def _flush_all(self) -> None:
+        """Flush until nobody waits. Removals that a failed flush left wait for the next one that is begun."""
+        while self._waiting:
+            pause_s = self._next_flush_s - self._clock.monotonic_s()
+            if pause_s > 0:
+                await self._clock.sleep(pause_s)
+            group = self._take()
+            self._next_flush_s = self._clock.monotonic_s() + gathering_time_s * min(len(group) / many_changes, 1)
+            try:
+                await self._flush(group)
+            except BaseException as error:
+                self._waiting.extendleft(one for one in reversed(group) if one.done is None)
+                is_told = _answer(group, error)
+                if isinstance(error, asyncio.CancelledError) or not (is_told or isinstance(error, PravegaError)):
+                    raise
+                if all(one.done is None for one in self._waiting):
+                    return
+            else:
+                for key, value in itertools.chain.from_iterable(one.changes for one in group):
+                    if value is None:
+                        self._removed.pop(key, None)
+                await _answer_in_turns(group)
+
+    def _take(self) -> Sequence[_Waiting]:
+        group: list[_Waiting] = []
+        size = 0
+        while self._waiting and len(group) < group_changes_max and size < group_bytes_max:
+            group.append(self._waiting.popleft())
+            size += sum(len(value or b"") for _, value in group[-1].changes)
+        return group
+
+    async def _flush(self, group: Sequence[_Waiting]) -> None:
+        check(self._map is not None and self._stamp is not None, "shared objects are not open")
+        if self._map is None or self._stamp is None:
+            return
+        failpoint(BEFORE_FLUSH)
+        changes = dict(itertools.chain.from_iterable(one.changes for one in group))
+        await self._map.flush(changes, self._stamp)
+        self.flushes += 1
+        failpoint(FLUSHED)
+
+
+async def _answer_in_turns(group: Sequence[_Waiting]) -> None:
+    """Tell those that wait for a flush that it is done, a few at a time: each goes on with work of its own."""
+    try:
+        for first in range(0, len(group), answers_per_turn):
+            _answer(group[first : first + answers_per_turn], None)
+            await asyncio.sleep(0)
+    finally:
+        _answer(group, None)
+
+
+def _answer(group: Sequence[_Waiting], error: BaseException | None) -> bool:
+    """Tell those that wait for a flush; whether anybody does."""
+    waiting = [one.done for one in group if one.done is not None and not one.done.done()]
+    for done in waiting:
+        if error is None:
+            done.set_result(None)
+        elif isinstance(error, asyncio.CancelledError):
+            done.cancel()
+        else:
+            done.set_exception(error)
+    return bool(waiting)

@@ -1,0 +1,302 @@
+"""Small objects that share large ones: what is put, what each owner sees, and what damage does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from pravega_common.errors import DataCorruption, Fenced, SegmentDamaged
+from pravega_common.runtime.clock import SystemClock
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.segment_storage import LogState, StorageState
+from segment_service.maintenance.shared_objects_reader import SharedObjectsReader
+from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
+from segment_service.storage import rolling_storage, shared_objects
+from segment_service.storage.chunk_names import ChunkId, Layout, is_entry_number, placed_number
+from segment_service.storage.in_memory import InMemoryChunkStorage
+from segment_service.storage.rolling_storage import RollingStorage
+from segment_service.storage.shared_objects import entry_key, first_epoch_in
+
+CONTAINER = 3
+LAYOUT = Layout(CONTAINER)
+LARGE = 100_000
+
+
+class CountingChunks(InMemoryChunkStorage):
+    """Counts puts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.puts = 0
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        self.puts += 1
+        await super().put(name, data)
+
+
+class Owners:
+    """Opens owners one after the other; a barrier passes for the last one only."""
+
+    def __init__(self) -> None:
+        self.chunks = CountingChunks()
+        self.epoch = 0
+        self.barriers = 0
+        self.next_segment_id = 10_000
+        """Above every id that earlier owners used, as the log of each says."""
+        self.maps: SortedRunMaps | None = None
+
+    async def open(self, *, shares: bool = True) -> RollingStorage:
+        self.epoch += 1
+        epoch, log = self.epoch, LogState(bytes(16), 100 * self.epoch, self.next_segment_id)
+
+        async def barrier() -> None:
+            self.barriers += 1
+            if epoch < self.epoch:
+                raise Fenced(f"{epoch} < {self.epoch}")
+
+        clock = SystemClock()
+        storage = RollingStorage(self.chunks, CONTAINER, clock, background=False, shares_objects=shares)
+        self.maps = SortedRunMaps(CONTAINER, self.chunks, storage, clock)
+        await storage.start(epoch, barrier, lambda: log)
+        return storage
+
+    def names(self, prefix: str) -> list[str]:
+        return [name for name in self.chunks.objects if name.startswith(prefix)]
+
+
+@pytest.fixture
+def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
+    monkeypatch.setattr(shared_objects, "gathering_time_s", 0.001)
+    return Owners()
+
+
+async def names_in(storage: RollingStorage, prefix: str) -> list[str]:
+    return [info.name async for info in storage.shared.list(prefix)]
+
+
+def test_the_number_in_a_name_says_where_the_object_lies() -> None:
+    numbers = [placed_number(count, is_entry=count % 3 == 0) for count in range(1, 10)]
+    assert numbers == sorted(set(numbers))
+    assert [is_entry_number(number) for number in numbers] == [count % 3 == 0 for count in range(1, 10)]
+    assert not any(map(is_entry_number, (0, 1, 2, 3, 2**62 + 1)))
+
+
+def test_golden_bytes() -> None:
+    name = LAYOUT.chunk(ChunkId(1, 2, placed_number(3, is_entry=True)))
+    assert entry_key(LAYOUT, name) == b"d/0000000000000001/0000000000000002-8000000000000007"
+    assert placed_number(3, is_entry=False) == 0x8000000000000006
+    assert first_epoch_in(bytes.fromhex("0000000000000009")) == 9
+    assert first_epoch_in(None) is None
+
+
+@pytest.mark.parametrize("damaged", ["", "00000000000009", "000000000000000900"])
+def test_a_damaged_first_epoch_is_refused(damaged: str) -> None:
+    with pytest.raises(DataCorruption, match=r"has [0-9] bytes, not 8"):
+        first_epoch_in(bytes.fromhex(damaged))
+
+
+async def test_those_that_wait_go_on_in_turns_and_all_of_them(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_objects, "answers_per_turn", 2)
+    storage = await owners.open()
+    await asyncio.gather(*(storage.write(number, 0, [b"x"]) for number in range(1, 20)))
+    assert [(await storage.state(number)) for number in range(1, 20)] == [
+        StorageState(number, 0, 1, False) for number in range(1, 20)
+    ]
+
+
+async def test_segments_that_are_flushed_together_are_a_few_puts(owners: Owners) -> None:
+    storage = await owners.open()
+    before = owners.chunks.puts
+    await asyncio.gather(*(storage.write(number, 0, [b"%d" % number]) for number in range(1, 1_001)))
+    assert owners.chunks.puts - before < 30
+    assert owners.names(LAYOUT.chunks) == owners.names(LAYOUT.manifests) == []
+    for later in (storage, await owners.open(), await owners.open(shares=False)):
+        assert await later.read(777, 0, 3) == b"777"
+        assert await later.state(777) == StorageState(777, 0, 3, False)
+
+
+async def test_large_chunks_are_objects_of_their_own(owners: Owners) -> None:
+    storage = await owners.open()
+    await storage.write(1, 0, [bytes(LARGE)])
+    await storage.write(1, LARGE, [b"small"])
+    assert len(owners.names(LAYOUT.chunks)) == 1
+    assert len(owners.names(LAYOUT.manifests)) == 1
+    assert len(await names_in(storage, LAYOUT.chunks)) == 2
+    assert len(await names_in(storage, LAYOUT.manifests)) == 2
+    assert await (await owners.open()).read(1, LARGE - 1, 6) == b"\0small"
+
+
+async def test_owners_that_share_and_owners_that_do_not_follow_each_other(owners: Owners) -> None:
+    data = b""
+    for number in range(12):
+        storage = await owners.open(shares=number % 3 > 0)
+        await storage.write(1, len(data), [b"%d" % number])
+        data += b"%d" % number
+        assert await storage.read(1, 0, len(data)) == data
+        while await storage.garbage.collect():
+            pass
+    await storage.delete(1)
+    for shares in (True, False):  # what nobody waited for is found by a sweep
+        storage = await owners.open(shares=shares)
+        await storage.sweeper.sweep()
+        while await storage.garbage.collect():
+            pass
+        await storage.write(owners.epoch, 0, [b"x"])  # the flush that takes the removals along
+    later = await owners.open()
+    assert await later.state(1) is None
+    for prefix in (LAYOUT.chunks_of(1), LAYOUT.manifests_of(1)):
+        assert await names_in(later, prefix) == []
+
+
+async def test_what_a_fenced_owner_still_shares_does_not_count(owners: Owners) -> None:
+    zombie = await owners.open()
+    await zombie.write(1, 0, [b"old"])
+    owner = await owners.open()
+    await zombie.write(1, 3, [b"late"])
+    await zombie.write(2, 0, [b"late"])
+    assert await zombie.read(1, 0, 7) == b"oldlate"
+    for storage in (owner, await owners.open()):
+        assert await storage.state(1) == StorageState(1, 0, 3, False)
+        assert await storage.state(2) is None
+
+
+async def test_a_large_manifest_does_not_show_entries_that_are_not_there(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolling_storage, "shared_object_bytes_max", 200)
+    zombie = await owners.open()
+    await zombie.write(1, 0, [b"0"])
+    owner = await owners.open()
+    with pytest.raises(Fenced):  # its manifest is too large for the map, and would be seen
+        for number in range(1, 10):
+            await zombie.write(1, number, [b"%d" % number])
+    for storage in (owner, await owners.open()):
+        assert await storage.read(1, 0, 1) == b"0"
+        assert await storage.state(1) == StorageState(1, 0, 1, False)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+async def test_the_manifest_of_a_large_write_does_not_show_entries_that_are_not_there(
+    owners: Owners, truncated: bool
+) -> None:
+    zombie = await owners.open()
+    await zombie.write(1, 0, [b"seen"])
+    owner = await owners.open()
+    await zombie.write(2, 0, [b"late"])
+    if truncated:  # then only its base is an entry
+        await zombie.truncate(2, 4)
+    with pytest.raises(Fenced):
+        await zombie.write(2, 4, [bytes(LARGE)])
+    with pytest.raises(Fenced):
+        await zombie.write(1, 4, [bytes(LARGE)])
+    for storage in (owner, await owners.open()):
+        assert await storage.state(1) == StorageState(1, 0, 4, False)
+        assert await storage.state(2) is None
+        assert await storage.read(1, 0, 4) == b"seen"
+
+
+async def test_a_large_write_of_a_segment_of_large_ones_needs_no_barrier(owners: Owners) -> None:
+    zombie = await owners.open()
+    await zombie.write(1, 0, [bytes(LARGE)])
+    owner = await owners.open()
+    await zombie.write(1, LARGE, [b"\1" * LARGE])  # as without shared objects: it was committed, so it may be seen
+    assert await owner.state(1) == StorageState(1, 0, 2 * LARGE, False)
+    assert await owner.read(1, LARGE - 1, 2) == b"\0\1"
+
+
+async def test_new_segments_are_not_looked_for(owners: Owners) -> None:
+    owners.next_segment_id = 1
+    first = await owners.open()
+    await first.write(5, 0, [b"five"])
+    owners.next_segment_id = 6
+    second = await owners.open()
+    await second.write(6, 0, [b"six"])
+    second._manifests.forget(6)
+    assert await second.state(5) == StorageState(5, 0, 4, False)
+    assert await second.state(6) == StorageState(6, 0, 3, False)
+    assert await second.state(7) is None
+
+
+async def test_programs_that_know_of_no_shared_objects_refuse_the_mark(owners: Owners) -> None:
+    versions = []
+    for shares in (False, True, False):
+        await owners.open(shares=shares)
+        newest = max(owners.names(LAYOUT.epochs))
+        versions.append(int.from_bytes(owners.chunks.objects[newest][4:6], "big"))
+    assert versions == [1, 2, 2]
+
+
+async def test_removed_entries_leave_the_map(owners: Owners) -> None:
+    storage = await owners.open()
+    for number in range(1, 60):
+        await storage.write(number, 0, [bytes(1_000)])
+    for number in range(2, 60):
+        await storage.delete(number)
+    while await storage.garbage.collect():
+        pass
+    await storage.write(1, 1_000, [b"x"])  # the flush that takes the last removals along
+    assert owners.maps is not None
+    await owners.maps.merge_waiting()
+    while await storage.garbage.collect():
+        pass
+    held = sum(len(owners.chunks.objects[name]) for name in owners.names(f"{LAYOUT.maps}shared/r/"))
+    assert held < 4_000
+
+
+async def test_a_copy_of_all_objects_by_name_is_read_without_the_map(owners: Owners) -> None:
+    """As a restored backup has it: names of entries, and objects of that name."""
+    first = await owners.open()
+    await asyncio.gather(*(first.write(number, 0, [b"%d" % number]) for number in range(1, 50)))
+    reader = SharedObjectsReader(owners.chunks, LAYOUT, SystemClock())
+    copy = CountingChunks()
+    for prefix in (LAYOUT.epochs, LAYOUT.manifests, LAYOUT.chunks):
+        for info in [info async for info in reader.list(prefix)]:
+            await copy.put(info.name, [await reader.get(info.name, 0, info.length)])
+    owners.chunks = copy
+    for shares in (True, False):
+        storage = await owners.open(shares=shares)
+        assert await storage.read(33, 0, 2) == b"33"
+    await storage.delete(33)
+    while await storage.garbage.collect():
+        pass
+    assert not owners.names(LAYOUT.chunks_of(33)) and not owners.names(LAYOUT.manifests_of(33))
+
+
+async def test_a_reader_sees_what_the_owner_sees(owners: Owners) -> None:
+    storage = await owners.open()
+    reader = SharedObjectsReader(owners.chunks, LAYOUT, SystemClock())
+    for number in range(1, 40):
+        await storage.write(number % 7 + 1, (number - 1) // 7, [b"x"])
+        if number % 10 == 0:
+            assert owners.maps is not None
+            await owners.maps.merge_waiting()
+            while await storage.garbage.collect():
+                pass
+        for prefix in (LAYOUT.chunks, LAYOUT.manifests_of(3)):
+            found = [info.name async for info in reader.list(prefix)]
+            own = await names_in(storage, prefix)
+            assert found == sorted(found)
+            assert set(own) <= set(found)  # what the owner removed of late is still there for others
+            for name in own:
+                length = (await reader.info(name)).length
+                assert await reader.get(name, 0, length) == await storage.shared.get(name, 0, length)
+
+
+async def test_damage_to_the_map_damages_the_segments_in_it_only(owners: Owners) -> None:
+    first = await owners.open()
+    await first.write(1, 0, [b"entry"])
+    await first.write(2, 0, [bytes(LARGE)])
+    for name in owners.names(f"{LAYOUT.maps}shared/r/"):
+        data = bytearray(owners.chunks.objects[name])
+        data[6] ^= 1
+        owners.chunks.objects[name] = bytes(data)
+    for _ in range(3):
+        storage = await owners.open()
+        assert not storage.shared.is_sharing
+        with pytest.raises(SegmentDamaged):
+            await storage.state(1)
+        await storage.write(2 + owners.epoch, 0, [b"new"])
+        assert await storage.read(2 + owners.epoch, 0, 3) == b"new"
+        assert await storage.read(3 + 1, 0, 3) == b"new"
