@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings, target
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from controller_service.buckets.history_expiry import HistoryExpiry
 from controller_service.errors import IllegalState, PreconditionFailed
-from controller_service.store import history_floor
+from controller_service.store import history_floor, stream_store
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.records import HistoryRecord, StreamState
 from controller_service.store.table_backend import TableVersionedStore
@@ -79,7 +79,6 @@ class ControllerMachine(RuleBasedStateMachine):
         self.labels = 0
         self.turn = 0
         self.has_group = False
-        self.longest_expired = 0
         self.controllers = self.loop.run_until_complete(self._start())
 
     async def _start(self) -> list[Instance]:
@@ -88,7 +87,6 @@ class ControllerMachine(RuleBasedStateMachine):
         return [await self.world.instance() for _ in range(self.instances)]
 
     def teardown(self) -> None:
-        target(float(self.longest_expired), label="epochs that expired")
         self.loop.run_until_complete(self.world.close())
         self.loop.close()
 
@@ -163,6 +161,20 @@ class ControllerMachine(RuleBasedStateMachine):
         assert answer is None
         self.model[stream].events = self.loop.run_until_complete(self._held_now(stream))
 
+    @rule(stream=streams, commits=st.booleans())
+    def outlive_an_epoch(self, stream: str, commits: bool) -> None:
+        """A transaction begins; a scale, a truncation at the tail and the sweep come before its end."""
+        self.create(stream=stream, count=1)
+        self.begin(stream=stream)
+        for _ in range(2):
+            self.scale(stream=stream, index=0, merges=False)
+            self.truncate(stream=stream, wrong=False)
+            self.expire(stream=stream)
+        mine = next((item for item in self.open if item.stream == stream), None)
+        if mine is not None:
+            self._end(mine, commits)
+            self.expire(stream=stream)
+
     @rule(stream=streams)
     def expire(self, stream: str) -> None:
         """The sweep of records of epochs that a truncation left behind, with nothing kept longer than it is needed."""
@@ -177,7 +189,6 @@ class ControllerMachine(RuleBasedStateMachine):
             return
         needed = [segment_epoch(item.created.segments[0].segment_id) for item in self.open if item.stream == stream]
         assert answer.removed_till == min([answer.oldest_epoch, *needed])
-        self.longest_expired = max(self.longest_expired, answer.removed_till)
 
     @rule(stream=streams)
     def seal(self, stream: str) -> None:
@@ -234,7 +245,10 @@ class ControllerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     @rule(data=st.data(), commits=st.booleans())
     def end(self, data: st.DataObject, commits: bool) -> None:
-        chosen = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        self._end(self.open[data.draw(st.integers(0, len(self.open) - 1))], commits)
+
+    def _end(self, chosen: ModelTransaction, commits: bool) -> None:
+        self.open.remove(chosen)
         identifier = chosen.created.id
         if commits:
             assert self.call(lambda one: one.transactions.commit(S, chosen.stream, identifier)) is True
@@ -339,8 +353,9 @@ class TwoControllersTableMachine(TableMachine):
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Epochs before the head are kept for slow readers only: nothing else may depend on them."""
+    """Epochs before the head are kept for slow readers only, and memory for speed: nothing else may depend on them."""
     monkeypatch.setattr(history_floor, "epochs_before_head_max", 0)
+    monkeypatch.setattr(stream_store, "epochs_cached_bytes_max", 0)
 
 
 @pytest.fixture(autouse=True)

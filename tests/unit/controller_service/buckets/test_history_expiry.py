@@ -11,9 +11,12 @@ import pytest
 
 from controller_service.api.grpc.controller_service_api import ControllerServiceApi
 from controller_service.api.grpc.error_mapping import status_of
+from controller_service.buckets import history_expiry
+from controller_service.buckets.history_expiry import HistoryExpiry
 from controller_service.errors import CutTruncated, EpochTruncated, IllegalState
 from controller_service.service import Controller
 from controller_service.store.history_floor import epochs_before_head_max
+from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.records import (
     RETENTION_SET,
     SUBSCRIBERS,
@@ -26,6 +29,8 @@ from controller_service.store.records import (
     sealed_segment_key,
 )
 from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
+from controller_service.store.versioned_store import VersionedStore
 from pravega_common.errors import InvalidArgument, NotFound, PravegaError
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScalingPolicy
@@ -305,3 +310,62 @@ async def test_a_cut_before_segments_not_reached_is_valid_after_an_expiry(stream
     api = ControllerServiceApi(another.parts, another.transactions)
     cut = pb.StreamCut(streamInfo=INFO, cut=cut_at(LAST, -1))
     assert (await api.isStreamCutValid(cut, None)).response
+
+
+class CutTables:
+    """Ends a run when the tables are used for the n-th time, before or after the effect."""
+
+    def __init__(self, inner: VersionedStore, cut_at: int, after_effect: bool) -> None:
+        self._inner, self._after_effect = inner, after_effect
+        self.left = cut_at
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+
+        async def counted(*args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            if self.left == 0 and not self._after_effect:
+                raise CutOff
+            result = await method(*args, **kwargs)
+            if self.left == 0:
+                raise CutOff
+            return result
+
+        return counted
+
+
+class CutOff(BaseException):
+    """The end of a controller, as far as a test can."""
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+async def test_a_run_that_ends_at_any_operation_is_made_good_by_the_next(
+    stream: LongStream, after_effect: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With pages of two epochs, so that a run has many."""
+    monkeypatch.setattr(history_expiry, "epochs_per_read_max", 3)
+    await stream.truncate(cut_at(LAST))
+    stream.clock.now_ms += DAY_MS
+    tables = stream.parts.tables
+    assert isinstance(tables, InMemoryVersionedStore)
+    table = (await stream.context()).metadata_table
+    before = dict(tables._tables[table])
+    transactions = stream.controller.transactions.records
+    outcomes = []
+    for operation in range(1, 100):
+        tables._tables[table] = dict(before)
+        cut = CutTables(tables, operation, after_effect)
+        streams = StreamStore(cut, stream.clock, lambda: "id")  # type: ignore[arg-type]
+        try:
+            await HistoryExpiry(streams, transactions, DAY_MS).apply(S, T)
+        except CutOff:
+            await stream.sweep()
+        outcomes.append((await stream.keys(), await stream.history()))
+        await audit(stream.controller, stream.parts.access)
+        if cut.left > 0:
+            break
+    else:
+        raise AssertionError("a run without an end")
+    assert len(outcomes) > 10
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+    assert outcomes[0][1].removed_till == EXPIRED
