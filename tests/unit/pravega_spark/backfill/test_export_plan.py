@@ -37,10 +37,13 @@ def scaled(streams: FakeStreams) -> None:
     fill(streams, 1, 100)
 
 
-def plan_of(streams: FakeStreams, end: SegmentOffsets, chunk_bytes: int) -> list[ExportChunk]:
+def plan_of(
+    streams: FakeStreams, end: SegmentOffsets, chunk_bytes: int, start: SegmentOffsets | None = None
+) -> list[ExportChunk]:
+    start = streams.gateway.head_cut("s", "t") if start is None else start
     source = {"controller": streams.controller, "scope": "s", "stream": "t", "max_partition_bytes": "1m"}
     limits = {
-        "start_stream_cut": StreamCut("s", "t", streams.gateway.head_cut("s", "t")).as_text(),
+        "start_stream_cut": StreamCut("s", "t", start).as_text(),
         "end_stream_cut": StreamCut("s", "t", end).as_text(),
     }
     return chunks_of_plan({"range": limits, "chunks": divided(source, limits, chunk_bytes)})
@@ -85,13 +88,20 @@ def test_chunks_over_a_scaling_have_each_byte_once(streams: FakeStreams, chunk_b
 
 
 def test_an_end_in_a_segment_that_was_sealed_there(streams: FakeStreams) -> None:
-    """The position after it is in successors, which lie behind the end."""
     scaled(streams)
     end = {0: 100 * event_bytes, 1: 200 * event_bytes}
     chunks = plan_of(streams, end, 30 * event_bytes)
     check_once(streams, chunks, end)
     assert len(chunks) > 3
+
+
+def test_positions_behind_the_end_are_no_cuts(streams: FakeStreams) -> None:
+    """A read stands in the successors of a sealed segment at once, where the range still ends in it."""
+    scaled(streams)
+    done = 100 * event_bytes
+    chunks = plan_of(streams, {0: done, 1: 200 * event_bytes}, 30 * event_bytes, start={0: done, 1: 0})
     assert all(set(StreamCut.from_text(chunk.end).offsets) == {0, 1} for chunk in chunks)
+    assert sum(chunk.size_bytes for chunk in chunks) == 200 * event_bytes
 
 
 def test_many_chunks_are_made_larger(streams: FakeStreams) -> None:
