@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,12 +21,12 @@ from controller_service.transactions.commit_order import CommitOrder
 from controller_service.transactions.commit_transactions import CommitListener, CommitWorkflow
 from controller_service.transactions.completions import Completions
 from controller_service.transactions.ids import TransactionIds
+from controller_service.transactions.new_segments import NewSegments
 from controller_service.transactions.order_records import CommitState
 from controller_service.transactions.records import (
     ActiveTransaction,
     RegistrationRecord,
     SetReference,
-    transaction_segments,
 )
 from controller_service.transactions.scheduling import ABORT_KIND, COMMIT_KIND, WorkScheduler
 from controller_service.transactions.stream_index import StreamIndex, StreamName
@@ -38,7 +39,7 @@ from pravega_common.errors import (
 from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended, both_ended
+from pravega_common.runtime.joined import all_ended
 from pravega_common.services.base import Service
 
 lease_ms_min: Final = 10_000
@@ -104,6 +105,7 @@ class TransactionService(Service):
         super().__init__("transactions")
         self.records = TransactionStore(streams)
         self.order = CommitOrder(self.records)
+        self._new_segments = NewSegments(streams, self.records, segments, clock)
         self.index = StreamIndex(store, streams.instance, clock, live_owners)
         self.scheduler = WorkScheduler(queue, streams.instance)
         self._streams = streams
@@ -160,13 +162,11 @@ class TransactionService(Service):
         await self.index.use(scope, stream)
         version = await self.records.insert(tables, identifier, record)
         failpoint(RECORD_INSERTED)
-        rollover = (await context.configuration()).configuration.rollover_size_bytes
-        _, fresh = await both_ended(
-            self._segments.create_segments(
-                transaction_segments(scope, stream, identifier, numbers), rollover_size_bytes=rollover
-            ),
-            self._streams.open(scope, stream),
-        )
+        made: asyncio.Future[StreamContext] = asyncio.get_running_loop().create_future()
+        made.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # Not by the caller itself, who may be cut off at any moment: segments of what ended must be taken away again.
+        self.spawn(self._make_segments(context, identifier, record, made), "segments of a transaction")
+        fresh = await asyncio.shield(made)
         failpoint(SEGMENTS_CREATED)
         self._arm(TimedTransaction(scope, stream, identifier), lease_ms, version)
         # Sealing looks for open transactions once, after the state has moved: this one may have come too late for it.
@@ -178,6 +178,21 @@ class TransactionService(Service):
             await self.abort(scope, stream, identifier)
             raise IllegalState(f"Stream: {stream}: epoch {active.reference_epoch} was truncated meanwhile")
         return CreatedTransaction(identifier, _generalised(active))
+
+    async def _make_segments(
+        self,
+        context: StreamContext,
+        identifier: uuid.UUID,
+        record: ActiveTransaction,
+        made: asyncio.Future[StreamContext],
+    ) -> None:
+        try:
+            made.set_result(await self._new_segments.create(context, identifier, record.segments, record.lease_ms))
+        except asyncio.CancelledError:
+            made.cancel()
+            raise
+        except BaseException as error:
+            made.set_exception(error)
 
     @staticmethod
     async def _require_open(context: StreamContext) -> None:

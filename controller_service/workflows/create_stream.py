@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
@@ -31,7 +32,6 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE, mark_stream, scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import both_ended
 from pravega_common.services.retrying import RetryLimits, retry
 
 KIND: Final = "create_stream"
@@ -98,9 +98,7 @@ class CreateStream:
         if stream.startswith(MARK_PREFIX) or scope == SYSTEM_SCOPE:
             made = await self._complete(scope, stream, stream_id, configuration)
         else:
-            made, _ = await both_ended(
-                self._complete(scope, stream, stream_id, configuration), self._create_mark_stream(scope, stream)
-            )
+            made = await self._complete_beside_marks(scope, stream, stream_id, configuration)
         context = await self._retried(lambda: self._activate(stream_id, *made))
         if context is None:
             return
@@ -108,6 +106,24 @@ class CreateStream:
         tags = (await context.configuration()).configuration.tags
         if tags != entry.tags:
             await self._store.set_tags(scope, stream, stream_id, tags)
+
+    async def _complete_beside_marks(
+        self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration
+    ) -> tuple[StreamContext, Sequence[str]]:
+        """``_complete``, with the mark stream at the same time."""
+        made, marks = await asyncio.gather(
+            self._complete(scope, stream, stream_id, configuration),
+            self._create_mark_stream(scope, stream),
+            return_exceptions=True,
+        )
+        if isinstance(made, BaseException):
+            raise made
+        if isinstance(marks, BaseException):
+            # The segments are there, and the next attempt asks for nothing if the stream was deleted meanwhile.
+            context, segments = made
+            await self._retried(lambda: self._take_away_if_gone(context, segments))
+            raise marks
+        return made
 
     async def _create_mark_stream(self, scope: str, stream: str) -> None:
         name = mark_stream(stream)

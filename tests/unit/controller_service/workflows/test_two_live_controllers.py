@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller_service.store.records import StreamState
-from pravega_common.errors import Outcome, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import Outcome, PravegaError, StreamNotFound, Unavailable, UnknownOutcome
 from pravega_common.runtime import failpoints
 from tests.support.repository import ROOT
 from tests.support.stream_audit import audit_streams, requests_left
@@ -228,6 +228,77 @@ async def test_segments_of_a_creation_whose_answer_is_lost_after_the_deletion_ar
     await world.clock.pass_time(10)
     await audit_streams(world.streams, world.segments)
     assert world.segments.segments == {}
+    await world.close()
+
+
+async def test_segments_of_a_creation_whose_mark_stream_failed_after_the_deletion_are_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The repetition finds the stream gone, and its successor begins meanwhile."""
+    scene = await scene_of_two()
+    world, first, reached, gate = scene.world, scene.first, asyncio.Event(), asyncio.Event()
+    create_segments = world.segments.create_segments
+
+    async def late(*args: Any, **kwargs: Any) -> None:
+        reached.set()
+        await gate.wait()
+        await create_segments(*args, **kwargs)
+
+    async def refuse(scope: str, stream: str) -> None:
+        raise Unavailable("the store is away")
+
+    monkeypatch.setattr(first.create, "_create_mark_stream", refuse)
+    world.segments.create_segments = late  # type: ignore[method-assign]
+    creation = asyncio.ensure_future(first.create.create("scope", "stream", TWO))
+    await world.run(reached.wait())
+    world.segments.create_segments = create_segments  # type: ignore[method-assign]
+    await world.run(scene.second.delete.delete("now", "scope", "stream"))
+    assert await world.run(scene.second.create.create("scope", "stream", TWO))
+    gate.set()
+    await world.run(asyncio.wait({creation}))
+    await world.clock.pass_time(10)
+    await audit_streams(world.streams, world.segments)
+    await world.close()
+
+
+@pytest.mark.parametrize("how", ["waits", "is cut off", "loses the answer"])
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_segments_of_a_transaction_that_come_after_the_deletion_are_taken_away(
+    how: str, is_made_again: bool
+) -> None:
+    """The stream is sealed and deleted while a transaction is begun; then there may be another of its name."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    reached, gate, create_segments = asyncio.Event(), asyncio.Event(), world.segments.create_segments
+
+    async def arrive(*args: Any, **kwargs: Any) -> None:
+        await gate.wait()
+        await create_segments(*args, **kwargs)
+
+    async def late(*args: Any, **kwargs: Any) -> None:
+        reached.set()
+        # The request is under way: that nobody waits for its answer does not call it back.
+        await asyncio.shield(asyncio.ensure_future(arrive(*args, **kwargs)))
+        if how == "loses the answer":
+            raise UnknownOutcome("the answer was lost")
+
+    world.segments.create_segments = late  # type: ignore[method-assign]
+    begin = asyncio.ensure_future(first.transactions.create(S, "stream", 60_000))
+    await world.run(reached.wait())
+    world.segments.create_segments = create_segments  # type: ignore[method-assign]
+    if how == "is cut off":
+        begin.cancel()
+    await world.run(second.seal.seal("seal", S, "stream"))
+    await world.run(second.delete.delete("delete", S, "stream"))
+    if is_made_again:
+        assert await world.run(second.create.create(S, "stream", TWO))
+    gate.set()
+    await world.run(asyncio.wait({begin}))
+    assert begin.cancelled() or isinstance(begin.exception(), StreamNotFound)
+    await world.clock.pass_time(30)
+    assert world.segments.transaction_segments() == []
+    await audit_streams(world.streams, world.segments)
     await world.close()
 
 
