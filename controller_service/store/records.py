@@ -77,6 +77,8 @@ class StreamEntry:
     """Part of the names of the stream's tables, so that a re-created stream shares nothing with the old one."""
     created_ms: int
     tags: tuple[str, ...] = ()
+    deleting: bool = False
+    """Set before the stream's tables go: a creation that finds the entry must not make them again."""
 
 
 @dataclass(frozen=True, slots=True)

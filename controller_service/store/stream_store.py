@@ -201,7 +201,7 @@ class StreamStore(ScopeStore):
     async def add_entry(self, scope: str, stream: str, tags: tuple[str, ...]) -> tuple[StreamEntry, bool]:
         """Put a stream on its scope's list, with its tables; the entry that stands, and whether this call put it there.
 
-        ``ScopeNotFound`` if the scope is missing or being deleted.
+        Nothing is made for one that is being deleted. ``ScopeNotFound`` if the scope is missing or being deleted.
         """
         record = await self.usable_scope(scope)
         table = list_table_name(scope, record.scope_id, STREAMS_LIST)
@@ -226,17 +226,29 @@ class StreamStore(ScopeStore):
             except SegmentNotFound as error:
                 raise ScopeNotFound.of(scope) from error
             raise ScopeNotFound.of(scope)
+        if entry.deleting:
+            return entry, False
         await self._tags.note(index, stream, entry.tags)
         await self.create_stream_tables(scope, stream, entry.stream_id)
+        if not added:
+            # A deletion marks the entry, and deletes the tables then: made again after that, they would be found.
+            now = await self.entry(scope, stream)
+            if now is None or now.deleting or now.stream_id != entry.stream_id:
+                await self._delete_tables(scope, stream, entry.stream_id)
+                return dataclasses.replace(entry, deleting=True), False
         self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
         return entry, added
 
     async def create_stream_tables(self, scope: str, stream: str, stream_id: str) -> None:
         await all_ended(self.tables.create_table(table) for table in self._tables_of(scope, stream, stream_id))
 
+    async def _delete_tables(self, scope: str, stream: str, stream_id: str) -> None:
+        await all_ended(self.tables.delete_table(table) for table in self._tables_of(scope, stream, stream_id))
+
     async def remove_stream(self, scope: str, stream: str, stream_id: str) -> None:
         """Delete a stream's tables and then its entry. Idempotent."""
-        await all_ended(self.tables.delete_table(table) for table in self._tables_of(scope, stream, stream_id))
+        await self._change_entry(scope, stream, stream_id, lambda entry: dataclasses.replace(entry, deleting=True))
+        await self._delete_tables(scope, stream, stream_id)
         # Last: its creator looks at the metadata afterwards.
         await self.tables.delete_table(self.marks_table(scope, stream, stream_id))
         self.forget(scope, stream)
@@ -271,13 +283,27 @@ class StreamStore(ScopeStore):
             entry = decode(StreamEntry, found.value)
             if entry.stream_id == stream_id and entry.tags != tags:
                 lost.update(entry.tags)
-                changed = StreamEntry(stream_id, entry.created_ms, tags)
+                changed = dataclasses.replace(entry, tags=tags)
                 await self.tables.put(table, stream, encode(changed), found.version)
 
         await self._tags.note(index, stream, tags)
         await self.compare_and_set(f"entry of stream {scope}/{stream}", put_tags)
         await self._tags.note(index, stream, tags)
         await self._forget_tags(scope, record.scope_id, stream, lost.difference(tags))
+
+    async def _change_entry(
+        self, scope: str, stream: str, stream_id: str, change: Callable[[StreamEntry], StreamEntry]
+    ) -> None:
+        """Change the entry of this stream; another one of the name is left alone."""
+        table = await self.list_table(scope, STREAMS_LIST)
+
+        async def put() -> None:
+            found = await self.tables.get(table, stream)
+            entry = None if found is None else decode(StreamEntry, found.value)
+            if found is not None and entry is not None and entry.stream_id == stream_id and change(entry) != entry:
+                await self.tables.put(table, stream, encode(change(entry)), found.version)
+
+        await self.compare_and_set(f"entry of stream {scope}/{stream}", put)
 
     def _tables_of(self, scope: str, stream: str, stream_id: str) -> tuple[str, ...]:
         return (

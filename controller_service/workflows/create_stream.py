@@ -14,6 +14,7 @@ from controller_service.store.records import (
     STATE,
     ConfigurationRecord,
     StateRecord,
+    StreamEntry,
     StreamState,
     epoch_key,
 )
@@ -25,6 +26,7 @@ from pravega_common.errors import (
     PravegaError,
     SegmentNotFound,
     StreamNotFound,
+    Unavailable,
     UnknownOutcome,
     VersionConflict,
 )
@@ -62,7 +64,7 @@ class CreateStream:
         initial_epoch(0, configuration.scaling.min_segments, 0)
         entry, added = await self._store.add_entry(scope, stream, configuration.tags)
         failpoint(ENTRY_ADDED)
-        if not added and await self._is_complete(scope, stream):
+        if entry.deleting or (not added and await self._is_complete(scope, stream)):
             return False
         payload = {
             "scope": scope,
@@ -87,13 +89,20 @@ class CreateStream:
 
     async def create_within(self, scope: str, stream: str, configuration: StreamConfiguration) -> None:
         """For other workflows' handlers, which are repeated themselves: create a stream unless it is there."""
-        entry, _ = await self._store.add_entry(scope, stream, configuration.tags)
+        entry = await self._added(scope, stream, configuration.tags)
         await self.carry_out(scope, stream, entry.stream_id, configuration)
+
+    async def _added(self, scope: str, stream: str, tags: tuple[str, ...]) -> StreamEntry:
+        """``Unavailable`` while a stream of the name is being deleted."""
+        entry, _ = await self._store.add_entry(scope, stream, tags)
+        if entry.deleting:
+            raise Unavailable(f"stream {scope}/{stream} is being deleted")
+        return entry
 
     async def carry_out(self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> None:
         """All steps behind the entry in the scope's list."""
         entry = await self._store.entry(scope, stream)
-        if entry is None or entry.stream_id != stream_id:
+        if entry is None or entry.stream_id != stream_id or entry.deleting:
             return
         if stream.startswith(MARK_PREFIX) or scope == SYSTEM_SCOPE:
             made = await self._complete(scope, stream, stream_id, configuration)
@@ -127,7 +136,7 @@ class CreateStream:
 
     async def _create_mark_stream(self, scope: str, stream: str) -> None:
         name = mark_stream(stream)
-        entry, _ = await self._store.add_entry(scope, name, ())
+        entry = await self._added(scope, name, ())
         made = await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
         await self._retried(lambda: self._activate(entry.stream_id, *made))
 

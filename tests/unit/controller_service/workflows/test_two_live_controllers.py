@@ -302,6 +302,36 @@ async def test_segments_of_a_transaction_that_come_after_the_deletion_are_taken_
     await world.close()
 
 
+async def test_a_creation_at_the_end_of_a_deletion_does_not_bring_the_stream_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The tables of the old stream are gone and its entry stands: it is no stream that somebody left half made."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    await world.run(first.seal.seal("seal", S, "stream"))
+    reached, gate, remove_if = asyncio.Event(), asyncio.Event(), second.streams.remove_if
+
+    async def late(table: str, key: str, is_it: Any) -> None:
+        if key == "stream":
+            reached.set()
+            await gate.wait()
+        await remove_if(table, key, is_it)
+
+    monkeypatch.setattr(second.streams, "remove_if", late)
+    deletion = asyncio.ensure_future(second.delete.delete("delete", S, "stream"))
+    await world.run(reached.wait())
+    assert not await world.run(first.create.create(S, "stream", TWO))
+    gate.set()
+    await world.run(deletion)
+    assert await world.run(first.create.create(S, "stream", TWO))
+    await world.clock.pass_time(10)
+    await audit_streams(world.streams, world.segments)
+    names = [name for name in world.segments.segments if "_MARK" not in name]
+    assert names == [f"{S}/stream/2.#epoch.0", f"{S}/stream/3.#epoch.0"]
+    await world.close()
+
+
 async def test_a_creation_that_comes_late_to_the_records_finds_the_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deletion has found no records; before it removes their tables, the creation goes on."""
     scene = await scene_of_two()
