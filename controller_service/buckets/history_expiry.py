@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, Protocol
 
-from controller_service.store.history_floor import awaits_expiry, finished_head, stage_next
+from controller_service.store.history_floor import awaits_expiry, finished_head, has_records_to_lose, stage_next
 from controller_service.store.records import (
     TRANSITION,
     TRUNCATION,
@@ -46,12 +46,17 @@ class HistoryExpiry:
         self._transactions = transactions
         self._age_ms = age_ms
 
-    async def apply(self, scope: str, stream: str) -> None:
-        """Do what is due. Idempotent; ``StreamNotFound``."""
-        await self.apply_to(await self._store.open(scope, stream))
+    async def apply(self, scope: str, stream: str) -> bool:
+        """Do what is due; False for a stream that has nothing to lose until it is truncated again.
 
-    async def apply_to(self, context: StreamContext) -> None:
+        Idempotent; ``StreamNotFound``.
+        """
+        return await self.apply_to(await self._store.open(scope, stream))
+
+    async def apply_to(self, context: StreamContext) -> bool:
         """``apply`` to a stream that was just opened: if nothing is due, it costs nothing more."""
+        if not has_records_to_lose(await context.history()):
+            return False
         if self._is_due(await context.history()):
             context = await self._move_oldest(context)
             failpoint(OLDEST_MOVED)
@@ -62,6 +67,7 @@ class HistoryExpiry:
             except SegmentNotFound as error:
                 self._store.forget(context.scope, context.stream)
                 raise StreamNotFound.of(context.scope, context.stream) from error
+        return True  # Perhaps it was the last time: the next run sees that.
 
     def _is_due(self, history: HistoryRecord) -> bool:
         return awaits_expiry(history) and self._store.clock.wall_ms() >= history.next_since_ms + self._age_ms

@@ -1,4 +1,7 @@
-"""Applies retention to the streams of this controller's buckets, once per period."""
+"""Applies retention to the streams of this controller's buckets that need it, once per period.
+
+These have a policy, or were truncated and have records of epochs that are to expire.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,34 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 from controller_service.buckets.bucket_job import BucketJob
+from controller_service.store.history_floor import has_records_to_lose
+from controller_service.store.retained_streams import RetainedStream, is_retained
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from pravega_common.errors import PravegaError, ScopeNotFound, StreamNotFound
+from pravega_common.errors import DataCorruption, PravegaError, ScopeNotFound, SegmentNotFound, StreamNotFound
 from pravega_common.names import MARK_PREFIX
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.joined import all_ended
 
 first_run_max_s: Final = 60.0
 """Wait before the first run, unless the period is shorter: so that one that restarts often gets to it at all."""
 streams_at_once_max: Final = 8
 
 
-class RetentionJob(BucketJob[tuple[str, str, str]]):
+class RetentionJob(BucketJob[RetainedStream]):
     """A stream that fails is logged and waits for the next run, with the others undisturbed."""
 
     def __init__(
         self,
         store: StreamStore,
-        steps: Sequence[Callable[[StreamContext], Awaitable[None]]],
+        steps: Sequence[Callable[[StreamContext], Awaitable[bool]]],
         member_id: str,
         live_ids: Callable[[], Awaitable[set[str]]],
         clock: Clock,
         period_ms: int,
     ) -> None:
-        """``steps``: what is done for a stream; one read of it suffices for all of them as long as nothing is due. One
-        that fails keeps none of the others away."""
+        """``steps``: what is done for a stream, and whether a later run has to look at it again. One read of the stream
+        suffices for all of them as long as nothing is due; one that fails keeps none of the others away."""
         super().__init__(
             "retention",
             member_id,
@@ -43,51 +49,77 @@ class RetentionJob(BucketJob[tuple[str, str, str]]):
         self._store = store
         self._steps = tuple(steps)
 
-    async def look_after(self, entry: tuple[str, str, str]) -> None:
-        scope, stream, stream_id = entry
+    async def look_after(self, entry: RetainedStream) -> None:
+        scope, stream, stream_id, version = entry
         self._store.note_id(scope, stream, stream_id)
         try:
-            context = await self._store.open(scope, stream)
-            for step in self._steps:
-                await self._do(step, context)
-        except StreamNotFound:
-            # Deleted since it was listed, or still being created.
-            return
+            try:
+                context = await self._store.open(scope, stream)
+                takes_part = [await self._do(step, context) for step in self._steps]
+            except StreamNotFound:
+                # Deleted, or still being created: then its creator puts the entry again.
+                takes_part = []
+            if not any(takes_part):
+                await self._store.retained.remove(scope, stream, version)
         except PravegaError as error:
             self._failed(scope, stream, error)
 
-    async def _do(self, step: Callable[[StreamContext], Awaitable[None]], context: StreamContext) -> None:
+    async def _do(self, step: Callable[[StreamContext], Awaitable[bool]], context: StreamContext) -> bool:
         try:
-            await step(context)
+            return await step(context)
         except StreamNotFound:
             raise
         except PravegaError as error:
             self._failed(context.scope, context.stream, error)
+            return True
 
     def _failed(self, scope: str, stream: str, error: PravegaError) -> None:
         self.log.warning("retention of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
 
-    async def pages(self) -> AsyncIterator[list[tuple[str, str, str]]]:
-        """Scopes, names and ids of all streams that can have a policy, a page at a time."""
+    async def pages(self) -> AsyncIterator[list[RetainedStream]]:
+        """The streams of the index, a page at a time."""
+        if not await self._store.retained.is_complete():
+            await self._index_all()
+        async for page in self._store.retained.pages():
+            yield page
+
+    # ---- the index of a cluster of a former version ------------------------------------------------------------------
+
+    async def _index_all(self) -> None:
+        """Put all streams that need it into the index. Idempotent; who gives a policy, or truncates, does so, too."""
         token = b""
         while True:
             scopes, token = await self._store.list_scopes(token)
             for scope in scopes:
-                async for page in self._pages_of(scope):
-                    yield page
+                await self._index_scope(scope)
             if not token:
-                return
+                break
+        await self._store.retained.mark_complete()
 
-    async def _pages_of(self, scope: str) -> AsyncIterator[list[tuple[str, str, str]]]:
+    async def _index_scope(self, scope: str) -> None:
         token = b""
         while True:
             try:
                 streams, token = await self._store.list_streams(scope, token)
-            except ScopeNotFound:
+            except (ScopeNotFound, SegmentNotFound):
                 return
-            except PravegaError as error:
-                self.log.warning("streams of a scope cannot be listed", scope=scope, error=repr(error))
-                return
-            yield [(scope, name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX)]
+            named = [(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX)]
+            for first in range(0, len(named), streams_at_once_max):
+                page = named[first : first + streams_at_once_max]
+                await all_ended(self._index_stream(scope, name, stream_id) for name, stream_id in page)
             if not token:
                 return
+
+    async def _index_stream(self, scope: str, stream: str, stream_id: str) -> None:
+        self._store.note_id(scope, stream, stream_id)
+        try:
+            context = await self._store.open(scope, stream)
+            configuration = (await context.configuration()).configuration
+            if not is_retained(configuration) and not has_records_to_lose(await context.history()):
+                return
+        except StreamNotFound:
+            return
+        except DataCorruption as error:
+            # It may have a policy; a run of retention says so again.
+            self.log.warning("a stream cannot be read", stream=f"{scope}/{stream}", error=repr(error))
+        await self._store.retained.put(scope, stream, stream_id)

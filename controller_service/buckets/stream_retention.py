@@ -31,6 +31,7 @@ from controller_service.store.records import (
     SubscribersRecord,
     retention_cut_key,
 )
+from controller_service.store.retained_streams import is_retained
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_cuts import PlacedCut, is_at_or_after
 from controller_service.store.stream_store import StreamStore
@@ -47,7 +48,7 @@ RECORDED = register("controller.retention_recorded")
 TRUNCATED = register("controller.retention_truncated")
 FORGOTTEN = register("controller.retention_forgotten")
 
-_IDLE: Final = (StreamState.CREATING, StreamState.SEALING, StreamState.SEALED)
+_IDLE: Final = (StreamState.CREATING, StreamState.SEALING)
 
 
 class StreamRetention:
@@ -67,16 +68,22 @@ class StreamRetention:
         self._new_id = new_id
         self._log = structlog.get_logger(service="retention")
 
-    async def apply(self, scope: str, stream: str) -> None:
-        """Do what is due. Idempotent; ``StreamNotFound``, and whatever the store and the segments' calls raise."""
-        await self.apply_to(await self._store.open(scope, stream))
+    async def apply(self, scope: str, stream: str) -> bool:
+        """Do what is due; False for a stream that takes no part until somebody gives it a policy.
 
-    async def apply_to(self, context: StreamContext) -> None:
+        Idempotent; ``StreamNotFound``, and whatever the store and the segments' calls raise.
+        """
+        return await self.apply_to(await self._store.open(scope, stream))
+
+    async def apply_to(self, context: StreamContext) -> bool:
         """``apply`` to a stream that was just opened: without a policy it costs nothing more."""
         scope, stream = context.scope, context.stream
-        policy = (await context.configuration()).configuration.retention
-        if policy is None or policy.retention_type is RetentionType.NONE or await context.state() in _IDLE:
-            return
+        configuration = (await context.configuration()).configuration
+        policy, state = configuration.retention, await context.state()
+        if policy is None or not is_retained(configuration) or state is StreamState.SEALED:
+            return False
+        if state in _IDLE:
+            return True
         if await _has_truncated(context):
             await self._forget(scope, stream)
         await self._store.update(scope, stream, self._record_tail, RETENTION_SET)
@@ -87,6 +94,7 @@ class StreamRetention:
             await self._truncate_at(context, cut)
         failpoint(TRUNCATED)
         await self._forget(scope, stream)
+        return True
 
     # ---- the set of cuts ---------------------------------------------------------------------------------------------
 

@@ -19,6 +19,16 @@ def awaits_expiry(history: HistoryRecord) -> bool:
     return history.next_oldest > history.oldest_epoch
 
 
+def has_records_to_lose(history: HistoryRecord) -> bool:
+    """Whether some run of the expiry still has to look at the stream."""
+    return awaits_expiry(history) or history.removed_till < history.oldest_epoch
+
+
+def may_let_expire(history: HistoryRecord, head: PlacedCut) -> bool:
+    """Whether a truncation at this head may set another epoch as the next oldest one."""
+    return head.first_epoch - epochs_before_head_max > history.oldest_epoch
+
+
 async def note_head(context: StreamContext, head: PlacedCut, now_ms: int) -> None:
     """Stage what a finished truncation lets expire, unless an earlier one waits already: otherwise a stream that is
     truncated often would never come to it."""

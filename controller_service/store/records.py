@@ -317,6 +317,14 @@ class MarkedStreamRecord:
     noted_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class RetainedStreamRecord:
+    """An entry of the index of streams that have a retention policy."""
+
+    stream_id: str
+    """As it was when the entry was put, which spares a look into the scope's list; the stream may be another by now."""
+
+
 # ---- keys of a stream's metadata table -------------------------------------------------------------------------------
 
 STATE: Final = Key("state", StateRecord)

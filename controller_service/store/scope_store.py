@@ -47,10 +47,10 @@ class ScopeStore:
         self.clock = clock
         self._new_id = new_id
 
-    async def create_system_tables(self) -> None:
-        """The tables that every cluster has, and scope ``_system``. Idempotent."""
+    async def create_system_tables(self) -> bool:
+        """Make the tables that every cluster has, and scope ``_system``; whether the cluster is new. Idempotent."""
         await all_ended(self.tables.create_table(table) for table in (SCOPES_TABLE, DELETED_STREAMS_TABLE))
-        await self.create_scope(SYSTEM_SCOPE)
+        return await self.create_scope(SYSTEM_SCOPE)
 
     async def compare_and_set(self, subject: str, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work`` again, from its reads, while others get in between; ``VersionConflict`` names the subject."""

@@ -28,6 +28,7 @@ from controller_service.store.records import (
     ScopeRecord,
     StreamEntry,
 )
+from controller_service.store.retained_streams import RetainedStreams
 from controller_service.store.scope_store import (
     SCOPES_TABLE,
     STREAMS_LIST,
@@ -71,7 +72,14 @@ class StreamStore(ScopeStore):
         self._stream_ids: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._tags = TagIndex(tables, self.compare_and_set)
         self._deleted = DeletedStreams(tables, self.compare_and_set)
+        self.retained = RetainedStreams(tables)
         self._epochs: ByteBoundedCache[tuple[str, str], tuple[Any, int]] = ByteBoundedCache(epochs_cached_bytes_max)
+
+    async def create_system_tables(self) -> bool:
+        is_new = await super().create_system_tables()
+        if is_new:
+            await self.retained.mark_complete()
+        return is_new
 
     async def list_streams(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, StreamEntry]], bytes]:
         page = await self.tables.scan(await self.list_table(scope, STREAMS_LIST), token, page_size)

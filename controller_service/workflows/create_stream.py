@@ -157,11 +157,13 @@ class CreateStream:
             await context.put(epoch_key(0), epoch)
             context.stage_current(epoch)
 
+        await self._store.retained.note(scope, stream, stream_id, configuration)
         context = await self._store.update(scope, stream, write_records, epoch_key(0))
         failpoint(RECORDS_WRITTEN)
         if await context.state() is not StreamState.CREATING:
             return context, ()
         stored = (await context.configuration()).configuration
+        await self._store.retained.note(scope, stream, stream_id, stored)
         epoch = await context.current_epoch()
         segments = epoch.names(scope, stream)
         try:

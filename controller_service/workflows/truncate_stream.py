@@ -8,7 +8,7 @@ from controller_service.queue.request_queue import Request, RequestQueue, run_an
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import bytes_between, place_in, walk_before
-from controller_service.store.history_floor import note_head
+from controller_service.store.history_floor import has_records_to_lose, may_let_expire, note_head
 from controller_service.store.records import TRUNCATION, StreamState, TruncationRecord
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_cuts import PlacedCut, is_at_or_after
@@ -25,6 +25,7 @@ KIND: Final = "truncate_stream"
 ACCEPTED = register("controller.truncate_accepted")
 SEGMENTS_TRUNCATED = register("controller.truncate_segments_truncated")
 SEGMENTS_DELETED = register("controller.truncate_segments_deleted")
+COMPLETED = register("controller.truncate_completed")
 
 
 class TruncateStream:
@@ -69,6 +70,7 @@ class TruncateStream:
         failpoint(ACCEPTED)
         record = await context.truncation()
         if not record.updating:
+            await self._note_expiry(context)  # Whoever completed it may have been cut off before this.
             return
         await all_ended(
             self._truncate_segment(segment_name(scope, stream, identifier), offset)
@@ -81,7 +83,17 @@ class TruncateStream:
         async for page in walk_before(context, head, since):
             await self._access.delete_segments([segment.name(scope, stream) for segment in page])
         failpoint(SEGMENTS_DELETED)
-        await self._store.update(scope, stream, lambda fresh: self._complete(fresh, head), TRUNCATION)
+        # Before and after: a run in between that found nothing to expire takes the entry out.
+        if may_let_expire(await context.history(), head):
+            await self._store.retained.put(scope, stream, context.stream_id)
+        context = await self._store.update(scope, stream, lambda fresh: self._complete(fresh, head), TRUNCATION)
+        failpoint(COMPLETED)
+        await self._note_expiry(context)
+
+    async def _note_expiry(self, context: StreamContext) -> None:
+        """Have runs of the expiry look at the stream, if it has records to lose."""
+        if has_records_to_lose(await context.history()):
+            await self._store.retained.put(context.scope, context.stream, context.stream_id)
 
     async def _truncate_segment(self, segment: str, offset: int) -> None:
         try:

@@ -74,10 +74,12 @@ class UpdateStream:
         self, context: StreamContext, hold: Hold, configuration: StreamConfiguration, ticket: int, holder: str
     ) -> None:
         scope, stream = context.scope, context.stream
+        await self._store.retained.note(scope, stream, context.stream_id, configuration)
         await self._store.update(
             scope, stream, lambda fresh: _store_configuration(fresh, configuration, ticket, holder), TRANSITION
         )
         failpoint(CONFIGURATION_WRITTEN)
+        await self._store.retained.note(scope, stream, context.stream_id, configuration)
         await self._store.set_tags(scope, stream, context.stream_id, configuration.tags)
         # Also when the stored policy is the same: an attempt that was cut off may have stored it and pushed nothing.
         epoch = await context.current_epoch()
@@ -97,8 +99,9 @@ class UpdateStream:
         try:
             await undo(self._store, self._access, scope, stream, holder)
             restored = await self._store.update(scope, stream, lambda fresh: _restore(fresh, ticket, holder))
-            tags = (await restored.configuration()).configuration.tags
-            await self._store.set_tags(scope, stream, context.stream_id, tags)
+            configuration = (await restored.configuration()).configuration
+            await self._store.retained.note(scope, stream, context.stream_id, configuration)
+            await self._store.set_tags(scope, stream, context.stream_id, configuration.tags)
             await leave(self._store, hold)
         except StreamNotFound:
             return

@@ -1,7 +1,7 @@
 """Random histories of two controllers on one store: slow merges and scales, lost answers, calls that are cut off.
 
 One stream is scaled, updated and committed to, and every committed event must be readable in the end; another one is
-created, truncated, sealed and deleted beside it, with reader groups that subscribe to both.
+created, truncated, sealed and deleted beside it, with reader groups that subscribe to both, and runs of retention.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 import structlog
 
+from controller_service.buckets.retention_job import RetentionJob
 from controller_service.errors import IllegalState
 from controller_service.store.records import StreamState
 from pravega_common.errors import Outcome, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from tests.support.stream_audit import audit_streams, requests_left
@@ -25,6 +27,7 @@ from tests.support.transaction_world import CrashSwitch, Instance, World
 from tests.support.workflow_steps import GROUP_ID, TWO, S, group_config
 
 KEPT, CHURNED = "kept", "churned"
+POLICY = RetentionPolicy(RetentionType.TIME, 1 << 40)
 found_earlier = (134, 261, 378, 533, 612, 1714, 1816)
 """Histories that found something once."""
 seeds = sorted({*range(int(os.environ.get("TWO_CONTROLLER_HISTORIES", "50"))), *found_earlier})
@@ -142,8 +145,21 @@ class History:
         for count in (3, 1, 2):
             await self.pause(2.0)
             policy = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, count, 2, count)
-            new = StreamConfiguration(policy, tags=(f"tag-{count}",))
+            new = StreamConfiguration(policy, POLICY if count > 1 else None, (f"tag-{count}",))
             await self.insist(lambda one, new=new: one.update.update(self.world.new_id(), S, KEPT, new))
+
+    async def retain(self) -> None:
+        """Runs of retention, which take streams without a policy out of the index."""
+        for _ in range(8):
+            await self.pause(1.0)
+            await self.insist(self._run_retention)
+
+    async def _run_retention(self, one: Instance) -> None:
+        async def alone() -> set[str]:
+            return {one.name}
+
+        job = RetentionJob(one.streams, one.retention.apply, one.name, alone, self.world.clock, 1_000)
+        await job.run_once()
 
     async def churn(self) -> None:
         operations = [self._create, self._create, self._split, self._truncate, self._begin, self._seal, self._delete]
@@ -157,7 +173,8 @@ class History:
             await self.insist(lambda one: one.groups.delete(S, "group", GROUP_ID))
 
     def _create(self, one: Instance) -> Awaitable[object]:
-        return one.create.create(S, CHURNED, TWO)
+        policy = POLICY if self.random.random() < 0.5 else None
+        return one.create.create(S, CHURNED, StreamConfiguration(TWO.scaling, policy))
 
     def _split(self, one: Instance) -> Awaitable[object]:
         return self.world.split(one, S, CHURNED)
@@ -182,7 +199,7 @@ class History:
 
     async def play(self) -> None:
         clients = (self.commit_and_abort(), self.commit_and_abort(), self.scale(), self.update())
-        await asyncio.gather(*clients, self.churn(), self.group())
+        await asyncio.gather(*clients, self.retain(), self.churn(), self.group())
 
     async def check(self) -> None:
         world = self.world

@@ -13,6 +13,7 @@ from controller_service.store.records import (
     epoch_key,
     sealed_segment_key,
 )
+from controller_service.store.retained_streams import is_retained
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import VersionedStore
@@ -31,11 +32,13 @@ async def audit(controller: Controller, access: InMemorySegmentAccess) -> None:
 
 
 async def audit_streams(store: StreamStore, access: InMemorySegmentAccess) -> None:
-    """Every stream at rest: states, epochs, sealed and deleted segments. Fails on the first contradiction.
+    """Every stream at rest: states, epochs, sealed and deleted segments, and the index of those that have a retention
+    policy. Fails on the first contradiction.
 
     Segments of transactions are left out.
     """
     expected: dict[str, bool] = {}
+    retained = {(scope, stream) async for page in store.retained.pages() for scope, stream, _, _ in page}
     scopes, _ = await store.list_scopes()
     for scope in scopes:
         if scope == SYSTEM_SCOPE:
@@ -46,7 +49,10 @@ async def audit_streams(store: StreamStore, access: InMemorySegmentAccess) -> No
                 context = await store.open(scope, stream, TRANSITION, TRUNCATION)
             except StreamNotFound:
                 raise AssertionError(f"{scope}/{stream} is listed and has no records") from None
-            assert (await context.configuration()).configuration.tags == entry.tags
+            configuration = (await context.configuration()).configuration
+            assert configuration.tags == entry.tags
+            if is_retained(configuration) and await context.state() is not StreamState.SEALED:
+                assert (scope, stream) in retained, f"no run of retention would look at {scope}/{stream}"
             expected |= await _audit_stream(context, store.tables)
     found = {name: item.is_sealed for name, item in access.segments.items() if not is_transaction_segment(name)}
     difference = set(found.items()) ^ set(expected.items())

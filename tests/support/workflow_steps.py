@@ -39,7 +39,9 @@ T: Final = "stream"
 U: Final = "other"
 GROUP_ID: Final = "11111111-2222-3333-4444-555555555555"
 TWO: Final = StreamConfiguration(ScalingPolicy.fixed(2))
-THREE: Final = StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 7, 2, 3), tags=("tag",))
+THREE: Final = StreamConfiguration(
+    ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 7, 2, 3), RetentionPolicy(RetentionType.TIME, 1 << 40), ("tag",)
+)
 
 EXPIRED_EPOCHS: Final = 3
 

@@ -23,8 +23,9 @@ from tests.support.transaction_world import Crashed, World
 S, T = "scope", "stream"
 
 
-async def nothing(context: StreamContext) -> None:
-    """A retention that has nothing to do."""
+async def nothing_to_do(context: StreamContext) -> bool:
+    """A retention without a policy."""
+    return False
 
 
 async def nothing_left(scope: str, stream: str) -> bool:
@@ -38,7 +39,7 @@ JOBS: dict[str, Callable[[World], tuple[Any, str]]] = {
     "time-outs": lambda world: (world.add_instance().transactions, "_expire"),
     "sets": lambda world: (world.add_instance().sets, "sweep"),
     "retention": lambda world: (
-        RetentionJob(world.streams, [nothing], "c1", world.live_owners, world.clock, 1_000),
+        RetentionJob(world.streams, [nothing_to_do], "c1", world.live_owners, world.clock, 1_000),
         "run_once",
     ),
     "watermarks": lambda world: (

@@ -302,6 +302,32 @@ async def test_retention_and_subscribers_behind_the_oldest_epoch_go_on_from_the_
     assert (await stream.api.updateSubscriberStreamCut(request, None)).status == status.STREAM_CUT_NOT_VALID
 
 
+async def test_runs_look_at_a_truncated_stream_until_it_has_nothing_to_lose(stream: LongStream) -> None:
+    """The index has no stream without a policy but for that."""
+    retained = stream.controller.store.retained
+
+    async def indexed() -> list[str]:
+        return [name async for page in retained.pages() for _, name, *_ in page]
+
+    assert await indexed() == []
+    await stream.truncate(cut_at(epochs_before_head_max))
+    assert await indexed() == []
+    await stream.truncate(cut_at(LAST))
+    for days, expected in ((0, [T]), (1, [T]), (0, [])):
+        await stream.sweep(days=days)
+        assert await indexed() == expected
+    assert (await stream.history()).removed_till == EXPIRED
+
+
+async def test_a_truncation_that_was_completed_and_cut_off_is_looked_at(stream: LongStream) -> None:
+    retained = stream.controller.store.retained
+    await stream.truncate(cut_at(LAST))
+    ((_, _, _, version),) = [entry async for page in retained.pages() for entry in page]
+    await retained.remove(S, T, version)
+    await stream.truncate(cut_at(LAST))  # Its request is carried out again.
+    assert [entry[1] async for page in retained.pages() for entry in page] == [T]
+
+
 async def test_a_cut_before_segments_not_reached_is_valid_after_an_expiry(stream: LongStream) -> None:
     """It names a segment that is older than the oldest epoch on record."""
     await stream.truncate(cut_at(LAST))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,11 @@ from controller_service.store.records import (
     SubscribersRecord,
     retention_cut_key,
 )
+from controller_service.store.retained_streams import RETAINED_STREAMS_TABLE
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.versioned_store import Versioned
+from controller_service.store.versioned_store import Page, Versioned
+from controller_service.workflows.create_stream import RECORDS_WRITTEN
+from controller_service.workflows.update_stream import CONFIGURATION_WRITTEN
 from pravega_common.errors import Unavailable
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScalingPolicy
@@ -288,7 +292,9 @@ async def test_the_job_runs_every_period_on_its_part_and_outlives_a_lost_oracle(
     await store.create_scope(S)
     names = [f"s{index}" for index in range(30)]
     for name in names:
-        await store.add_entry(S, name, ())
+        entry, _ = await store.add_entry(S, name, ())
+        await store.retained.put(S, name, entry.stream_id)
+    await store.retained.mark_complete()
     applied: list[str] = []
     live = {"a", "b"}
     lost = False
@@ -298,8 +304,9 @@ async def test_the_job_runs_every_period_on_its_part_and_outlives_a_lost_oracle(
             raise Unavailable("the oracle is away")
         return live
 
-    async def apply(context: StreamContext) -> None:
+    async def apply(context: StreamContext) -> bool:
         applied.append(context.stream)
+        return True
 
     async def advance(seconds: float) -> None:
         await clock.advance(seconds)
@@ -328,27 +335,144 @@ async def test_the_job_runs_every_period_on_its_part_and_outlives_a_lost_oracle(
     await job.stop()
 
 
-async def test_a_run_reads_each_stream_once() -> None:
-    """On a controller that knows none of them yet: their list has said their ids."""
+# ---- the index of streams with a policy ------------------------------------------------------------------------------
+
+
+POLICY = RetentionPolicy(SIZE, 100)
+
+
+def configured(retention: RetentionPolicy | None) -> StreamConfiguration:
+    return StreamConfiguration(ScalingPolicy.fixed(1), retention)
+
+
+async def indexed(controller: Controller) -> list[str]:
+    return sorted([stream async for page in controller.store.retained.pages() for _, stream, _, _ in page])
+
+
+async def test_a_run_reads_the_streams_that_have_a_policy_and_no_others() -> None:
+    """On a controller that knows none of them yet: the index has said their ids."""
     parts = ControllerParts()
     first = parts.controller()
     await first.start()
     await first.store.create_scope(S)
     for number in range(20):
-        configuration = StreamConfiguration(ScalingPolicy.fixed(1))
-        await first.parts.workflows.create.create(S, f"stream{number}", configuration)
+        retention = POLICY if number < 3 else None
+        await first.parts.workflows.create.create(S, f"stream{number}", configured(retention))
     await first.stop()
     second = parts.controller()
     await second.start()
-    reads: Counter[str] = Counter()
-    get_many = parts.tables.get_many
+    read: set[str] = set()
+    lists: Counter[str] = Counter()
+    get_many, scan = parts.tables.get_many, parts.tables.scan
 
     async def counting(table: str, keys: Sequence[str]) -> list[Versioned | None]:
-        reads[table.rsplit("/", 1)[-1].split(".#.")[0]] += 1
+        if "/metadata.#." in table:
+            read.add(table.split("/")[-2])
+        lists[table.rsplit("/", 1)[-1].split(".#.")[0]] += 1
         return await get_many(table, keys)
 
+    async def counting_scan(table: str, *more: Any) -> Page:
+        lists[table.rsplit("/", 1)[-1].split(".#.")[0]] += 1
+        return await scan(table, *more)
+
     parts.tables.get_many = counting  # type: ignore[method-assign]
+    parts.tables.scan = counting_scan  # type: ignore[method-assign]
     await second.retention.run_once()
-    assert reads["metadata"] == 20
-    assert reads["streamsInScope"] == 0
+    assert read == {"stream0", "stream1", "stream2"}
+    assert lists["streamsInScope"] == lists["scopes"] == 0
     await second.stop()
+
+
+async def test_streams_come_into_the_index_and_leave_it(controller: Controller) -> None:
+    workflows = controller.parts.workflows
+    await controller.store.create_scope(S)
+    for name, retention in (("kept", POLICY), ("given", None), ("taken", POLICY), ("gone", POLICY), ("over", POLICY)):
+        await workflows.create.create(S, name, configured(retention))
+    await workflows.update.update("1", S, "given", configured(POLICY))
+    await workflows.update.update("2", S, "taken", configured(None))
+    for name in ("gone", "over"):
+        await workflows.seal.seal(f"seal-{name}", S, name)
+    await workflows.delete.delete("3", S, "gone")
+    assert set(await indexed(controller)) >= {"kept", "given"}
+    await controller.retention.run_once()
+    assert await indexed(controller) == ["given", "kept"]
+    await workflows.create.create(S, "gone", configured(POLICY))
+    assert await indexed(controller) == ["given", "gone", "kept"]
+
+
+async def test_a_policy_that_comes_while_a_run_looks_is_not_lost(controller: Controller) -> None:
+    """The run has read the entry and then a stream without policy; before it takes the entry out, the policy comes."""
+    workflows = controller.parts.workflows
+    await controller.store.create_scope(S)
+    await workflows.create.create(S, T, configured(POLICY))
+    await workflows.update.update("1", S, T, configured(None))
+    retention, expiry = controller.retention._steps
+
+    async def late(context: StreamContext) -> bool:
+        takes_part = await retention(context)
+        assert not takes_part
+        await workflows.update.update("2", S, T, configured(POLICY))
+        return takes_part
+
+    controller.retention._steps = (late, expiry)
+    await controller.retention.run_once()
+    assert await indexed(controller) == [T]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_run_between_the_entry_and_the_policy_loses_nothing(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    workflows, retained = controller.parts.workflows, controller.store.retained
+    await controller.store.create_scope(S)
+    if not is_new:
+        await workflows.create.create(S, T, configured(None))
+    note, seen = retained.note, []
+
+    async def note_and_run(scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> None:
+        await note(scope, stream, stream_id, configuration)
+        if configuration.retention is not None and not seen:
+            seen.append(await indexed(controller))
+            await controller.retention.run_once()
+            seen.append(await indexed(controller))
+
+    monkeypatch.setattr(retained, "note", note_and_run)
+    if is_new:
+        await workflows.create.create(S, T, configured(POLICY))
+    else:
+        await workflows.update.update("1", S, T, configured(POLICY))
+    assert seen == [[T], []]
+    assert await indexed(controller) == [T]
+
+
+@pytest.mark.parametrize("name", [RECORDS_WRITTEN, CONFIGURATION_WRITTEN])
+async def test_a_failure_behind_the_configuration_finds_the_entry(controller: Controller, name: str) -> None:
+    workflows = controller.parts.workflows
+    await controller.store.create_scope(S)
+    looks: list[asyncio.Future[list[str]]] = []
+
+    def look_and_fail() -> None:
+        disarm_all()
+        looks.append(asyncio.ensure_future(indexed(controller)))
+        raise Unavailable(name)
+
+    if name == CONFIGURATION_WRITTEN:
+        await workflows.create.create(S, T, configured(None))
+        arm(name, look_and_fail)
+        await workflows.update.update("1", S, T, configured(POLICY))
+    else:
+        arm(name, look_and_fail)
+        await workflows.create.create(S, T, configured(POLICY))
+    assert [await look for look in looks] == [[T]]
+
+
+async def test_the_index_of_a_former_version_is_made_by_the_first_run(controller: Controller) -> None:
+    workflows = controller.parts.workflows
+    await controller.store.create_scope(S)
+    for number in range(12):
+        await workflows.create.create(S, f"stream{number}", configured(POLICY if number % 4 == 0 else None))
+    await controller.store.tables.delete_table(RETAINED_STREAMS_TABLE)
+    assert await indexed(controller) == []
+    await controller.retention.run_once()
+    assert await indexed(controller) == ["stream0", "stream4", "stream8"]
+    assert await controller.store.retained.is_complete()
