@@ -158,7 +158,7 @@ class History:
         async def alone() -> set[str]:
             return {one.name}
 
-        job = RetentionJob(one.streams, one.retention.apply, one.name, alone, self.world.clock, 1_000)
+        job = RetentionJob(one.streams, [one.retention.apply_to], one.name, alone, self.world.clock, 1_000)
         await job.run_once()
 
     async def churn(self) -> None:

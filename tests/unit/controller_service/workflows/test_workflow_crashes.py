@@ -92,6 +92,7 @@ FAILPOINTS: dict[str, Step] = {
     truncate_stream.ACCEPTED: truncate,
     truncate_stream.SEGMENTS_TRUNCATED: truncate,
     truncate_stream.SEGMENTS_DELETED: truncate,
+    truncate_stream.COMPLETED: truncate,
     seal_stream.MARKED: seal,
     seal_stream.SEGMENTS_SEALED: seal,
     delete_stream.MARKED: delete,

@@ -114,7 +114,7 @@ def test_a_segment_that_is_deleted_after_its_bytes_were_read(
     monkeypatch.setattr(streams.gateway, "boundaries", lambda scope, stream, item: boundaries(scope, stream, 99))
     rows = read_spans(SpanPartition(SPAN), SCHEMA, streams.controller, fail_on_data_loss=fails)
     if fails:
-        with pytest.raises(DataCorruption, match="s/t was lost before it was read: segment 0 from offset 0"):
+        with pytest.raises(DataCorruption, match=r"s/t was lost before it was read: segment 0\.#epoch\.0 "):
             list(rows)
     else:
         assert list(rows) == []

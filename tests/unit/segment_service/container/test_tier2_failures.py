@@ -12,6 +12,7 @@ from pravega_common.runtime import failpoints
 from pravega_common.services.base import ServiceState
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.storage import compaction, garbage, orphan_sweep
+from segment_service.storage.chunk_names import ChunkId
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.support.containers import ContainerKit
 from tests.support.eventually import eventually
@@ -62,7 +63,8 @@ async def test_a_garbage_collector_that_dies_stops_its_container(container: Segm
     await container.append("s", [b"data"])
     storage = storage_of(container)
     await eventually(lambda: storage.garbage.is_running, "Tier 2 is open")
-    unused = storage._manifests.new_chunk_id(1)  # private: a name that nothing uses
+    manifests = storage._manifests  # private: for a name that nothing uses
+    unused = ChunkId(1, manifests.epoch, manifests.new_number())
     storage.garbage.discard([storage.layout.chunk(unused)])
     await assert_stops(container)
 

@@ -234,15 +234,18 @@ async def test_removed_entries_leave_the_map(owners: Owners) -> None:
         await storage.write(number, 0, [bytes(1_000)])
     for number in range(2, 60):
         await storage.delete(number)
-    while await storage.garbage.collect():
-        pass
-    await storage.write(1, 1_000, [b"x"])  # the flush that takes the last removals along
     assert owners.maps is not None
-    await owners.maps.merge_waiting()
-    while await storage.garbage.collect():
-        pass
-    held = sum(len(owners.chunks.objects[name]) for name in owners.names(f"{LAYOUT.maps}shared/r/"))
-    assert held < 4_000
+    # How many flushes the removals took is a matter of time: later ones merge the runs in any case.
+    for length in range(1_000, 1_100):
+        while await storage.garbage.collect():
+            pass
+        await storage.write(1, length, [b"x"])
+        await owners.maps.merge_waiting()
+        held = sum(len(owners.chunks.objects[name]) for name in owners.names(f"{LAYOUT.maps}shared/r/"))
+        if held < 4_000:
+            break
+    else:
+        pytest.fail(f"{held} bytes are left of 58 removed entries")
 
 
 async def test_a_copy_of_all_objects_by_name_is_read_without_the_map(owners: Owners) -> None:
