@@ -39,10 +39,11 @@ async def successors_of(
     await opened.state()
     record = await opened.read(key)
     oldest = (await opened.history()).oldest_epoch
+    was_never = segment_id < 0
     is_open = record is None and (
         segment_epoch(segment_id) >= oldest or (await opened.current_epoch()).find(segment_id) is not None
     )
-    if is_open:
+    if was_never or is_open:
         return []
     if record is None or record.replaced_in_epoch - 1 < oldest:
         raise EpochTruncated(

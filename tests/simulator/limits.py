@@ -49,15 +49,16 @@ SMALL: Final[Mapping[str, tuple[float, ...]]] = {
 }
 """Names below ``segment_service``, with the values to draw from."""
 SHARED: Final[Mapping[str, tuple[float, ...]]] = {
-    "sorted_runs.merging.runs_max": (6,),
-    "sorted_runs.sorted_run_map.runs_max": (6,),
+    "sorted_runs.merging.runs_max": (12,),
+    "sorted_runs.sorted_run_map.runs_max": (12,),
     "storage.rolling_storage.shared_object_bytes_max": (200, 1_000, 64 << 10),
     "storage.shared_objects.gathering_time_s": (0.005, 0.02),
     "storage.shared_objects.group_bytes_max": (8_000,),
     "storage.shared_objects.group_changes_max": (8,),
     "storage.shared_objects.waiting_removals_max": (1,),
 }
-"""The same, of objects that share others."""
+"""The same, of objects that share others. Runs double in length: with six of them a map of a hundred flushes would be
+rewritten by every third one, and Tier 2 never come up with what is written."""
 PLOG_LIMIT: Final = "plog.plog_client.frame_bytes_max"
 """The least size of a plog: it follows the size of a frame."""
 frame_rest_bytes: Final = 100
