@@ -37,13 +37,14 @@ async def successors_of(
     key = sealed_segment_key(segment_id)
     opened = await store.open(scope, stream, key, epoch_key(max(0, segment_epoch(segment_id))))
     await opened.state()
+    if segment_id < 0:
+        return []  # No segment ever had such an id.
     record = await opened.read(key)
     oldest = (await opened.history()).oldest_epoch
-    was_never = segment_id < 0
     is_open = record is None and (
         segment_epoch(segment_id) >= oldest or (await opened.current_epoch()).find(segment_id) is not None
     )
-    if was_never or is_open:
+    if is_open:
         return []
     if record is None or record.replaced_in_epoch - 1 < oldest:
         raise EpochTruncated(

@@ -19,6 +19,8 @@ from segment_service.sorted_runs.run_reader import look_up, walk
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.shared_objects import (
+    by_name,
+    bytes_in,
     entry_key,
     first_epoch_in,
     first_epoch_key,
@@ -63,10 +65,7 @@ class SharedObjectsReader:
     async def get(self, name: str, offset: int, length: int) -> bytes:
         if not await self._is_entry(name):
             return await self._chunks.get(name, offset, length)
-        value = await self._value(name)
-        if offset + length > len(value):
-            raise DataCorruption(f"{name}: bytes {offset}+{length} wanted, it has {len(value)}")
-        return value[offset : offset + length]
+        return bytes_in(await self._value(name), name, offset, length)
 
     async def info(self, name: str) -> ChunkInfo:
         if not await self._is_entry(name):
@@ -76,16 +75,8 @@ class SharedObjectsReader:
     async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
         if may_hold_entries(self._layout, prefix):
             await self._refresh()
-        entries = self._entries(prefix)
-        entry = await anext(entries, None)
-        async for info in self._chunks.list(prefix):
-            while entry is not None and entry.name < info.name:
-                yield entry
-                entry = await anext(entries, None)
+        async for info in by_name(self._entries(prefix), self._chunks.list(prefix)):
             yield info
-        while entry is not None:
-            yield entry
-            entry = await anext(entries, None)
 
     async def close(self) -> None:
         """Do nothing: the maker of the chunk storage closes it."""

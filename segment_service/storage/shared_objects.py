@@ -94,6 +94,26 @@ def may_hold_entries(layout: Layout, prefix: str) -> bool:
     return prefix.startswith((layout.chunks, layout.manifests)) or prefix == layout.prefix
 
 
+def bytes_in(value: bytes, name: str, offset: int, length: int) -> bytes:
+    """Bytes of an entry; ``DataCorruption`` if it does not have them."""
+    if offset + length > len(value):
+        raise DataCorruption(f"{name}: bytes {offset}+{length} wanted, it has {len(value)}")
+    return value[offset : offset + length]
+
+
+async def by_name(entries: AsyncIterator[ChunkInfo], objects: AsyncIterator[ChunkInfo]) -> AsyncIterator[ChunkInfo]:
+    """Joins two listings, each in the order of names, into one in that order."""
+    entry = await anext(entries, None)
+    async for info in objects:
+        while entry is not None and entry.name < info.name:
+            yield entry
+            entry = await anext(entries, None)
+        yield info
+    while entry is not None:
+        yield entry
+        entry = await anext(entries, None)
+
+
 class SharedObjects:
     """``ChunkStorage`` of one container over that of all; ``open`` comes before any put.
 
@@ -174,10 +194,7 @@ class SharedObjects:
     async def get(self, name: str, offset: int, length: int) -> bytes:
         if not self._is_entry(name):
             return await self._chunks.get(name, offset, length)
-        value = await self._value(name)
-        if offset + length > len(value):
-            raise DataCorruption(f"{name}: bytes {offset}+{length} wanted, it has {len(value)}")
-        return value[offset : offset + length]
+        return bytes_in(await self._value(name), name, offset, length)
 
     async def info(self, name: str) -> ChunkInfo:
         if not self._is_entry(name):
@@ -185,16 +202,8 @@ class SharedObjects:
         return ChunkInfo(name, len(await self._value(name)))
 
     async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
-        entries = self._entries(prefix)
-        entry = await anext(entries, None)
-        async for info in self._chunks.list(prefix):
-            while entry is not None and entry.name < info.name:
-                yield entry
-                entry = await anext(entries, None)
+        async for info in by_name(self._entries(prefix), self._chunks.list(prefix)):
             yield info
-        while entry is not None:
-            yield entry
-            entry = await anext(entries, None)
 
     async def delete(self, name: str) -> None:
         if not self._is_entry(name):
