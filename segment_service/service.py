@@ -11,6 +11,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.factory import make_cpo
+from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.settings import host_and_port
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
@@ -26,6 +27,10 @@ from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
+from segment_service.health.collector import StoreCollector
+from segment_service.health.status_page import StatusPage
+from segment_service.health.store_health import ClusterPlace, StoreHealth
+from segment_service.health.tier2_probe import Tier2Probe
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.open_files import raise_open_files
@@ -37,9 +42,9 @@ from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.read_index.fetch_budget import FetchBudget
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
-from segment_service.status_page import StatusPage, StoreCollector
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default
 from segment_service.storage.factory import make_chunk_storage
+from segment_service.storage.measured_chunks import MeasuredChunkStorage
 from segment_service.storage.offload import offload_threads_max
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import RoutedSegmentStore, check_container_count
@@ -111,6 +116,10 @@ class SegmentStoreProcess(Service):
         self._config = config
         self._parts = parts or real_parts(config)
         self._incarnation = secrets.token_hex(8)
+        clock = self._parts.clock
+        self._tier2 = MeasuredChunkStorage(self._parts.chunks, clock)
+        self._tier2_probe = Tier2Probe(self._tier2, clock)
+        self._loop_lag = LoopLag(clock)
         self.back_pressure = StoreBackPressure(config.store.unflushed_bytes_max)
         self.registry = ContainerRegistry()
         self._disk_cache = self._make_disk_cache()
@@ -138,12 +147,24 @@ class SegmentStoreProcess(Service):
             connections_max=self.open_files.connections_max,
         )
         self._traffic: TrafficMonitor | None = None
+        self.health = StoreHealth(
+            self._place,
+            self.registry,
+            lambda: self._parts.groups.groups,
+            self._memory_watch.silent_s,
+            self._tier2,
+            self.back_pressure,
+            self._loop_lag,
+            self.open_files.warning,
+        )
         self._status_page = self._make_status_page()
 
     async def on_start(self) -> None:
         parts, config = self._parts, self._config
         if self.open_files.warning:
             self.log.warning(self.open_files.warning)
+        self.own(self._loop_lag)
+        await self._loop_lag.start()
         if self._status_page is not None:
             self.own(self._status_page)
             await self._status_page.start()
@@ -153,11 +174,13 @@ class SegmentStoreProcess(Service):
         else:
             self.own(parts.file_logs)
             await parts.file_logs.start()
-        await parts.chunks.start()
+        await self._tier2.start()
+        self.own(self._tier2_probe)
+        await self._tier2_probe.start()
         if self._disk_cache is not None:
             self.own(self._disk_cache)
             await self._disk_cache.start()
-        await check_container_count(parts.cpo, parts.chunks, config.store.containers, self._incarnation)
+        await check_container_count(parts.cpo, self._tier2, config.store.containers, self._incarnation)
         self.own(self.wire)
         await self.wire.start()
         host, port = self.published
@@ -193,7 +216,9 @@ class SegmentStoreProcess(Service):
             await self._disk_cache.stop()
         if self._parts.file_logs is not None:
             await self._parts.file_logs.stop()
-        await self._parts.chunks.close()
+        await self._tier2_probe.stop()
+        await self._loop_lag.stop()
+        await self._tier2.close()
         self._checks.close()
         await self._parts.cpo.close()
 
@@ -215,10 +240,21 @@ class SegmentStoreProcess(Service):
         if not self._config.store.metrics:
             return None
         host, port = host_and_port(self._config.store.metrics)
-        collector = StoreCollector(self.registry, self.back_pressure, self._cache, self.wire, lambda: self._traffic)
-        return StatusPage(
-            host, port, self.registry, collector, self._is_stale, self._not_serving, warning=self.open_files.warning
+        collector = StoreCollector(
+            self.registry,
+            self.back_pressure,
+            self._cache,
+            self.wire,
+            self._tier2,
+            self._loop_lag,
+            self._parts.groups,
+            lambda: self._traffic,
         )
+        return StatusPage(host, port, self.registry, collector, self.health, self._not_serving)
+
+    def _place(self) -> ClusterPlace | None:
+        manager = self._manager
+        return None if manager is None else ClusterPlace(manager.lease_left_s, manager.not_serving)
 
     @property
     def published(self) -> tuple[str, int]:
@@ -241,7 +277,7 @@ class SegmentStoreProcess(Service):
         parts, config = self._parts, self._config
         policy = CheckpointPolicy(config.tier1.checkpoint_operations, config.tier1.checkpoint_bytes)
         storage = RollingStorage(
-            parts.chunks,
+            self._tier2,
             container_id,
             parts.clock,
             offload=self._checks.run,
@@ -250,7 +286,7 @@ class SegmentStoreProcess(Service):
         return SegmentContainer(
             parts.make_log(container_id, self.store_id),
             storage,
-            SortedRunMaps(container_id, parts.chunks, storage, parts.clock, self._map_cache),
+            SortedRunMaps(container_id, self._tier2, storage, parts.clock, self._map_cache),
             lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
                 metadata, storage, self._cache, spawn, check_owner, self._fetches
             ),

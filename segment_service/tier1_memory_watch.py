@@ -45,6 +45,13 @@ class Tier1MemoryWatch(Service):
         self._connections: dict[str, RedisConnection] = {}
         self._asked: set[str] = set()
         """Servers with a call in flight."""
+        self._answered_s: dict[str, float] = {}
+        """When each server answered last, or was looked at first."""
+
+    def silent_s(self, server: str) -> float:
+        """Returns the time since a server answered last, in seconds; 0 for one that was never asked."""
+        now_s = self._clock.monotonic_s()
+        return now_s - self._answered_s.get(server, now_s)
 
     async def on_start(self) -> None:
         self.spawn(self._run(), "watch")
@@ -60,6 +67,7 @@ class Tier1MemoryWatch(Service):
             for server in self._groups.servers:
                 if server not in self._asked:
                     self._asked.add(server)
+                    self._answered_s.setdefault(server, self._clock.monotonic_s())
                     self.spawn(self._sample(server), "sample")
             self._groups.fade()
             await self._clock.sleep(period_s)
@@ -73,6 +81,7 @@ class Tier1MemoryWatch(Service):
                     server, connect_timeout_s=call_time_max_s, reply_timeout_s=call_time_max_s
                 )
             self._groups.memory[server] = memory_of((await connection.call("INFO", "memory")).decode())
+            self._answered_s[server] = self._clock.monotonic_s()
         except PravegaError as error:
             if self._groups.memory.pop(server, None) is not None:
                 self.log.warning("the memory of a Redis is not known", server=server, error=str(error))

@@ -93,6 +93,11 @@ class ContainerManager(Service):
         return self._clock.monotonic_s() > self._lease_ends_s + self._config.stale_read_max_ms / 1000
 
     @property
+    def lease_left_s(self) -> float:
+        """Seconds until the lease ends; negative once it has."""
+        return self._lease_ends_s - self._clock.monotonic_s()
+
+    @property
     def not_serving(self) -> dict[int, dict[str, str]]:
         """The assigned containers that take no requests: their state, and what they wait for or why they failed."""
         failed = {
@@ -103,7 +108,9 @@ class ContainerManager(Service):
             for container in self._live.values()
             if not container.is_running
         }
-        return {**failed, **starting}
+        ahead = self._wanted - self._live.keys() - failed.keys()
+        waiting = {container: {"state": "new", "waits_for": "its turn to start"} for container in ahead}
+        return {**waiting, **failed, **starting}
 
     async def _renew(self) -> None:
         failed = tuple(sorted(self._failed.items()))

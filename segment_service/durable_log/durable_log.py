@@ -12,6 +12,7 @@ from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
+from pravega_common.services.latency import LatencyCounts
 from segment_service.contracts.attributes import (
     ATTRIBUTES_IN_TIER2,
     AttributeId,
@@ -88,6 +89,8 @@ class DurableLog(Service):
         self._bytes_since_checkpoint = 0
         self._checkpoint_pending = False
         self.recovered = Recovered()
+        self.frame_latencies = LatencyCounts()
+        """From sending a frame to its being durable."""
         self.operations_total = 0
         self.frames_total = 0
         self.bytes_total = 0
@@ -146,6 +149,11 @@ class DurableLog(Service):
 
     def settled_attributes(self, segment_id: int) -> None:
         self._updater.settled(segment_id)
+
+    @property
+    def unanswered_s(self) -> float:
+        """Seconds that the oldest frame sent to Tier 1 has been waiting; 0 without one."""
+        return 0.0 if self._processor is None else self._processor.unanswered_s
 
     @property
     def replication(self) -> Replication:
@@ -254,7 +262,8 @@ class DurableLog(Service):
             return
         self._truncated_at = checkpoint
 
-    def frame_committed(self, operations: int, frame_bytes: int) -> None:
+    def frame_committed(self, operations: int, frame_bytes: int, latency_s: float) -> None:
+        self.frame_latencies.note(latency_s)
         self.operations_total += operations
         self.frames_total += 1
         self.bytes_total += frame_bytes

@@ -49,9 +49,10 @@ BEFORE_ACK: Final = register("durable_log.committed_before_ack")
 
 
 class _SentFrame:
-    __slots__ = ("begins_with_checkpoint", "completed", "durable", "length")
+    __slots__ = ("begins_with_checkpoint", "completed", "durable", "length", "sent_s")
 
-    def __init__(self, frame: BuiltFrame[AnyRequest], durable: asyncio.Future[LogAddress]) -> None:
+    def __init__(self, frame: BuiltFrame[AnyRequest], durable: asyncio.Future[LogAddress], sent_s: float) -> None:
+        self.sent_s = sent_s
         self.completed = frame.completed
         self.length = frame.length
         self.begins_with_checkpoint = frame.begins_with_checkpoint
@@ -61,7 +62,9 @@ class _SentFrame:
 class ProcessorListener(Protocol):
     """Is notified of what became of the frames."""
 
-    def frame_committed(self, operations: int, frame_bytes: int) -> None: ...
+    def frame_committed(self, operations: int, frame_bytes: int, latency_s: float) -> None:
+        """A frame is durable, and its operations are applied. ``latency_s``: since it was sent."""
+        ...
 
     def checkpoint_committed(self, sequence_number: int, address: LogAddress) -> None:
         """A checkpoint is durable; it begins the frame at ``address``."""
@@ -113,6 +116,11 @@ class OperationProcessor:
                 await self._send_full()
 
     @property
+    def unanswered_s(self) -> float:
+        """Seconds that the oldest frame in flight has been waiting; 0 without one."""
+        return self._clock.monotonic_s() - self._in_flight[0].sent_s if self._in_flight else 0.0
+
+    @property
     def _has_room(self) -> bool:
         return len(self._in_flight) < frames_in_flight_max and self._in_flight_bytes < frames_in_flight_bytes_max
 
@@ -135,7 +143,7 @@ class OperationProcessor:
         failpoint(BEFORE_SEND)
         durable = self._log.append(frame.buffers)
         self._builder.full.popleft()  # only now: until it is sent, its callers are answered as not sent
-        self._in_flight.append(_SentFrame(frame, durable))
+        self._in_flight.append(_SentFrame(frame, durable, self._clock.monotonic_s()))
         self._in_flight_bytes += frame.length
         durable.add_done_callback(self._frame_done)
 
@@ -259,7 +267,7 @@ class OperationProcessor:
             if type(request.operation) is Checkpoint:
                 self._listener.checkpoint_committed(request.operation.sequence_number, self._checkpoint_address)
             self._answer(request)
-        self._listener.frame_committed(len(operations), frame.length)
+        self._listener.frame_committed(len(operations), frame.length, self._clock.monotonic_s() - frame.sent_s)
 
     def fail(self, error: BaseException) -> None:
         """Answer all callers with an error: nothing more becomes durable. Only the first call has an effect."""

@@ -20,6 +20,7 @@ from segment_service.storage.arrow_files import ArrowChunkStorage
 from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
+from segment_service.storage.measured_chunks import MeasuredChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from tests.contract.chunk_storage_contract import ChunkStorageContract, names
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
@@ -37,6 +38,28 @@ class TestInMemory(ChunkStorageContract):
         await storage.put("one", [b"1"])
         with pytest.raises(InvariantViolation):
             await storage.put("one", [b"2"])
+
+
+class TestMeasured(ChunkStorageContract):
+    """The wrapper that counts calls changes nothing of them."""
+
+    @pytest.fixture
+    async def storage(self) -> ChunkStorage:
+        return MeasuredChunkStorage(InMemoryChunkStorage(), SystemClock())
+
+    async def test_calls_are_counted_with_what_they_moved(self, storage: ChunkStorage) -> None:
+        assert isinstance(storage, MeasuredChunkStorage)
+        await storage.put("one", [b"12", b"3"])
+        assert await storage.get("one", 1, 2) == b"23"
+        assert [info.name async for info in storage.list("")] == ["one"]
+        assert {call: counts.count for call, counts in storage.latencies.items()} == {
+            "put": 1,
+            "get": 1,
+            "info": 0,
+            "list": 1,
+            "delete": 0,
+        }
+        assert (storage.put_bytes, storage.got_bytes, dict(storage.failures)) == (3, 2, {})
 
 
 class TestFilesystem(ChunkStorageContract):

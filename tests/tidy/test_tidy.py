@@ -159,11 +159,12 @@ def test_services_take_time_and_tasks_from_their_owner() -> None:
 
 STARTS_NO_SERVICE = {
     "segment_service/file_log/file_log.py: self": "the log itself, to which its owner listens",
-    "segment_service/service.py: parts.chunks": "a client of Tier 2; its calls fail, it does not",
+    "segment_service/service.py: self._tier2": "a client of Tier 2; its calls fail, it does not",
+    "segment_service/storage/measured_chunks.py: self._inner": "a client of Tier 2, no service",
     "segment_service/maintenance/backup_restore.py: storage": "without anything that works in the background",
     "segment_service/maintenance/store_backup.py: self._copies": "files in a folder; its calls fail, it does not",
     "segment_service/maintenance/tier2_restore.py: storage": "without anything that works in the background",
-    "segment_service/status_page.py: web.TCPSite(self._runner, self.host, self.port)": "aiohttp's own server",
+    "segment_service/health/status_page.py: web.TCPSite(self._runner, self.host, self.port)": "aiohttp's own server",
     "controller_service/api/grpc/streams_api.py: self.parts.workflows.scale": "a workflow",
     "controller_service/workflows/auto_scale.py: self._scale": "a workflow",
     "controller_service/api/grpc/server.py: self._server": "gRPC's own server",

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -195,16 +196,15 @@ class DrillCluster:
         """Segments that the health pages of the stores call damaged."""
         found: set[str] = set()
         for address in self._metrics:
-            with urllib.request.urlopen(f"http://{address}/health", timeout=5) as answer:
-                found |= {item["segment"] for item in json.load(answer).get("damaged_segments", [])}
+            found |= {item["segment"] for item in _health(address).get("damaged_segments", [])}
         return found
 
     def losses(self) -> list[str]:
         """Reasons that stores give for containers that do not start, as far as they say that data was lost."""
         reasons: list[str] = []
         for address in self._metrics:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{address}/health", timeout=5) as answer:
-                states = json.load(answer)["containers"].values()
+            with contextlib.suppress(OSError):
+                states = _health(address)["containers"].values()
                 given = [state.get("reason", "") for state in states]
                 reasons += [reason for reason in given if any(word in reason for word in loss_words)]
         return reasons
@@ -265,3 +265,13 @@ def _compiled(folder: Path) -> Path:
         ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(library), str(source), "-ldl"], check=True
     )
     return library
+
+
+def _health(address: str) -> dict[str, Any]:
+    """What a store says of itself; one that is not ready says it with status 503."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/health", timeout=5) as answer:
+            return dict(json.load(answer))
+    except urllib.error.HTTPError as error:
+        with error:
+            return dict(json.load(error))

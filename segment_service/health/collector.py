@@ -1,35 +1,23 @@
-"""Serves health and metrics of a store over HTTP; numbers are read on request and counted nowhere else.
-
-``GET /health``: JSON, status 200 while the store has its place in the cluster, 503 when not. A store with damaged
-segments, or with plog servers that do not take part, is "degraded" and says which and why; its status stays 200, since
-to restart it would mend nothing.
-``GET /metrics``: Prometheus text.
-"""
+"""Collects the metrics of a store; numbers are read on request and counted nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from pravega_common.errors import ConfigurationError
-from pravega_common.services.base import Service
+from pravega_common.services.latency import latency_family
+from pravega_common.services.loop_lag import LoopLag
 from segment_service.cache.manager import CacheManager
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
+from segment_service.plog.group_choice import ChoiceByUse
+from segment_service.storage.measured_chunks import MeasuredChunkStorage
 from segment_service.traffic.monitor import TrafficMonitor
-
-request_bytes_max: Final = 64 * 1024
-stop_grace_s: Final = 2.0
-damaged_segments_max: Final = 1_000
-"""Damaged segments that ``/health`` lists; ``/metrics`` counts all."""
 
 _CONTAINER_GAUGES: Final[dict[str, tuple[str, Callable[[SegmentContainer], float]]]] = {
     "epoch": ("Epoch of the owner of the log", lambda one: one.epoch),
@@ -69,8 +57,14 @@ class StoreCollector(Collector):
         back_pressure: StoreBackPressure,
         cache: CacheManager,
         wire: WireServer,
+        tier2: MeasuredChunkStorage,
+        loop_lag: LoopLag,
+        groups: ChoiceByUse,
         traffic: Callable[[], TrafficMonitor | None] = lambda: None,
     ) -> None:
+        self._tier2 = tier2
+        self._loop_lag = loop_lag
+        self._groups = groups
         self._wire = wire
         self._traffic = traffic
         self._registry = registry
@@ -109,6 +103,10 @@ class StoreCollector(Collector):
             text = "Bytes read from the cache on disk instead of Tier 2"
             yield CounterMetricFamily("pravega_store_cache_disk_read_bytes", text, value=level.bytes_read)
         yield from self._of_connections()
+        yield from self._of_tier1()
+        yield from self._of_tier2()
+        lag = [((), self._loop_lag.counts)]
+        yield latency_family("pravega_store_loop_lag_seconds", "How late the loop runs what is due", (), lag)
         yield from self._of_traffic()
         containers = list(self._registry)
         for name, (text, read) in _CONTAINER_GAUGES.items():
@@ -137,6 +135,39 @@ class StoreCollector(Collector):
         ):
             yield CounterMetricFamily(f"pravega_store_{name}", text, value=value)
 
+    def _of_tier1(self) -> Iterator[Metric]:
+        frames = (((str(one.container_id),), one.durable_log.frame_latencies) for one in self._registry)
+        text = "From sending a frame to Tier 1 to its being durable there"
+        yield latency_family("pravega_container_frame_seconds", text, ("container",), frames)
+        used = GaugeMetricFamily(
+            "pravega_store_tier1_used_bytes", "Memory that a Redis of Tier 1 uses", labels=["server"]
+        )
+        text = "Its maxmemory; 0 for no limit"
+        limit = GaugeMetricFamily("pravega_store_tier1_limit_bytes", text, labels=["server"])
+        for server, memory in sorted(self._groups.memory.items()):
+            used.add_metric([server], memory.used)
+            limit.add_metric([server], memory.limit)
+        yield from (used, limit)
+
+    def _of_tier2(self) -> Iterator[Metric]:
+        tier2 = self._tier2
+        text = "Calls to Tier 2 that succeeded"
+        calls = (((call,), counts) for call, counts in tier2.latencies.items())
+        yield latency_family("pravega_store_tier2_call_seconds", text, ("call",), calls)
+        failures = CounterMetricFamily(
+            "pravega_store_tier2_failures", "Calls that Tier 2 could not answer", labels=["call"]
+        )
+        for call in tier2.latencies:
+            failures.add_metric([call], tier2.failures[call])
+        yield failures
+        text = "How long all calls to Tier 2 have failed; 0 if the last one succeeded"
+        yield GaugeMetricFamily("pravega_store_tier2_failing_seconds", text, value=tier2.failing_s)
+        for name, text, value in (
+            ("put", "Bytes put to Tier 2", tier2.put_bytes),
+            ("got", "Bytes read from Tier 2", tier2.got_bytes),
+        ):
+            yield CounterMetricFamily(f"pravega_store_tier2_{name}_bytes", text, value=value)
+
     def _of_traffic(self) -> Iterator[Metric]:
         traffic = self._traffic()
         if traffic is None:
@@ -157,75 +188,3 @@ def _filled(
     for container in containers:
         family.add_metric([str(container.container_id)], read(container))
     return family
-
-
-class StatusPage(Service):
-    """Serves both paths. ``port`` is the bound one after the start; ``is_stale`` as of the container manager."""
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        registry: ContainerRegistry,
-        collector: StoreCollector,
-        is_stale: Callable[[], bool],
-        not_serving: Callable[[], Mapping[int, Mapping[str, str]]],
-        *,
-        warning: str = "",
-    ) -> None:
-        """``warning``: what the operator should change; shown by ``/health``, which stays "up"."""
-        super().__init__("status-page")
-        self.host = host
-        self.port = port
-        self._containers = registry
-        self._is_stale = is_stale
-        self._not_serving = not_serving
-        self._warning = warning
-        self._metrics = CollectorRegistry(auto_describe=False)
-        self._metrics.register(collector)
-        self._runner: web.AppRunner | None = None
-
-    async def on_start(self) -> None:
-        application = web.Application(client_max_size=request_bytes_max)
-        application.add_routes([web.get("/health", self._get_health), web.get("/metrics", self._get_metrics)])
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop_grace_s)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self.host, self.port).start()
-        except OSError as error:
-            raise ConfigurationError(
-                f"store.metrics = {self.host}:{self.port}: cannot listen there: {error}"
-            ) from error
-        self.port = int(self._runner.addresses[0][1])
-
-    async def on_stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _get_health(self, _request: web.Request) -> web.Response:
-        is_stale = self._is_stale()
-        damaged = [
-            {"container": one.container_id, "segment": name, "reason": reason}
-            for one in self._containers
-            for name, reason in one.metadata.quarantine
-        ]
-        servers_out: dict[str, str] = {}
-        for one in self._containers:
-            servers_out.update(one.durable_log.replication.servers_out)
-        body: dict[str, Any] = {
-            "status": "stale" if is_stale else "degraded" if damaged or servers_out else "up",
-            "containers": {
-                **{str(container_id): dict(state) for container_id, state in self._not_serving().items()},
-                **{str(one.container_id): {"state": one.state.value, "epoch": one.epoch} for one in self._containers},
-            },
-        }
-        if self._warning:
-            body["warning"] = self._warning
-        if damaged:
-            body["damaged_segments"] = damaged[:damaged_segments_max]
-        if servers_out:
-            body["plog_servers_out"] = servers_out
-        return web.json_response(body, status=503 if is_stale else 200)
-
-    async def _get_metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,0 +1,29 @@
+"""Defines a problem of a service, in words for its operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A reason why a service does not do its work, or does it with less than it should have."""
+
+    code: str
+    """Stable, for programs: words joined by hyphens."""
+    text: str
+    """One sentence: what is wrong, with its figures."""
+    remedy: str
+    """One sentence: what to do."""
+    stops_work: bool
+    """Whether the service is not ready because of it."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def is_ready(problems: Sequence[Problem]) -> bool:
+    """Whether none of the problems stops the work."""
+    return not any(problem.stops_work for problem in problems)

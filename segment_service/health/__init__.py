@@ -1,0 +1,1 @@
+"""Tells whether a store does its work, and why not."""

@@ -1,0 +1,149 @@
+"""Judges from what its parts measure whether a store does its work, and says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pravega_common.services.loop_lag import LoopLag
+from pravega_common.services.problems import Problem
+from segment_service.container.registry import ContainerRegistry
+from segment_service.metadata.back_pressure import StoreBackPressure
+from segment_service.storage.measured_chunks import MeasuredChunkStorage
+
+tier1_answer_max_s: Final = 5.0
+"""How long a frame may wait for Tier 1, and a server be silent, before the store says so."""
+tier2_failing_max_s: Final = 10.0
+"""How long all calls to Tier 2 may fail before the store says so."""
+loop_late_max_s: Final = 1.0
+"""How late the loop may have been in the last seconds before the store says so."""
+loop_stuck_s: Final = 15.0
+"""How late the loop must have been for the process to count as hung."""
+reason_chars_max: Final = 300
+"""Characters of an error inside a problem's text."""
+named_max: Final = 10
+"""Containers that one problem names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlace:
+    """The store's place in the cluster, as its container manager sees it."""
+
+    lease_left_s: float
+    not_serving: Mapping[int, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    """Looks at the parts when it is asked, and keeps nothing."""
+
+    place: Callable[[], ClusterPlace | None]
+    """``None`` before the store has joined the cluster."""
+    registry: ContainerRegistry
+    groups: Callable[[], Mapping[str, tuple[str, ...]]]
+    """The servers of each persistence group of Redis; none for a log in files."""
+    silent_s: Callable[[str], float]
+    """How long a server has not answered."""
+    tier2: MeasuredChunkStorage
+    back_pressure: StoreBackPressure
+    loop_lag: LoopLag
+    warning: str = ""
+    """What the operator should change about the machine."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is worth keeping: its loop turns."""
+        return self.loop_lag.recent_max_s < loop_stuck_s
+
+    def servers_out(self) -> dict[str, str]:
+        """Plog servers that do not take part in some container's log, and why."""
+        out: dict[str, str] = {}
+        for one in self.registry:
+            out.update(one.durable_log.replication.servers_out)
+        return out
+
+    def problems(self) -> list[Problem]:
+        """Lists the problems there are now; those that stop the work come first."""
+        found = [*self._cluster(), *self._tier1(), *self._tier2(), *self._data(), *self._process()]
+        return sorted(found, key=lambda problem: not problem.stops_work)
+
+    def _cluster(self) -> Iterator[Problem]:
+        place = self.place()
+        if place is None:
+            yield Problem("starting", "the store has not joined its cluster yet", _WAIT, stops_work=True)
+            return
+        if place.lease_left_s < 0:
+            text = (
+                f"the store has had no lease for {-place.lease_left_s:.0f} s: the control plane oracle does not answer"
+            )
+            yield Problem("lease-lost", text, "look at the Redis or file that cluster.cpo names", stops_work=True)
+        failed = {number: state for number, state in place.not_serving.items() if state.get("state") == "failed"}
+        if failed:
+            number, state = min(failed.items())
+            reason = state.get("reason", "")[:reason_chars_max]
+            text = f"{_containers(failed)} failed; {number}: {reason}"
+            yield Problem("container-failed", text, "mend what the reason names: it is tried again", stops_work=True)
+        starting = {number: state for number, state in place.not_serving.items() if number not in failed}
+        if starting:
+            number, state = min(starting.items())
+            text = f"{_containers(starting)} not running yet; {number} waits for: {state.get('waits_for', '')}"
+            yield Problem("container-starting", text[: 2 * reason_chars_max], _WAIT, stops_work=True)
+
+    def _tier1(self) -> Iterator[Problem]:
+        waiting = {one.container_id: one.durable_log.unanswered_s for one in self.registry}
+        slow = {number: waited for number, waited in waiting.items() if waited > tier1_answer_max_s}
+        if slow:
+            text = f"{_containers(slow)} got no acknowledgement of Tier 1 for {max(slow.values()):.0f} s"
+            yield Problem("tier1-not-acknowledging", text, _SEE_REDIS, stops_work=True)
+        full = [one.container_id for one in self.registry if one.durable_log.is_full]
+        if full:
+            text = f"{_containers(full)}: Tier 1 has no memory, appends wait"
+            yield Problem("tier1-full", text, "look at Tier 2: what it has is freed in Tier 1", stops_work=True)
+        for name, servers in self.groups().items():
+            silent = [server for server in servers if self.silent_s(server) > tier1_answer_max_s]
+            if silent:
+                text = f"{', '.join(silent)} of {len(servers)} servers of group {name} give no answer"
+                yield Problem("tier1-silent", text, _SEE_REDIS, stops_work=2 * len(silent) >= len(servers))
+
+    def _tier2(self) -> Iterator[Problem]:
+        failing_s = self.tier2.failing_s
+        if failing_s > tier2_failing_max_s:
+            text = f"all calls to Tier 2 have failed for {failing_s:.0f} s: {self.tier2.last_error[:reason_chars_max]}"
+            yield Problem("tier2-failing", text, "bring the store that tier2.url names back", stops_work=True)
+        held = sorted(self.back_pressure.held_by)
+        if not self.back_pressure.is_open:
+            why = f"held by {', '.join(held)}" if held else f"{self.back_pressure.bytes >> 20} MiB wait for Tier 2"
+            yield Problem("appends-wait", f"appends wait: {why}", "look at Tier 2 and its speed", stops_work=False)
+
+    def _data(self) -> Iterator[Problem]:
+        damaged = [(one.container_id, *found) for one in self.registry for found in one.metadata.quarantine]
+        if damaged:
+            _, name, reason = damaged[0]
+            text = f"{len(damaged)} segments are damaged in Tier 2, {name} among them: {reason[:reason_chars_max]}"
+            remedy = "restore the objects that /health names, or delete the segments"
+            yield Problem("segments-damaged", text, remedy, stops_work=False)
+        out = self.servers_out()
+        if out:
+            server, reason = min(out.items())
+            text = f"plog servers {', '.join(sorted(out))} do not take part; {server}: {reason[:reason_chars_max]}"
+            remedy = "bring them back, or replace them: pravega-spark cluster replace-server"
+            yield Problem("plog-servers-out", text, remedy, stops_work=False)
+
+    def _process(self) -> Iterator[Problem]:
+        late_s = self.loop_lag.recent_max_s
+        if late_s > loop_late_max_s:
+            text = f"the store's loop was {late_s:.1f} s late in the last seconds"
+            yield Problem("loop-late", text, "give the process more CPU, or spread containers", stops_work=False)
+        if self.warning:
+            yield Problem("machine", self.warning, "change it and start the store again", stops_work=False)
+
+
+_WAIT: Final = "wait; if it lasts, look at the store's log"
+_SEE_REDIS: Final = "look at the Redis servers of Tier 1, their disk and the network to them"
+
+
+def _containers(numbers: Mapping[int, object] | list[int]) -> str:
+    ordered = sorted(numbers)
+    more = f" and {len(ordered) - named_max} more" if len(ordered) > named_max else ""
+    return f"containers {', '.join(map(str, ordered[:named_max]))}{more}"
