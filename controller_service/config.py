@@ -18,6 +18,7 @@ from pravega_common.services.settings import (
     Section,
     ServiceSettings,
 )
+from pravega_common.services.tls import TlsSection
 
 containers_max: Final = 10_000
 
@@ -74,3 +75,7 @@ class ControllerConfig(ServiceSettings):
     retention: RetentionSection = RetentionSection()
     watermarks: WatermarksSection = WatermarksSection()
     auto_scale: AutoScaleSection = AutoScaleSection()
+    tls: TlsSection = TlsSection()
+
+    def contradictions(self) -> list[str]:
+        return self.tls.problems()

@@ -73,6 +73,7 @@ from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
 from pravega_common.services.retrying import RetryLimits, retry, unlimited
 from pravega_common.services.settings import host_and_port
+from pravega_common.services.tls import make_server_tls
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 
@@ -134,6 +135,7 @@ class Controller(Service):
         self.member_id = f"{config.controller.id or 'controller'}-{self._new_id()}"
         self.health = HealthRegistry()
         clock = backends.clock
+        self.tls = make_server_tls(config.tls, clock)
         host, port = host_and_port(config.controller.published or config.controller.listen)
         lease_ms = config.cluster.lease_ms
         self.membership = Membership(backends.cpo, self.member_id, Member(host, port, self.member_id), lease_ms, clock)
@@ -167,8 +169,8 @@ class Controller(Service):
         self.retention = self._make_retention()
         self.watermarks = self._make_watermarks()
         self.events = self._make_events()
-        self.grpc = GrpcServer(config.controller.listen, self._grpc_services())
-        self.rest = RestServer(config.controller.rest, self.health, self.parts) if config.controller.rest else None
+        self.grpc = GrpcServer(config.controller.listen, self._grpc_services(), self.tls)
+        self.rest = self._make_rest()
         self._started: list[Service] = []
 
     def _make_parts(self) -> ApiParts:
@@ -225,6 +227,11 @@ class Controller(Service):
     async def _truncate_internal(self, stream: str, cut: SegmentOffsets) -> None:
         await self.parts.workflows.truncate.truncate(f"handled-{self._new_id()}", SYSTEM_SCOPE, stream, cut)
 
+    def _make_rest(self) -> RestServer | None:
+        listen = self.config.controller.rest
+        context = None if self.tls is None else self.tls.context
+        return RestServer(listen, self.health, self.parts, context) if listen else None
+
     def _grpc_services(self) -> list[Callable[[Any], None]]:
         api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)
         operations_api = CommitOperationsApi(self.repair, self.transactions.records)
@@ -238,8 +245,9 @@ class Controller(Service):
         return uuid.UUID(int=self.backends.random.getrandbits(128), version=4).hex
 
     async def on_start(self) -> None:
-        if self.rest is not None:
-            await self._start(self.rest)
+        for door in (self.tls, self.rest):
+            if door is not None:
+                await self._start(door)
         await self._check_container_count()
         for service in (*self.backends.services, self.membership, self.leader):
             await self._start(service)
@@ -312,7 +320,7 @@ class Controller(Service):
 def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Backends:
     """The real ones: the oracle in Redis or a file, and segment stores over the wire."""
     cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.cluster.allow_unsafe_redis, clock=clock)
-    hosts = AssignmentHostStore(cpo, config.controller.containers, clock)
+    hosts = AssignmentHostStore(cpo, config.controller.containers, clock, config.tls.client())
     client = RawClient(hosts, clock=clock)
     tables: VersionedStore = (
         InMemoryVersionedStore()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets
+from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.asynchronous import AsyncController
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.reader_groups import ReaderGroupClient
@@ -28,10 +30,14 @@ class AsyncStreamClient:
     """The clients of one cluster, sharing connections; nothing connects before the first call.
 
     For one event loop. ``controller`` blocks and may be used from threads; ``requests`` and ``tables`` do not block.
+    The arguments are those of ``StreamClient``.
     """
 
-    def __init__(self, controller_uri: str) -> None:
-        self.controller = ControllerClient(controller_uri)
+    def __init__(
+        self, controller: str | ControllerAddress, *, ca_file: str | Path = "", verify_host: bool = True
+    ) -> None:
+        address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
+        self.controller = ControllerClient(address)
         self.metadata = AsyncController(self.controller)
         self.requests = RawClient(self.metadata)
         self.tables = TableClient(self.requests)

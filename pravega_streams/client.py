@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import segment_name
+from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.commit_operations import CommitOperationsClient
 from pravega_streams.controller.transaction_sets import TransactionSetClient
@@ -20,11 +22,15 @@ if TYPE_CHECKING:
 class StreamClient:
     """The clients of one cluster, sharing connections. Cheap to make: nothing connects before the first call.
 
-    Not to be pickled or used across ``fork``: make one per process.
+    ``controller``: ``tcp://host:port[,host:port…]``, or ``tls://…``; ``ca_file`` and ``verify_host`` as of
+    ``ControllerAddress.parse``. Not to be pickled or used across ``fork``: make one per process.
     """
 
-    def __init__(self, controller_uri: str) -> None:
-        self.controller = ControllerClient(controller_uri)
+    def __init__(
+        self, controller: str | ControllerAddress, *, ca_file: str | Path = "", verify_host: bool = True
+    ) -> None:
+        address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
+        self.controller = ControllerClient(address)
         self.sets = TransactionSetClient(self.controller.transport)
         self.operations = CommitOperationsClient(self.controller.transport)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 
 from pravega_common.model.reader_groups import ReaderGroupRetention
@@ -13,6 +14,7 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_streams.async_client import AsyncStreamClient
 from pravega_streams.byte_stream.byte_stream import ByteStream
 from pravega_streams.client import StreamClient
+from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter, lease_default_ms
 from pravega_streams.readers.blocking import BlockingReaderGroup, LoopThread
@@ -25,12 +27,15 @@ class StreamManager:
     """Scopes, streams, tables and reader groups of one cluster, and writers and readers on them.
 
     Nothing connects before the first call. Errors: those of ``ControllerClient``. Not to be used across ``fork``.
+    The arguments are those of ``StreamClient``.
     """
 
-    def __init__(self, controller_uri: str) -> None:
-        self.client = StreamClient(controller_uri)
+    def __init__(
+        self, controller: str | ControllerAddress, *, ca_file: str | Path = "", verify_host: bool = True
+    ) -> None:
+        self._address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
+        self.client = StreamClient(self._address)
         self._tables = KeyValueTableClient(self.client.controller.transport)
-        self._uri = controller_uri
         self._loop = LoopThread()
         self._asynchronous: AsyncStreamClient | None = None
 
@@ -137,7 +142,7 @@ class StreamManager:
 
     def _client_with_loop(self) -> AsyncStreamClient:
         if self._asynchronous is None:
-            self._asynchronous = AsyncStreamClient(self._uri)
+            self._asynchronous = AsyncStreamClient(self._address)
         return self._asynchronous
 
     # ---- key-value tables

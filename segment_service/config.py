@@ -22,6 +22,7 @@ from pravega_common.services.settings import (
     ServiceSettings,
     host_and_port,
 )
+from pravega_common.services.tls import TlsSection
 from segment_service.plog.cluster_registration import group_problems
 from segment_service.traffic.settings import TrafficSettings
 
@@ -129,9 +130,10 @@ class SegmentStoreConfig(ServiceSettings):
     tier2: Tier2Section = Tier2Section()
     cache: CacheSection = CacheSection()
     auto_scale: TrafficSection = TrafficSection()
+    tls: TlsSection = TlsSection()
 
     def contradictions(self) -> list[str]:
-        found = []
+        found = self.tls.problems()
         store, cache = self.store, self.cache
         if store.unflushed_bytes_max * 3 // 2 > cache.bytes_max:
             found.append(

@@ -13,6 +13,7 @@ from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.settings import host_and_port
+from pravega_common.services.tls import make_server_tls
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.cache.rocksdb_cache import RocksDBSecondLevel
@@ -135,6 +136,8 @@ class SegmentStoreProcess(Service):
         self._memory_watch = Tier1MemoryWatch(self._parts.groups, self.back_pressure, self.registry, self._parts.clock)
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store, maps=self.store)
+        self._tls = make_server_tls(config.tls, self._parts.clock)
+        self._tls_context = None if self._tls is None else self._tls.context
         host, port = host_and_port(config.store.listen)
         self.open_files = raise_open_files(config.store.connections_max)
         self.wire = WireServer(
@@ -145,6 +148,7 @@ class SegmentStoreProcess(Service):
             port=port,
             clock=self._parts.clock,
             connections_max=self.open_files.connections_max,
+            tls=self._tls_context,
         )
         self._traffic: TrafficMonitor | None = None
         self.health = StoreHealth(
@@ -165,6 +169,9 @@ class SegmentStoreProcess(Service):
             self.log.warning(self.open_files.warning)
         self.own(self._loop_lag)
         await self._loop_lag.start()
+        if self._tls is not None:
+            self.own(self._tls)
+            await self._tls.start()
         if self._status_page is not None:
             self.own(self._status_page)
             await self._status_page.start()
@@ -191,6 +198,7 @@ class SegmentStoreProcess(Service):
             incarnation=self._incarnation,
             lease_ms=config.cluster.lease_ms,
             stale_read_max_ms=config.cluster.stale_read_max_ms,
+            tls=config.tls.is_served,
         )
         self._manager = ContainerManager(manager_config, parts.cpo, self.registry, self._make_container, parts.clock)
         self.own(self._manager)
@@ -212,6 +220,8 @@ class SegmentStoreProcess(Service):
         await self.wire.stop()
         if self._status_page is not None:
             await self._status_page.stop()
+        if self._tls is not None:
+            await self._tls.stop()
         if self._disk_cache is not None:
             await self._disk_cache.stop()
         if self._parts.file_logs is not None:
@@ -230,7 +240,7 @@ class SegmentStoreProcess(Service):
         parts, config = self._parts, self._config
         return TrafficMonitor(
             lambda: self.registry,
-            WireRequestStream(parts.cpo, config.store.containers, self.store_id),
+            WireRequestStream(parts.cpo, config.store.containers, self.store_id, config.tls.client()),
             config.auto_scale.settings,
             parts.clock,
             lambda: secrets.randbits(63),
@@ -250,7 +260,7 @@ class SegmentStoreProcess(Service):
             self._parts.groups,
             lambda: self._traffic,
         )
-        return StatusPage(host, port, self.registry, collector, self.health, self._not_serving)
+        return StatusPage(host, port, self.registry, collector, self.health, self._not_serving, tls=self._tls_context)
 
     def _place(self) -> ClusterPlace | None:
         manager = self._manager

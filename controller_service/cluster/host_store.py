@@ -8,6 +8,7 @@ from typing import Final
 from controller_service.errors import NoHost
 from pravega_common.errors import PravegaError, Unavailable
 from pravega_common.hashing import container_of_segment
+from pravega_common.runtime.client_tls import SYSTEM_TRUST, ClientTls
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import Assignment, ControlPlaneOracle
@@ -20,12 +21,18 @@ refresh_pause_s: Final = 0.2
 
 
 class AssignmentHostStore(Service):
-    """Follows the assignment by a blocking read. Also an ``EndpointResolver`` for segment clients."""
+    """Follows the assignment by a blocking read. Also an ``EndpointResolver`` for segment clients.
 
-    def __init__(self, cpo: ControlPlaneOracle, container_count: int, clock: Clock) -> None:
+    ``tls``: how the stores that speak TLS are verified.
+    """
+
+    def __init__(
+        self, cpo: ControlPlaneOracle, container_count: int, clock: Clock, tls: ClientTls = SYSTEM_TRUST
+    ) -> None:
         super().__init__("host-store")
         self.container_count = container_count
         self._cpo = cpo
+        self._tls = tls
         self._clock = clock
         self._assignment = Assignment(0, {})
         self._stores: dict[str, Member] = {}
@@ -67,7 +74,7 @@ class AssignmentHostStore(Service):
             await self._refresh_again()
             owner = self._assignment.owners.get(container)
         member = self._stores.get(owner) if owner is not None else None
-        return None if member is None else Endpoint(member.host, member.port)
+        return None if member is None else Endpoint(member.host, member.port, self._tls if member.tls else None)
 
     async def _refresh_again(self) -> None:
         if self._clock.monotonic_s() - self._refreshed_s < refresh_pause_s:

@@ -10,7 +10,7 @@ from typing import Final
 from pravega_common.errors import StreamNotFound, Unavailable
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.transport import parse_controller_uri
+from pravega_streams.controller.address import ControllerAddress
 
 connect_time_max_s: Final = 3.0
 """How long a command looks for a controller before it says that none is there."""
@@ -27,7 +27,7 @@ def connected(controller: str) -> Iterator[StreamClient]:
 def check_listens(controller: str) -> None:
     """Raises ``Unavailable`` for a wrong address, which the clients would retry for half a minute."""
     failure: OSError | None = None
-    for endpoint in parse_controller_uri(controller):
+    for endpoint in ControllerAddress.parse(controller).endpoints:
         try:
             socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s).close()
             return

@@ -39,12 +39,13 @@ def standalone(
     cache_mib: Annotated[int, typer.Option(help="Size of that cache, each store; 0: the default, 8 GiB.")] = 0,
     redis_servers: Annotated[int, typer.Option(help="1, or 3 of which any one may be lost; fixed at the start.")] = 1,
     controllers: Annotated[int, typer.Option(help="Controller processes, on successive ports.")] = 1,
+    tls: Annotated[bool, typer.Option("--tls", help="Speak TLS, with certificates made in the data folder.")] = False,
 ) -> None:
     """Start everything on this machine, until SIGTERM or Ctrl-C."""
     options = StandaloneOptions(
         data_dir, host, controller_port, rest_port, segment_store_port, segment_stores, containers, tier2, tier2_url,
         ready_file, redis_memory_mib, tier1, cache_folder, cache_mib, redis_servers,
-        controllers,
+        controllers, tls,
     )  # fmt: skip
     asyncio.run(run_standalone(options))
 

@@ -74,6 +74,8 @@ class StandaloneOptions:
     """Size of that cache for each store; 0 for the default of ``cache.disk_bytes_max``."""
     redis_servers: int = 1
     controllers: int = 1
+    tls: bool = False
+    """Whether all ports speak TLS, with certificates that are made in the data folder."""
 
     @property
     def redis_memory_bytes(self) -> int:

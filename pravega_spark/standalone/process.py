@@ -27,8 +27,9 @@ log_tail_chars: Final = 3_000
 class StandaloneProcess:
     """A standalone in a process of its own, whose children can be killed. Ports are free ones unless in ``options``.
 
-    ``options`` are command line options by name, ``{"containers": 2, "tier2": "minio"}``; ``python`` is the interpreter
-    whose installation of the package is started, by default this one. Usable as a context manager.
+    ``options`` are command line options by name, ``{"containers": 2, "tier2": "minio"}``, with True for a flag;
+    ``python`` is the interpreter whose installation of the package is started, by default this one. Usable as a context
+    manager.
     """
 
     def __init__(self, folder: Path, *, python: Path | None = None, **options: object) -> None:
@@ -58,7 +59,12 @@ class StandaloneProcess:
 
     @property
     def controller_uri(self) -> str:
-        return f"tcp://{self.ready()['controller']}"
+        return str(self.ready()["controller_uri"])
+
+    @property
+    def ca_file(self) -> str:
+        """The authority of a standalone with ``tls=True``; empty for another."""
+        return str(self.ready().get("ca_file", ""))
 
     def ready(self) -> dict[str, Any]:
         """Reads the ready file."""
@@ -76,7 +82,8 @@ class StandaloneProcess:
         command = [str(self._python or sys.executable), "-m", "pravega_spark", "standalone"]
         settings = {"data_dir": self.folder / "data", "ready_file": self.ready_file, **self.options}
         for name, value in settings.items():
-            command += [f"--{name.replace('_', '-')}", str(value)]
+            flag = f"--{name.replace('_', '-')}"
+            command += [flag] if value is True else [flag, str(value)]
         with self.log_file.open("ab") as log, signals_unblocked():
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}

@@ -17,13 +17,13 @@ cluster_name: Final = "pravega-spark"
 
 
 def segment_store_spec(
-    options: StandaloneOptions, index: int, cpo_url: str, tiers: Mapping[str, Section], conf: Path, logs: Path
+    options: StandaloneOptions, index: int, cpo_url: str, common: Mapping[str, Section], conf: Path, logs: Path
 ) -> ChildSpec:
     name, port = f"segment-store-{index}", options.store_ports[index]
     settings: dict[str, Section] = {
         "store": {"id": name, "listen": f"{options.host}:{port}", "containers": options.containers},
         "cluster": {"name": cluster_name, "cpo": cpo_url},
-        **tiers,
+        **common,
     }
     if options.cache_folder is not None:
         cache: dict[str, str | int | bool | list[str]] = {"disk_folder": str(options.cache_folder.resolve() / name)}
@@ -39,7 +39,9 @@ def controller_name(index: int) -> str:
     return f"controller-{index}" if index else "controller"
 
 
-def controller_spec(options: StandaloneOptions, index: int, cpo_url: str, conf: Path, logs: Path) -> ChildSpec:
+def controller_spec(
+    options: StandaloneOptions, index: int, cpo_url: str, common: Mapping[str, Section], conf: Path, logs: Path
+) -> ChildSpec:
     name, host, port = controller_name(index), options.host, options.controller_ports[index]
     settings: dict[str, Section] = {
         "controller": {
@@ -48,6 +50,7 @@ def controller_spec(options: StandaloneOptions, index: int, cpo_url: str, conf: 
             "containers": options.containers,
         },
         "cluster": {"name": cluster_name, "cpo": cpo_url},
+        **common,
     }
     file = write_settings(conf / f"{name}.toml", settings)
     return _spec(name, "controller_service", file, logs, host, port)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from rich.console import Console
 
 from pravega_common.services.ports import free_ports
+from pravega_spark.standalone.certificates import TLS_FOLDER, authority_file, service_certificate
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
 from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2, redis_names
@@ -114,11 +115,26 @@ def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[Chil
         url, (access, secret) = f"http://{host}:{minio_port}/{minio_bucket}", minio_credentials(minio_folder)
         servers["minio"] = f"{host}:{minio_port}"
     tiers: dict[str, Section] = {"tier1": tier1, "tier2": {"url": url, "access_key": access, "secret_key": secret}}
+    common = _tls_section(options, folder)
     for index in range(options.segment_stores):
-        specs.append(segment_store_spec(options, index, cpo_url, tiers, conf, logs))
+        specs.append(segment_store_spec(options, index, cpo_url, tiers | common, conf, logs))
     for index in range(options.controllers):
-        specs.append(controller_spec(options, index, cpo_url, conf, logs))
+        specs.append(controller_spec(options, index, cpo_url, common, conf, logs))
     return specs, servers
+
+
+def _tls_section(options: StandaloneOptions, folder: DataFolder) -> dict[str, Section]:
+    """The settings of TLS that all services have; none without ``--tls``."""
+    if not options.tls:
+        return {}
+    files = service_certificate(folder.folder(TLS_FOLDER), options.host)
+    return {
+        "tls": {
+            "certificate_file": str(files.certificate_file.resolve()),
+            "key_file": str(files.key_file.resolve()),
+            "ca_file": str(files.ca_file.resolve()),
+        }
+    }
 
 
 def _file_url(folder: DataFolder, name: str) -> str:
@@ -126,8 +142,12 @@ def _file_url(folder: DataFolder, name: str) -> str:
 
 
 def _endpoints(options: StandaloneOptions) -> dict[str, Any]:
+    controllers = ",".join(f"{options.host}:{port}" for port in options.controller_ports)
+    ca_file = {"ca_file": str(authority_file(options.data_dir))} if options.tls else {}
     return {
-        "controller": ",".join(f"{options.host}:{port}" for port in options.controller_ports),
+        "controller": controllers,
+        "controller_uri": f"{'tls' if options.tls else 'tcp'}://{controllers}",
+        **ca_file,
         "rest": f"{options.host}:{options.rest_port}",
         "segment_stores": [f"{options.host}:{port}" for port in options.store_ports],
         "data_dir": str(options.data_dir),
@@ -135,9 +155,13 @@ def _endpoints(options: StandaloneOptions) -> dict[str, Any]:
 
 
 def _print_ready(options: StandaloneOptions, servers: dict[str, Any]) -> None:
-    console = Console()
+    console, endpoints = Console(), _endpoints(options)
     console.print(f"[bold]pravega-spark is ready.[/bold] Data: {options.data_dir}")
-    for name, value in {**_endpoints(options), **servers}.items():
+    for name, value in {**endpoints, **servers}.items():
         console.print(f"  {name:<16} {', '.join(value) if isinstance(value, list) else value}")
-    console.print(f'  in Spark: .format("pravega").option("controller", "tcp://{_endpoints(options)["controller"]}")')
+    uri, ca_file = endpoints["controller_uri"], endpoints.get("ca_file")
+    trust = f'.option("ca_file", "{ca_file}")' if ca_file else ""
+    console.print(f'  in Spark: .format("pravega").option("controller", "{uri}"){trust}', soft_wrap=True)
+    if ca_file:
+        console.print(f"  elsewhere: export PRAVEGA_CONTROLLER={uri} PRAVEGA_CA_FILE={ca_file}", soft_wrap=True)
     console.print("  Ctrl-C stops everything cleanly.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.runtime.client_tls import explained
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode, encode, encode_parts
 from pravega_common.wire.errors import WireDecodeError
@@ -41,8 +42,11 @@ class WireConnection(asyncio.BufferedProtocol):
         connection = cls(endpoint)
         try:
             async with asyncio.timeout(connect_time_max_s):
-                await loop.create_connection(lambda: connection, endpoint.host, endpoint.port)
+                await loop.create_connection(lambda: connection, endpoint.host, endpoint.port, **_tls_of(endpoint))
         except (OSError, TimeoutError) as error:
+            refusal = explained(error, f"the segment store at {endpoint}")
+            if refusal is not None:
+                raise refusal from error
             raise Unavailable(f"no connection to the segment store at {endpoint}: {error}") from error
         connection._write([encode(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION, EXTENSIONS))])
         return connection
@@ -130,6 +134,12 @@ class WireConnection(asyncio.BufferedProtocol):
         for waiter in waiting.values():
             if not waiter.done():
                 waiter.set_exception(UnknownOutcome(f"segment store {self.endpoint}: {reason}"))
+
+
+def _tls_of(endpoint: Endpoint) -> dict[str, Any]:
+    if endpoint.tls is None:
+        return {}
+    return {"ssl": endpoint.tls.context, "server_hostname": endpoint.host}
 
 
 class ConnectionPool:

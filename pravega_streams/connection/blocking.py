@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.runtime.client_tls import explained
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode, encode_parts
 from pravega_common.wire.errors import WireDecodeError
@@ -18,6 +19,7 @@ from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, 
 from pravega_streams.connection.asynchronous import MakeCommand, connect_time_max_s
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.silence import silence_min_s, silences_s
+from pravega_streams.connection.tls_socket import TlsSocket
 
 HasMoved = Callable[[], bool]
 """Asked after a silence: whether to give the connection up, as another store has what is waited for."""
@@ -45,11 +47,13 @@ class WireSocket:
         self._peer_version: int | None = None
         self._peer_extensions = 0
         try:
-            self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s)
+            self._socket = _connect(endpoint)
         except OSError as error:
+            refusal = explained(error, f"the segment store at {endpoint}")
+            if refusal is not None:
+                raise refusal from error
             raise Unavailable(f"no connection to the segment store at {endpoint}: {error}") from error
         self.set_reply_time(reply_time_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.send(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION, EXTENSIONS))
 
     @property
@@ -167,3 +171,9 @@ class WireSocket:
     def _lost(self, error: Exception) -> UnknownOutcome:
         self.close()
         return UnknownOutcome(f"segment store {self.endpoint}: {error}")
+
+
+def _connect(endpoint: Endpoint) -> socket.socket | TlsSocket:
+    made = socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made if endpoint.tls is None else TlsSocket(made, endpoint.host, endpoint.tls)

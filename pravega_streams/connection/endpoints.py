@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from pravega_common.runtime.client_tls import ClientTls
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a segment store."""
+    """The address of a segment store. ``tls``: how its certificate is verified; ``None`` for a plain connection."""
 
     host: str
     port: int
+    tls: ClientTls | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

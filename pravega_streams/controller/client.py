@@ -37,6 +37,7 @@ from pravega_common.proto_forms import (
 )
 from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.scale_refusal import checked_ranges, refusal_reason
 from pravega_streams.controller.transport import ControllerTransport
 
@@ -50,8 +51,8 @@ class ControllerClient:
     A stream's segments are given by id; ``{segment id: offset}`` is a stream cut without its stream.
     """
 
-    def __init__(self, uri: str, **transport: Any) -> None:
-        self._transport = ControllerTransport(uri, **transport)
+    def __init__(self, controller: str | ControllerAddress, **transport: Any) -> None:
+        self._transport = ControllerTransport(controller, **transport)
 
     @property
     def transport(self) -> ControllerTransport:
@@ -229,7 +230,7 @@ class ControllerClient:
         """The store that owns the segment's container."""
         request = segment_id_to(scope, stream, segment_id)
         reply = self._ask("getURI", request)
-        return Endpoint(reply.endpoint, reply.port)
+        return Endpoint(reply.endpoint, reply.port, self._transport.address.tls)
 
     def delegation_token(self, scope: str, stream: str) -> str:
         return str(self._ask("getDelegationToken", stream_info(scope, stream)).delegationToken)

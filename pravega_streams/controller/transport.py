@@ -6,14 +6,12 @@ import random
 import time
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import grpc
 
 from pravega_common.errors import (
     AlreadyExists,
     AuthenticationFailed,
-    ConfigurationError,
     InvalidArgument,
     NotFound,
     PravegaError,
@@ -25,7 +23,8 @@ from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.commit_operations_pb2_grpc import CommitOperationsStub
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
 from pravega_common.proto.transaction_sets_pb2_grpc import TransactionSetsStub
-from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller.address import ControllerAddress
+from pravega_streams.controller.channels import make_channel
 from pravega_streams.controller.endpoint_choice import EndpointChoice
 from pravega_streams.controller.wait_notice import WaitNotice, notice_time_max_s, short_reason
 
@@ -41,8 +40,6 @@ early_probe_time_max_s: Final = 0.5
 attempts_max: Final = 10
 retry_delay_min_s: Final = 0.05
 retry_delay_max_s: Final = 5.0
-controller_port_default: Final = 9090
-message_bytes_max: Final = 64 * 1024 * 1024
 
 _RETRIED: Final = {
     grpc.StatusCode.UNAVAILABLE,
@@ -77,26 +74,6 @@ class _Hangs(grpc.RpcError):
         return str(self)
 
 
-def parse_controller_uri(uri: str) -> tuple[Endpoint, ...]:
-    """``tcp://host:port[,host:port…]``; the scheme may be missing, ``pravega://`` means the same."""
-    scheme, rest = uri.split("://", 1) if "://" in uri else ("tcp", uri)
-    if scheme not in ("tcp", "pravega"):
-        raise ConfigurationError(f"controller '{uri}': scheme '{scheme}' is not served; use tcp://host:port")
-    endpoints = []
-    for part in rest.rstrip("/").split(","):
-        parsed = urlsplit(f"//{part}")
-        try:
-            port = parsed.port or controller_port_default
-        except ValueError:
-            port = 0
-        if not parsed.hostname or not port:
-            raise ConfigurationError(
-                f"controller '{uri}': '{part}' is not host:port; write for example tcp://localhost:9090"
-            )
-        endpoints.append(Endpoint(parsed.hostname, port))
-    return tuple(endpoints)
-
-
 class ControllerTransport:
     """Calls one controller after the other until one answers. Safe to use from several threads.
 
@@ -111,7 +88,7 @@ class ControllerTransport:
 
     def __init__(
         self,
-        uri: str,
+        controller: str | ControllerAddress,
         *,
         attempts: int = attempts_max,
         call_time_s: float = call_time_max_s,
@@ -119,7 +96,8 @@ class ControllerTransport:
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.endpoints = parse_controller_uri(uri)
+        self.address = ControllerAddress.of(controller)
+        self.endpoints = self.address.endpoints
         self._attempts = attempts
         self._call_time_s = call_time_s
         self._silence_s = silence_s
@@ -207,14 +185,7 @@ class ControllerTransport:
     def _channel(self, index: int) -> grpc.Channel:
         channel = self._channels.get(index)
         if channel is None:
-            options = [
-                ("grpc.max_receive_message_length", message_bytes_max),
-                ("grpc.max_send_message_length", message_bytes_max),
-                ("grpc.enable_http_proxy", 0),
-                ("grpc.max_reconnect_backoff_ms", 2_000),
-                ("grpc.initial_reconnect_backoff_ms", 100),
-            ]
-            channel = grpc.insecure_channel(str(self.endpoints[index]), options=options)
+            channel = make_channel(self.endpoints[index])
             self._channels[index] = channel
         return channel
 

@@ -41,6 +41,8 @@ class ManagerConfig:
     lease_ms: int
     stale_read_max_ms: int
     """After being without a lease for this long the store says that it hosts nothing."""
+    tls: bool = False
+    """Whether the store's port speaks TLS."""
 
 
 class ContainerManager(Service):
@@ -115,7 +117,9 @@ class ContainerManager(Service):
     async def _renew(self) -> None:
         failed = tuple(sorted(self._failed.items()))
         reasons = tuple((container, self._reasons.get(container, "")) for container, _ in failed)
-        member = Member(self._config.host, self._config.port, self._config.incarnation, failed, reasons)
+        member = Member(
+            self._config.host, self._config.port, self._config.incarnation, failed, reasons, self._config.tls
+        )
         asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
         await self._cpo.renew_lease(
             SEGMENT_STORE_KIND, self._config.store_id, member.to_payload(), self._config.lease_ms

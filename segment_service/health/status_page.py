@@ -7,6 +7,7 @@ not. ``GET /health/live``: 200 while the process is worth keeping. ``GET /metric
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -38,6 +39,8 @@ class StatusPage(Service):
         collector: StoreCollector,
         health: StoreHealth,
         not_serving: Callable[[], Mapping[int, Mapping[str, str]]],
+        *,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__("status-page")
         self.host = host
@@ -45,6 +48,7 @@ class StatusPage(Service):
         self._containers = registry
         self._health = health
         self._not_serving = not_serving
+        self._tls = tls
         self._metrics = CollectorRegistry(auto_describe=False)
         self._metrics.register(collector)
         self._runner: web.AppRunner | None = None
@@ -61,8 +65,9 @@ class StatusPage(Service):
         )
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop_grace_s)
         await self._runner.setup()
+        site = web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls)
         try:
-            await web.TCPSite(self._runner, self.host, self.port).start()
+            await site.start()
         except OSError as error:
             raise ConfigurationError(
                 f"store.metrics = {self.host}:{self.port}: cannot listen there: {error}"

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service, ServiceState
+from pravega_common.services.tls import handshake_time_max_s
 from pravega_common.wire import codec
 from pravega_common.wire.commands import THROTTLED, Command, ErrorMessage
 from segment_service.contracts.segment_store import BackPressure, SegmentStore
@@ -72,7 +73,12 @@ class WireServer(Service):
 
     async def on_start(self) -> None:
         self._server = await asyncio.get_running_loop().create_server(
-            self._accept, self.host, self.port, ssl=self._tls, backlog=accept_backlog
+            self._accept,
+            self.host,
+            self.port,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else handshake_time_max_s,
+            backlog=accept_backlog,
         )
         sockets = self._server.sockets
         check(len(sockets) > 0, "a server without a socket", host=self.host, port=self.port)
@@ -110,11 +116,12 @@ class WireServer(Service):
             self._connection_made,
             self._connection_lost,
         )
-        self._connections.add(connection)
-        self._none_left.clear()
         return connection
 
     def _connection_made(self, connection: Connection) -> None:
+        # Not at the accept: a peer whose handshake fails is never a connection, nor lost as one.
+        self._connections.add(connection)
+        self._none_left.clear()
         if self.admission.add(connection):
             return
         if self.admission.is_on_probation(connection):

@@ -23,6 +23,7 @@ from pravega_common.errors import (
 )
 from pravega_common.hashing import container_of_segment
 from pravega_common.model.auto_scale_event import AutoScaleEvent
+from pravega_common.runtime.client_tls import SYSTEM_TRUST, ClientTls, handshake_time_max_s
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
 from pravega_common.wire import commands as wire
@@ -50,35 +51,44 @@ class WireRequestStream:
     """``RequestStream`` over the wire protocol: one connection an append, since reports are rare.
 
     All reports of a store are one writer, which is known by the store's name: the attributes of the segment do not
-    grow with restarts.
+    grow with restarts. ``tls``: how stores that speak TLS are verified.
     """
 
-    def __init__(self, cpo: ControlPlaneOracle, container_count: int, store_id: str) -> None:
+    def __init__(
+        self, cpo: ControlPlaneOracle, container_count: int, store_id: str, tls: ClientTls = SYSTEM_TRUST
+    ) -> None:
         self._cpo = cpo
+        self._tls = tls
         self._container_count = container_count
         self._writer_id = hashlib.blake2b(f"traffic/{store_id}".encode(), digest_size=16).digest()
 
     async def append(self, segment: str, events: Sequence[AutoScaleEvent]) -> None:
-        host, port = await self._owner_of(segment)
+        owner = await self._owner_of(segment)
         try:
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await self._open(owner)
         except OSError as error:
-            raise Unavailable(f"no connection to the segment store at {host}:{port}: {error}") from error
+            raise Unavailable(f"no connection to the segment store at {owner.host}:{owner.port}: {error}") from error
         try:
             await _Conversation(reader, writer, segment, self._writer_id).append(events)
         except (OSError, WireDecodeError) as error:
-            raise UnknownOutcome(f"{segment} at {host}:{port}: {error}") from error
+            raise UnknownOutcome(f"{segment} at {owner.host}:{owner.port}: {error}") from error
         finally:
             writer.close()
 
-    async def _owner_of(self, segment: str) -> tuple[str, int]:
+    async def _open(self, owner: Member) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if not owner.tls:
+            return await asyncio.open_connection(owner.host, owner.port)
+        return await asyncio.open_connection(
+            owner.host, owner.port, ssl=self._tls.context, ssl_handshake_timeout=handshake_time_max_s
+        )
+
+    async def _owner_of(self, segment: str) -> Member:
         container = container_of_segment(segment, self._container_count)
         owner = (await self._cpo.get_assignment()).owners.get(container)
         payload = None if owner is None else (await self._cpo.members(SEGMENT_STORE_KIND)).get(owner)
         if payload is None:
             raise Unavailable(f"no segment store owns container {container} of {segment} now")
-        member = Member.from_payload(payload)
-        return member.host, member.port
+        return Member.from_payload(payload)
 
 
 class _Conversation:

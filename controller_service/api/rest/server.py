@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final
@@ -34,9 +35,10 @@ EXPLORER_POLICY: Final = "default-src 'none'; script-src 'self'; style-src 'self
 class RestServer(Service):
     """``port`` is the bound one after the start."""
 
-    def __init__(self, listen: str, health: HealthRegistry, parts: ApiParts) -> None:
+    def __init__(self, listen: str, health: HealthRegistry, parts: ApiParts, tls: ssl.SSLContext | None = None) -> None:
         super().__init__("rest-server")
         self._listen = listen
+        self._tls = tls
         self.operations = all_operations(health, parts)
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -52,7 +54,7 @@ class RestServer(Service):
         self._runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=stop_grace_s)
         await self._runner.setup()
         host, port = host_and_port(self._listen)
-        site = web.TCPSite(self._runner, host, port)
+        site = web.TCPSite(self._runner, host, port, ssl_context=self._tls)
         try:
             await site.start()
         except OSError as error:

@@ -30,6 +30,8 @@ class Member:
     failed_containers: tuple[tuple[int, int], ...] = ()
     failure_reasons: tuple[tuple[int, str], ...] = ()
     """The errors of these containers, which a controller logs."""
+    tls: bool = False
+    """Whether its port speaks TLS. A member without has no such key, as before there was one."""
 
     def to_payload(self) -> dict[str, Any]:
         return {
@@ -38,6 +40,7 @@ class Member:
             "incarnation": self.incarnation,
             "failed_containers": [list(item) for item in self.failed_containers],
             "failure_reasons": [list(item) for item in self.failure_reasons],
+            **({"tls": True} if self.tls else {}),
         }
 
     @classmethod
@@ -48,6 +51,7 @@ class Member:
             )
             reasons = tuple((int(container), str(text)) for container, text in payload.get("failure_reasons", ()))
             incarnation = str(payload.get("incarnation", ""))
-            return cls(str(payload["host"]), int(payload["port"]), incarnation, failed, reasons)
+            speaks_tls = bool(payload.get("tls", False))
+            return cls(str(payload["host"]), int(payload["port"]), incarnation, failed, reasons, speaks_tls)
         except (KeyError, TypeError, ValueError) as error:
             raise DataCorruption(f"membership payload {payload!r} is not one: {error}") from error

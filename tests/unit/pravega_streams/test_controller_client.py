@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import pickle
 import re
 import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
+from pathlib import Path
 
 import grpc
 import pytest
@@ -27,10 +29,13 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from pravega_common.proto_forms import configuration_from, configuration_to
+from pravega_common.runtime.client_tls import ClientTls
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.client import ControllerClient
-from pravega_streams.controller.transport import ControllerTransport, parse_controller_uri
+from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.controller.wait_notice import notice_every_s
+from tests.support.certificates import Authority
 from tests.support.servers import free_port
 
 
@@ -87,11 +92,29 @@ def client(controller: Controller) -> Iterator[ControllerClient]:
 
 
 def test_uris() -> None:
-    assert parse_controller_uri("tcp://a:1,b:2") == (Endpoint("a", 1), Endpoint("b", 2))
-    assert parse_controller_uri("localhost") == (Endpoint("localhost", 9090),)
-    for wrong in ("tls://a:1", "tcp://", "tcp://a:x", "tcp://a:1,,b:2"):
+    assert ControllerAddress.parse("tcp://a:1,b:2").endpoints == (Endpoint("a", 1), Endpoint("b", 2))
+    assert ControllerAddress.parse("localhost").endpoints == (Endpoint("localhost", 9090),)
+    for wrong in ("http://a:1", "tcp://", "tcp://a:x", "tcp://a:1,,b:2"):
         with pytest.raises(ConfigurationError, match="controller"):
-            parse_controller_uri(wrong)
+            ControllerAddress.parse(wrong)
+
+
+def test_uris_with_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Authority(tmp_path).file
+    for scheme in ("tls", "ssl", "pravegas"):
+        address = ControllerAddress.parse(f"{scheme}://a:1,b:2", ca_file=file, verify_host=False)
+        assert address.tls == ClientTls(file.read_text(), verify_host=False)
+        assert address.endpoints == (Endpoint("a", 1, address.tls), Endpoint("b", 2, address.tls))
+        assert ControllerAddress.of(address) is address
+        assert pickle.loads(pickle.dumps(address)) == address
+        assert "BEGIN" not in repr(address)
+    monkeypatch.delenv("PRAVEGA_CA_FILE", raising=False)
+    assert ControllerAddress.parse("tls://a").tls == ClientTls()
+    monkeypatch.setenv("PRAVEGA_CA_FILE", str(file))
+    assert ControllerAddress.parse("tls://a").tls == ClientTls(file.read_text())
+    assert ControllerAddress.parse("tcp://a").tls is None
+    with pytest.raises(ConfigurationError, match="write tls://a"):
+        ControllerAddress.parse("tcp://a", ca_file=file)
 
 
 def test_an_existing_scope_is_an_answer_and_a_bad_name_an_error(client: ControllerClient) -> None:

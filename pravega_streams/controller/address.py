@@ -1,0 +1,76 @@
+"""Parses the address of a cluster: its controllers, and whether it speaks TLS."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from pravega_common.errors import ConfigurationError
+from pravega_common.runtime.client_tls import ClientTls
+from pravega_streams.connection.endpoints import Endpoint
+
+controller_port_default: Final = 9090
+CA_FILE_VARIABLE: Final = "PRAVEGA_CA_FILE"
+"""The environment variable with the file of a cluster's authority, for clients that are given none."""
+PLAIN_SCHEMES: Final = ("tcp", "pravega")
+TLS_SCHEMES: Final = ("tls", "ssl", "pravegas")
+"""As Pravega's clients have them: TLS to the controllers, and to the stores that these name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerAddress:
+    """The controllers of a cluster. Pickled to Spark's executors, with the text of the authority's certificate.
+
+    ``tls``: how the servers of the cluster are verified; ``None`` for a cluster without TLS.
+    """
+
+    uri: str
+    endpoints: tuple[Endpoint, ...]
+    tls: ClientTls | None = None
+
+    def __str__(self) -> str:
+        return self.uri
+
+    @classmethod
+    def parse(cls, uri: str, *, ca_file: str | Path = "", verify_host: bool = True) -> ControllerAddress:
+        """Parse ``tcp://host:port[,host:port…]`` or ``tls://…``; without a scheme it is ``tcp``.
+
+        ``ca_file``: certificates of the authority that signed the cluster's, in PEM; by default those of
+        ``PRAVEGA_CA_FILE``, else the system's. ``ConfigurationError`` for an address that cannot be used.
+        """
+        scheme, rest = uri.split("://", 1) if "://" in uri else ("tcp", uri)
+        if scheme not in PLAIN_SCHEMES + TLS_SCHEMES:
+            raise ConfigurationError(
+                f"controller '{uri}': scheme '{scheme}' is not served; use tcp://host:port, or tls://host:port"
+            )
+        tls = None
+        if scheme in TLS_SCHEMES:
+            tls = ClientTls.from_file(ca_file or os.environ.get(CA_FILE_VARIABLE, ""), verify_host=verify_host)
+        elif str(ca_file):
+            raise ConfigurationError(f"controller '{uri}' is no TLS address, so ca_file has no use: write tls://{rest}")
+        return cls(uri, tuple(_endpoint(uri, part, tls) for part in rest.rstrip("/").split(",")), tls)
+
+    @classmethod
+    def of(
+        cls, controller: str | ControllerAddress, *, ca_file: str | Path = "", verify_host: bool = True
+    ) -> ControllerAddress:
+        """Parse a text; an address that is parsed already stays as it is."""
+        if isinstance(controller, ControllerAddress):
+            return controller
+        return cls.parse(controller, ca_file=ca_file, verify_host=verify_host)
+
+
+def _endpoint(uri: str, part: str, tls: ClientTls | None) -> Endpoint:
+    parsed = urlsplit(f"//{part}")
+    try:
+        port = parsed.port or controller_port_default
+    except ValueError:
+        port = 0
+    if not parsed.hostname or not port:
+        raise ConfigurationError(
+            f"controller '{uri}': '{part}' is not host:port; write for example tcp://localhost:9090"
+        )
+    return Endpoint(parsed.hostname, port, tls)
