@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -49,6 +50,9 @@ full_look_s: Final = 0.1
 
 freed_bytes_min: Final = 1024 * 1024
 """Bytes logged since the last checkpoint that are worth one more, when Tier 1 has little memory left."""
+
+owner_look_s: Final = 10.0
+"""How long an owner may write nothing before it asks whether somebody else took its log over."""
 
 drain_time_max_s: Final = 10.0
 """Time that a clean stop waits for operations on their way."""
@@ -120,6 +124,7 @@ class DurableLog(Service):
         )
         self.spawn(self._processor.run(), "operation-processor")
         self.spawn(self._watch_full(), "watch-full")
+        self.spawn(self._watch_owner(), "watch-owner")
         failpoint(AFTER_RECOVERY)
 
     @property
@@ -189,6 +194,16 @@ class DurableLog(Service):
                     self._log.relieve()
                 await self._clock.sleep(full_look_s)
             self.log.info("Tier 1 takes appends again")
+
+    async def _watch_owner(self) -> None:
+        """End an idle owner whose log was taken over. The next frame would tell it; until then it would answer reads
+        without what the later owner acknowledged, even when that one is gone."""
+        while True:
+            frames = self.frames_total
+            await self._clock.sleep(owner_look_s)
+            if self.frames_total == frames:
+                with contextlib.suppress(FailedError, UnknownOutcome):  # not known: it is asked again
+                    await self.check_owner()
 
     async def check_owner(self) -> None:
         """As ``DurableDataLog.check_owner``; a log that was taken over is over."""

@@ -8,6 +8,7 @@ import pytest
 
 from pravega_common.errors import Fenced, SegmentDamaged, Unavailable
 from segment_service.container.segment_container import SegmentContainer
+from segment_service.durable_log import durable_log
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.writer.config import WriterConfig
 from segment_service.writer.storage_writer import StorageWriter
@@ -118,3 +119,33 @@ async def test_damage_is_believed_once_tier_1_answers(kit: ContainerKit, monkeyp
             await container.read("s", 0, 5)
     assert container.metadata.quarantine
     await container.stop()
+
+
+async def test_an_idle_owner_that_was_overtaken_stops_serving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would answer reads for ever without what the later owner acknowledged."""
+    monkeypatch.setattr(durable_log, "owner_look_s", 0.05)
+    kit = ContainerKit()
+    idle = await kit.open()
+    await idle.create_segment("s")
+    later = await kit.open()
+    await later.append("s", [b"acknowledged"])
+    await later.stop()
+    with pytest.raises(Fenced):
+        await asyncio.wait_for(idle.wait_stopped(), 5)
+
+
+async def test_an_idle_owner_asks_again_when_it_gets_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable_log, "owner_look_s", 0.02)
+    kit = ContainerKit()
+    owner = await kit.open()
+    asked = 0
+
+    async def unavailable() -> None:
+        nonlocal asked
+        asked += 1
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr(owner.durable_log._log, "check_owner", unavailable)
+    await eventually(lambda: asked >= 3, "three questions")
+    assert owner.is_running
+    await owner.stop()
