@@ -46,36 +46,49 @@ class DeleteStream:
         if entry is None:
             raise StreamNotFound.of(scope, stream)
         try:
-            state = await (await self._store.open(scope, stream)).state()
+            context = await self._store.open(scope, stream)
+            _require_ended(context, await context.state())
         except StreamNotFound:
-            state = StreamState.CREATING
-        if state not in (StreamState.SEALED, StreamState.CREATING):
-            raise StreamNotSealed(f"stream {scope}/{stream} is {state.value}, not sealed")
+            # Never completed.
+            pass
         payload = {"scope": scope, "stream": stream, "stream_id": entry.stream_id}
         await run_and_wait(self._queue, Request(f"{KIND}-{request_id}", KIND, scoped_name(scope, stream), payload))
 
     async def handle(self, request: Request) -> None:
-        with no_way_back(f"deletion of stream {request.key}"):
-            await self.carry_out(request.payload["scope"], request.payload["stream"], request.payload["stream_id"])
+        await self.carry_out(request.payload["scope"], request.payload["stream"], request.payload["stream_id"])
 
     async def carry_out(self, scope: str, stream: str, stream_id: str) -> None:
-        """All steps, for this and other workflows' handlers. The stream must be sealed or never completed."""
+        """All steps, for this and other workflows' handlers. The stream must be sealed or never completed, else
+        ``StreamNotSealed``: it may have been completed, and used, since somebody asked for its deletion."""
         entry = await self._store.entry(scope, stream)
         if entry is None or entry.stream_id != stream_id:
             return
-        if not stream.startswith(MARK_PREFIX):
-            mark = await self._store.entry(scope, mark_stream(stream))
-            if mark is not None:
-                await self._delete(scope, mark_stream(stream), mark.stream_id)
-        await self._delete(scope, stream, entry.stream_id)
+        context = await self._marked(scope, stream, stream_id)
+        with no_way_back(f"deletion of stream {scope}/{stream}"):
+            if not stream.startswith(MARK_PREFIX):
+                await self._delete_mark_stream(scope, mark_stream(stream))
+            await self._delete(context, scope, stream, stream_id)
 
-    async def _delete(self, scope: str, stream: str, stream_id: str) -> None:
+    async def _delete_mark_stream(self, scope: str, name: str) -> None:
+        entry = await self._store.entry(scope, name)
+        if entry is not None:
+            await self._delete(await self._marked(scope, name, entry.stream_id), scope, name, entry.stream_id)
+
+    async def _marked(self, scope: str, stream: str, stream_id: str) -> StreamContext | None:
+        """The stream, from now on marked as being deleted; None if it has no records (any more)."""
         try:
-            await self._delete_segments(
-                await self._store.update(scope, stream, lambda fresh: _mark(fresh, stream_id), TRANSITION, TRUNCATION)
-            )
+            return await self._store.update(scope, stream, lambda one: _mark(one, stream_id), TRANSITION, TRUNCATION)
         except StreamNotFound:
             # The metadata went in an earlier attempt, after the segments, or was never written, like them.
+            self._store.forget(scope, stream)
+            return None
+
+    async def _delete(self, context: StreamContext | None, scope: str, stream: str, stream_id: str) -> None:
+        try:
+            if context is not None:
+                await self._delete_segments(context)
+        except StreamNotFound:
+            # Another run of the deletion took the metadata away meanwhile, after the segments.
             self._store.forget(scope, stream)
         failpoint(NUMBER_RECORDED)
         await self._store.remove_stream(scope, stream, stream_id)
@@ -110,10 +123,18 @@ async def _mark(context: StreamContext, stream_id: str) -> None:
     """Before any segment goes: a run of the creation that makes segments afterwards takes them away again, and one that
     has not written its records yet finds this one in their place.
 
-    ``StreamNotFound`` if this is a later stream of the same name.
+    ``StreamNotFound`` if this is a later stream of the same name; ``StreamNotSealed``. Mark streams are never sealed.
     """
     if context.stream_id != stream_id:
         raise StreamNotFound.of(context.scope, context.stream)
     record = await context.read(STATE)
-    if record is None or not record.is_deleting:
-        context.stage(STATE, StateRecord(StreamState.SEALED, DELETION))
+    if record is not None and record.is_deleting:
+        return
+    if record is not None and not context.stream.startswith(MARK_PREFIX):
+        _require_ended(context, record.state)
+    context.stage(STATE, StateRecord(StreamState.SEALED, DELETION))
+
+
+def _require_ended(context: StreamContext, state: StreamState) -> None:
+    if state not in (StreamState.SEALED, StreamState.CREATING):
+        raise StreamNotSealed(f"stream {context.name} is {state.value}, not sealed")

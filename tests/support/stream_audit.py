@@ -18,7 +18,7 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import VersionedStore
 from pravega_common.errors import StreamNotFound
-from pravega_common.names import SYSTEM_SCOPE, is_transaction_segment, segment_name
+from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE, is_transaction_segment, segment_name
 from tests.support.fakes.segment_access import InMemorySegmentAccess
 
 
@@ -51,6 +51,9 @@ async def audit_streams(store: StreamStore, access: InMemorySegmentAccess) -> No
                 raise AssertionError(f"{scope}/{stream} is listed and has no records") from None
             configuration = (await context.configuration()).configuration
             assert configuration.tags == entry.tags
+            if stream.startswith(MARK_PREFIX):
+                owner = stream.removeprefix(MARK_PREFIX)
+                assert await store.entry(scope, owner) is not None, f"{scope}/{owner} is gone, its mark stream is not"
             if is_retained(configuration) and await context.state() is not StreamState.SEALED:
                 assert (scope, stream) in retained, f"no run of retention would look at {scope}/{stream}"
             expected |= await _audit_stream(context, store.tables)
