@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from controller_service.policies.auto_scale import AutoScaleLimits
+from pravega_common.services.security.settings import SecuritySection
 from pravega_common.services.settings import (
     Address,
     ClusterSection,
@@ -75,6 +76,7 @@ class ControllerConfig(ServiceSettings):
     retention: RetentionSection = RetentionSection()
     watermarks: WatermarksSection = WatermarksSection()
     auto_scale: AutoScaleSection = AutoScaleSection()
+    security: SecuritySection = SecuritySection()
     tls: TlsSection = TlsSection()
 
     def contradictions(self) -> list[str]:

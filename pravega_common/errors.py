@@ -54,6 +54,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── ContainerNotHosted
     │   ├── ContainerOffline
     │   ├── Throttled
+    │   ├── TokenExpired
     │   ├── Unavailable
     │   │   └── ReplyError            segment_service
     │   ├── VersionConflict
@@ -164,7 +165,7 @@ class ConfigurationError(RejectedError):
 
 
 class AuthenticationFailed(RejectedError):
-    """A missing, expired or insufficient token."""
+    """Missing or wrong credentials or token, or ones that do not permit the call."""
 
 
 class NotFound(RejectedError):
@@ -306,6 +307,10 @@ class ContainerOffline(FailedError):
 
 class Throttled(FailedError):
     """A named limit was reached; nothing of the call was done."""
+
+
+class TokenExpired(FailedError):
+    """A token that has ended; nothing of the call was done, and with a new token it may succeed."""
 
 
 class Unavailable(FailedError):

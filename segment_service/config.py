@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from pravega_common.services.cluster.cpo import PersistenceGroup
+from pravega_common.services.security.settings import SecuritySection
 from pravega_common.services.settings import (
     Address,
     Bytes,
@@ -131,6 +132,7 @@ class SegmentStoreConfig(ServiceSettings):
     cache: CacheSection = CacheSection()
     auto_scale: TrafficSection = TrafficSection()
     tls: TlsSection = TlsSection()
+    security: SecuritySection = SecuritySection()
 
     def contradictions(self) -> list[str]:
         found = self.tls.problems()

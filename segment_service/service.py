@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
@@ -55,6 +56,11 @@ from segment_service.traffic.monitor import TrafficMonitor
 from segment_service.traffic.request_stream import WireRequestStream
 from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
 from segment_service.writer.storage_writer import StorageWriter
+
+no_key_warning: Final = (
+    "no cluster key (security.cluster_key_file): everybody who reaches this port may read and delete the controllers' "
+    "tables and every segment"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,7 @@ class SegmentStoreProcess(Service):
         self.tables = TableExtension(self.store, maps=self.store)
         self._tls = make_server_tls(config.tls, self._parts.clock)
         self._tls_context = None if self._tls is None else self._tls.context
+        self._tokens = config.security.tokens(self._parts.clock, f"segment-store {config.store.id}".strip())
         host, port = host_and_port(config.store.listen)
         self.open_files = raise_open_files(config.store.connections_max)
         self.wire = WireServer(
@@ -149,6 +156,7 @@ class SegmentStoreProcess(Service):
             clock=self._parts.clock,
             connections_max=self.open_files.connections_max,
             tls=self._tls_context,
+            tokens=self._tokens,
         )
         self._traffic: TrafficMonitor | None = None
         self.health = StoreHealth(
@@ -165,6 +173,8 @@ class SegmentStoreProcess(Service):
 
     async def on_start(self) -> None:
         parts, config = self._parts, self._config
+        if self._tokens is None:
+            self.log.warning(no_key_warning)
         if self.open_files.warning:
             self.log.warning(self.open_files.warning)
         self.own(self._loop_lag)
@@ -240,7 +250,7 @@ class SegmentStoreProcess(Service):
         parts, config = self._parts, self._config
         return TrafficMonitor(
             lambda: self.registry,
-            WireRequestStream(parts.cpo, config.store.containers, self.store_id, config.tls.client()),
+            WireRequestStream(parts.cpo, config.store.containers, self.store_id, config.tls.client(), self._tokens),
             config.auto_scale.settings,
             parts.clock,
             lambda: secrets.randbits(63),

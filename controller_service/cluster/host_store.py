@@ -13,6 +13,7 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import Assignment, ControlPlaneOracle
 from pravega_common.services.cluster.registry import CONTROLLER_KIND, SEGMENT_STORE_KIND, Member
+from pravega_common.services.security.delegation_tokens import DelegationTokens
 from pravega_streams.connection.endpoints import Endpoint
 
 assignment_wait_s: Final = 10.0
@@ -23,13 +24,20 @@ refresh_pause_s: Final = 0.2
 class AssignmentHostStore(Service):
     """Follows the assignment by a blocking read. Also an ``EndpointResolver`` for segment clients.
 
-    ``tls``: how the stores that speak TLS are verified.
+    ``tls``: how the stores that speak TLS are verified. ``tokens``: those of the cluster; stores are shown this
+    controller's own.
     """
 
     def __init__(
-        self, cpo: ControlPlaneOracle, container_count: int, clock: Clock, tls: ClientTls = SYSTEM_TRUST
+        self,
+        cpo: ControlPlaneOracle,
+        container_count: int,
+        clock: Clock,
+        tls: ClientTls = SYSTEM_TRUST,
+        tokens: DelegationTokens | None = None,
     ) -> None:
         super().__init__("host-store")
+        self._tokens = tokens
         self.container_count = container_count
         self._cpo = cpo
         self._tls = tls
@@ -59,6 +67,9 @@ class AssignmentHostStore(Service):
         if endpoint is None:
             raise Unavailable(f"no segment store owns the container of {segment} now")
         return endpoint
+
+    async def token(self, segment: str) -> str:
+        return "" if self._tokens is None else self._tokens.internal()
 
     def forget(self, segment: str) -> None:
         self._doubted = True

@@ -98,10 +98,11 @@ class InternalStreamWriter:
         async with lane.opening:
             if lane.connection is None or not lane.connection.is_open:
                 connection = await self._pool.get(await self._resolver.resolve(lane.segment))
+                token = await self._resolver.token(lane.segment)
                 await call_writer(
                     connection,
                     lane.segment,
-                    lambda rid: c.SetupAppend(rid, lane.writer_id, lane.segment),
+                    lambda rid: c.SetupAppend(rid, lane.writer_id, lane.segment, token),
                     c.AppendSetup,
                 )
                 lane.connection = connection

@@ -26,17 +26,16 @@ R = TypeVar("R", bound=c.Command)
 class WireSegmentAccess:
     """Segments of one call travel in batches, to all stores at the same time; a plain Pravega gets single requests."""
 
-    def __init__(self, client: RawClient, token: str = "") -> None:
+    def __init__(self, client: RawClient) -> None:
         self._client = client
-        self._tables = TableClient(client, token)
-        self._token = token
+        self._tables = TableClient(client)
 
     async def create_segments(
         self, segments: Sequence[str], *, scale_type: int = 0, target_rate: int = 0, rollover_size_bytes: int = 0
     ) -> None:
         def create(segment: str) -> SegmentCall[c.SegmentCreated]:
             def make(rid: int) -> c.Command:
-                return c.CreateSegment(rid, segment, target_rate, scale_type, self._token, rollover_size_bytes)
+                return c.CreateSegment(rid, segment, target_rate, scale_type, "", rollover_size_bytes)
 
             return SegmentCall(segment, make, c.SegmentCreated)
 
@@ -44,13 +43,13 @@ class WireSegmentAccess:
 
     async def seal_segments(self, segments: Sequence[str]) -> None:
         def seal(segment: str) -> SegmentCall[c.SegmentSealed]:
-            return SegmentCall(segment, lambda rid: c.SealSegment(rid, segment, self._token), c.SegmentSealed)
+            return SegmentCall(segment, lambda rid: c.SealSegment(rid, segment, ""), c.SegmentSealed)
 
         await self._all_done(segments, seal, SegmentSealed)
 
     async def delete_segments(self, segments: Sequence[str]) -> None:
         def delete(segment: str) -> SegmentCall[c.SegmentDeleted]:
-            return SegmentCall(segment, lambda rid: c.DeleteSegment(rid, segment, self._token), c.SegmentDeleted)
+            return SegmentCall(segment, lambda rid: c.DeleteSegment(rid, segment, ""), c.SegmentDeleted)
 
         await self._all_done(segments, delete, SegmentNotFound)
 
@@ -58,7 +57,7 @@ class WireSegmentAccess:
         try:
             await self._client.call(
                 segment,
-                lambda rid: c.TruncateSegment(rid, segment, offset, self._token),
+                lambda rid: c.TruncateSegment(rid, segment, offset, ""),
                 c.SegmentTruncated,
                 idempotent=True,
             )
@@ -69,7 +68,7 @@ class WireSegmentAccess:
     async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None:
         await self._client.call(
             segment,
-            lambda rid: c.UpdateSegmentPolicy(rid, segment, target_rate, scale_type, self._token),
+            lambda rid: c.UpdateSegmentPolicy(rid, segment, target_rate, scale_type, ""),
             c.SegmentPolicyUpdated,
             idempotent=True,
         )
@@ -97,7 +96,7 @@ class WireSegmentAccess:
     ) -> list[list[int] | SegmentNotFound | SegmentSealed]:
         def merge(target: str, sources: tuple[str, ...]) -> SegmentCall[c.SegmentsBatchMerged]:
             def make(rid: int) -> c.Command:
-                return c.MergeSegmentsBatch(rid, target, sources, self._token)
+                return c.MergeSegmentsBatch(rid, target, sources, "")
 
             return SegmentCall(target, make, c.SegmentsBatchMerged)
 
@@ -120,7 +119,7 @@ class WireSegmentAccess:
 
     def _info_call(self, segment: str) -> SegmentCall[c.StreamSegmentInfo]:
         def make(rid: int) -> c.Command:
-            return c.GetStreamSegmentInfo(rid, segment, self._token)
+            return c.GetStreamSegmentInfo(rid, segment, "")
 
         return SegmentCall(segment, make, c.StreamSegmentInfo)
 

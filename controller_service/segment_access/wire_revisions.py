@@ -42,8 +42,9 @@ class WireRevisionedSegments:
         writer = uuid.uuid5(self._run, segment).bytes
         try:
             connection = await self._pool.get(await self._resolver.resolve(segment))
+            token = await self._resolver.token(segment)
             setup = await call_writer(
-                connection, segment, lambda rid: c.SetupAppend(rid, writer, segment), c.AppendSetup
+                connection, segment, lambda rid: c.SetupAppend(rid, writer, segment, token), c.AppendSetup
             )
             number = max(setup.last_event_number, 0) + 1
             reply: c.Command = await call_writer(

@@ -448,6 +448,10 @@ class SegmentsMerged(Command):
     new_target_write_offset: TrailingI64 = -1
 
 
+TOKEN_CHECK_FAILED = 0
+TOKEN_EXPIRED = 1
+
+
 @_command(60)
 class AuthTokenCheckFailed(Command):
     """``error_code``: -1 unspecified, 0 token check failed, 1 token expired."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from pravega_common.services.security.cluster_keys import make_key_file
 from pravega_spark.standalone.options import StandaloneOptions
 from pravega_spark.standalone.redis_and_minio import accepts_connections
 from pravega_spark.standalone.supervisor import ChildSpec
@@ -16,14 +17,28 @@ Section = Mapping[str, str | int | bool | list[str]]
 cluster_name: Final = "pravega-spark"
 
 
+def shared_sections(cpo_url: str, key_file: Path) -> Mapping[str, Section]:
+    """Returns the sections that all services of the cluster have; the file with its key is made if it is not there."""
+    make_key_file(key_file)
+    return {
+        "cluster": {"name": cluster_name, "cpo": cpo_url},
+        "security": {"cluster_key_file": str(key_file.resolve())},
+    }
+
+
 def segment_store_spec(
-    options: StandaloneOptions, index: int, cpo_url: str, common: Mapping[str, Section], conf: Path, logs: Path
+    options: StandaloneOptions,
+    index: int,
+    shared: Mapping[str, Section],
+    tiers: Mapping[str, Section],
+    conf: Path,
+    logs: Path,
 ) -> ChildSpec:
     name, port = f"segment-store-{index}", options.store_ports[index]
     settings: dict[str, Section] = {
         "store": {"id": name, "listen": f"{options.host}:{port}", "containers": options.containers},
-        "cluster": {"name": cluster_name, "cpo": cpo_url},
-        **common,
+        **shared,
+        **tiers,
     }
     if options.cache_folder is not None:
         cache: dict[str, str | int | bool | list[str]] = {"disk_folder": str(options.cache_folder.resolve() / name)}
@@ -40,7 +55,7 @@ def controller_name(index: int) -> str:
 
 
 def controller_spec(
-    options: StandaloneOptions, index: int, cpo_url: str, common: Mapping[str, Section], conf: Path, logs: Path
+    options: StandaloneOptions, index: int, shared: Mapping[str, Section], conf: Path, logs: Path
 ) -> ChildSpec:
     name, host, port = controller_name(index), options.host, options.controller_ports[index]
     settings: dict[str, Section] = {
@@ -49,8 +64,7 @@ def controller_spec(
             "rest": f"{host}:{options.rest_ports[index]}",
             "containers": options.containers,
         },
-        "cluster": {"name": cluster_name, "cpo": cpo_url},
-        **common,
+        **shared,
     }
     file = write_settings(conf / f"{name}.toml", settings)
     return _spec(name, "controller_service", file, logs, host, port)

@@ -16,7 +16,13 @@ from pravega_spark.standalone.log_page_cache import LogPageCache
 from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2, redis_names
 from pravega_spark.standalone.ready_file import remove_ready_file, write_ready_file
 from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_children
-from pravega_spark.standalone.service_children import Section, controller_name, controller_spec, segment_store_spec
+from pravega_spark.standalone.service_children import (
+    Section,
+    controller_name,
+    controller_spec,
+    segment_store_spec,
+    shared_sections,
+)
 from pravega_spark.standalone.supervisor import ChildSpec, Supervisor
 
 
@@ -115,11 +121,11 @@ def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[Chil
         url, (access, secret) = f"http://{host}:{minio_port}/{minio_bucket}", minio_credentials(minio_folder)
         servers["minio"] = f"{host}:{minio_port}"
     tiers: dict[str, Section] = {"tier1": tier1, "tier2": {"url": url, "access_key": access, "secret_key": secret}}
-    common = _tls_section(options, folder)
+    shared = {**shared_sections(cpo_url, folder.root / "cluster.keys"), **_tls_section(options, folder)}
     for index in range(options.segment_stores):
-        specs.append(segment_store_spec(options, index, cpo_url, tiers | common, conf, logs))
+        specs.append(segment_store_spec(options, index, shared, tiers, conf, logs))
     for index in range(options.controllers):
-        specs.append(controller_spec(options, index, cpo_url, common, conf, logs))
+        specs.append(controller_spec(options, index, shared, conf, logs))
     return specs, servers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from pravega_common.errors import Unavailable, UnknownOutcome
@@ -21,6 +22,19 @@ requests_outstanding_max: Final = 4_096
 
 MakeCommand = Callable[[int], c.Command]
 """Builds the command once its request id is known."""
+
+
+def with_token(make: MakeCommand, token: str) -> MakeCommand:
+    """Builds the same command with a token; every request has a field for it."""
+    if not token:
+        return make
+
+    def stamped(request_id: int) -> c.Command:
+        made: Any = make(request_id)
+        stamped: c.Command = replace(made, token=token)
+        return stamped
+
+    return stamped
 
 
 class WireConnection(asyncio.BufferedProtocol):

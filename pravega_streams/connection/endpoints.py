@@ -41,6 +41,17 @@ class EndpointResolver(Protocol):
         """Return the store of a segment; ``Unavailable`` while no store owns it."""
         ...
 
-    def forget(self, segment: str) -> None:
-        """Drop the last answer, which turned out wrong: the next call asks again."""
+    async def token(self, segment: str) -> str:
+        """Return what the store is shown with requests about a segment; empty where it asks for nothing."""
         ...
+
+    def forget(self, segment: str) -> None:
+        """Drop the last answers, which turned out wrong: the next calls ask again."""
+        ...
+
+
+class WithoutTokens:
+    """The part of an ``EndpointResolver`` for stores that ask for no token."""
+
+    async def token(self, segment: str) -> str:
+        return ""

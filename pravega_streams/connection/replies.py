@@ -21,6 +21,8 @@ def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
             return errors.ContainerNotHosted(-1, f"{segment}: the store does not own its container")
         case c.SegmentIsTruncated():
             return errors.SegmentTruncated(reply.segment, reply.start_offset, reply.offset)
+        case c.AuthTokenCheckFailed(error_code=c.TOKEN_EXPIRED):
+            return errors.TokenExpired(f"{segment}: the token has ended")
         case c.AuthTokenCheckFailed():
             return errors.AuthenticationFailed(f"{segment}: token refused (code {reply.error_code})")
         case c.OperationUnsupported():

@@ -35,6 +35,10 @@ class AsyncController:
             self._endpoints[parsed.stream_segment] = endpoint
         return endpoint
 
+    async def token(self, segment: str) -> str:
+        """Return nothing: a client has no credentials yet."""
+        return ""
+
     def forget(self, segment: str) -> None:
         """Drop all answers: containers move together."""
         self._endpoints.clear()

@@ -47,7 +47,8 @@ class SegmentReads:
     async def read(self, segment: str, offset: int, length: int) -> c.SegmentRead:
         """Wait for bytes at an offset, or for the end of the segment."""
         connection = await self._pool.get(await self.resolver.resolve(segment))
-        answer = asyncio.ensure_future(connection.call(lambda rid: c.ReadSegment(segment, offset, length, "", rid)))
+        token = await self.resolver.token(segment)
+        answer = asyncio.ensure_future(connection.call(lambda rid: c.ReadSegment(segment, offset, length, token, rid)))
         try:
             while not (await asyncio.wait({answer}, timeout=self._probe_s))[0]:
                 await self._probe(connection, segment)
@@ -66,7 +67,8 @@ class SegmentReads:
             return
         try:
             async with asyncio.timeout(probe_time_max_s):
-                answer = asyncio.ensure_future(connection.call(lambda rid: c.GetStreamSegmentInfo(rid, segment)))
+                token = await self.resolver.token(segment)
+                answer = asyncio.ensure_future(connection.call(lambda rid: c.GetStreamSegmentInfo(rid, segment, token)))
                 await answer_of_owner(answer, self.resolver, segment, connection.endpoint)
         except TimeoutError:
             connection.close(f"no answer within {probe_time_max_s:.0f} s")

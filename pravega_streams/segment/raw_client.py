@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
@@ -12,7 +13,7 @@ from pravega_common.runtime.deadline import Deadline
 from pravega_common.runtime.joined import all_ended
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import BATCHES
-from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand, WireConnection
+from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand, WireConnection, with_token
 from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.endpoints import Endpoint, EndpointResolver
 from pravega_streams.connection.replies import expected_reply
@@ -111,7 +112,7 @@ class RawClient:
                 connection = await self._pool.get(endpoint)
                 hello = asyncio.ensure_future(connection.knows(BATCHES))
                 knows = await answer_of_owner(hello, self._resolver, calls[0].segment, endpoint)
-                batches = _batches(calls) if knows else None
+                batches = _batches([await self._with_token(call) for call in calls]) if knows else None
         except TimeoutError:
             return [Unavailable(f"{endpoint} said no Hello within {self._call_time_s} s") for _ in calls]
         except PravegaError as error:
@@ -138,8 +139,12 @@ class RawClient:
 
     async def _once(self, segment: str, make: MakeCommand, expect: type[R], deadline: Deadline) -> R:
         connection = await self._pool.get(await self._resolver.resolve(segment))
+        make = with_token(make, await self._resolver.token(segment))
         reply = await self._reply(connection, segment, make, deadline)
         return expected_reply(reply, segment, (expect,), connection.close)
+
+    async def _with_token(self, call: SegmentCall[R]) -> SegmentCall[R]:
+        return replace(call, make=with_token(call.make, await self._resolver.token(call.segment)))
 
     async def _reply(
         self, connection: WireConnection, segment: str, make: MakeCommand, deadline: Deadline

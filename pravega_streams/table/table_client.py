@@ -56,16 +56,15 @@ class TableClient:
     ``Unavailable`` (nothing was done), ``UnknownOutcome`` of a write whose answer was lost: read again and decide.
     """
 
-    def __init__(self, client: RawClient, token: str = "") -> None:
+    def __init__(self, client: RawClient) -> None:
         self._client = client
-        self._token = token
 
     async def create(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> bool:
         """Whether it is new."""
         try:
             await self._client.call(
                 segment,
-                lambda rid: c.CreateTableSegment(rid, segment, self._token, False, key_length, rollover_size_bytes),
+                lambda rid: c.CreateTableSegment(rid, segment, "", False, key_length, rollover_size_bytes),
                 c.SegmentCreated,
                 idempotent=True,
             )
@@ -78,7 +77,7 @@ class TableClient:
         try:
             await self._client.call(
                 segment,
-                lambda rid: c.DeleteTableSegment(rid, segment, must_be_empty, self._token),
+                lambda rid: c.DeleteTableSegment(rid, segment, must_be_empty, ""),
                 c.SegmentDeleted,
                 idempotent=True,
             )
@@ -95,7 +94,7 @@ class TableClient:
         entries = tuple(c.WireTableEntry(c.WireTableKey(item.key, item.version), item.value) for item in items)
         reply = await self._client.call(
             segment,
-            lambda rid: c.UpdateTableEntries(rid, segment, self._token, entries),
+            lambda rid: c.UpdateTableEntries(rid, segment, "", entries),
             c.TableEntriesUpdated,
             idempotent=False,
         )
@@ -115,7 +114,7 @@ class TableClient:
         wanted = tuple(c.WireTableKey(key, version) for key, version in keys)
         await self._client.call(
             segment,
-            lambda rid: c.RemoveTableKeys(rid, segment, self._token, wanted),
+            lambda rid: c.RemoveTableKeys(rid, segment, "", wanted),
             c.TableKeysRemoved,
             idempotent=all(version == NO_VERSION for _, version in keys),
         )
@@ -144,7 +143,7 @@ class TableClient:
     async def _read(self, segment: str, keys: Sequence[bytes]) -> list[TableItem]:
         wanted = tuple(c.WireTableKey(key, NO_VERSION) for key in keys)
         reply = await self._client.call(
-            segment, lambda rid: c.ReadTable(rid, segment, self._token, wanted), c.TableRead, idempotent=True
+            segment, lambda rid: c.ReadTable(rid, segment, "", wanted), c.TableRead, idempotent=True
         )
         return [_item(entry) for entry in reply.entries]
 
@@ -152,7 +151,7 @@ class TableClient:
         """A page of a hash table and the token of the next; an empty page is the end."""
         reply = await self._client.call(
             segment,
-            lambda rid: c.ReadTableEntries(rid, segment, self._token, count_max, continuation),
+            lambda rid: c.ReadTableEntries(rid, segment, "", count_max, continuation),
             c.TableEntriesRead,
             idempotent=True,
         )
@@ -162,7 +161,7 @@ class TableClient:
         """The entries of a hash table that changed since a position; from 0, all. Removed ones are left out."""
         reply = await self._client.call(
             segment,
-            lambda rid: c.ReadTableEntriesDelta(rid, segment, self._token, from_position, count_max),
+            lambda rid: c.ReadTableEntriesDelta(rid, segment, "", from_position, count_max),
             c.TableEntriesDeltaRead,
             idempotent=True,
         )

@@ -45,6 +45,7 @@ from segment_service.contracts.attributes import (
 )
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.host.error_replies import error_reply
+from segment_service.host.token_check import TokenCheck
 
 APPEND_COMMANDS: Final[frozenset[type[Command]]] = frozenset(
     {SetupAppend, AppendBlock, AppendBlockEnd, ConditionalAppend, ConditionalBlockEnd, Padding}
@@ -96,9 +97,10 @@ class _Writer:
 class AppendProcessor:
     """All writers of one connection."""
 
-    def __init__(self, store: SegmentStore, peer: AppendPeer) -> None:
+    def __init__(self, store: SegmentStore, peer: AppendPeer, tokens: TokenCheck) -> None:
         self._store = store
         self._peer = peer
+        self._tokens = tokens
         self._decoder = AppendDecoder()
         self._writers: dict[bytes, _Writer] = {}
 
@@ -121,6 +123,7 @@ class AppendProcessor:
 
     async def _finish_set_up(self, writer: _Writer, request: SetupAppend) -> None:
         try:
+            self._tokens.check(request)
             if is_index_segment(request.segment):
                 raise UnsupportedOperation(f"{request.segment} is an index segment, which clients may only read")
             last_event_number = await self._store.get_attribute(request.segment, writer.attribute_id)

@@ -9,6 +9,7 @@ store takes no more.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, cast
@@ -50,6 +51,7 @@ from segment_service.host.budgets import ServerBudgets
 from segment_service.host.peer_watch import PeerWatch
 from segment_service.host.request_batches import CloseConnection
 from segment_service.host.request_processor import RequestProcessor
+from segment_service.host.token_check import TokenCheck
 
 bytes_in_flight_max: Final = 16 * 1024 * 1024
 """Bytes of one connection's appends and table updates that are not answered yet, above which it is not read."""
@@ -87,6 +89,7 @@ _LARGE_ANSWERS: Final = (ReadTable, ReadTableKeys, ReadTableEntries, ReadTableEn
 _SYSTEM_SEGMENT: Final = (names.SYSTEM_SCOPE + "/").encode()
 _segment_name_start: Final = 10
 """Where the name begins in a table update: after the request id and the length of the name."""
+_TEXT_BYTES: Final = struct.Struct(">H")
 
 
 def _is_system_update(type_code: int, payload: memoryview) -> bool:
@@ -95,6 +98,17 @@ def _is_system_update(type_code: int, payload: memoryview) -> bool:
         return False
     end = _segment_name_start + len(_SYSTEM_SEGMENT)
     return payload[_segment_name_start:end] == _SYSTEM_SEGMENT
+
+
+def _token_of_update(payload: memoryview) -> str:
+    """The token of a table update, which follows the name; empty if it is cut off."""
+    (name_bytes,) = _TEXT_BYTES.unpack_from(payload, _segment_name_start - _TEXT_BYTES.size)
+    start = _segment_name_start + name_bytes
+    if len(payload) < start + _TEXT_BYTES.size:
+        return ""
+    (token_bytes,) = _TEXT_BYTES.unpack_from(payload, start)
+    start += _TEXT_BYTES.size
+    return bytes(payload[start : start + token_bytes]).decode("ascii", "replace")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -107,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         back_pressure: BackPressure,
         budgets: ServerBudgets,
         clock: Clock,
+        tokens: TokenCheck,
         spawn: Spawn,
         on_made: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
@@ -122,10 +137,11 @@ class Connection(asyncio.BufferedProtocol):
         # One object for as long as the connection lives: the budget knows it by identity.
         self._wake = self._schedule_pump
         self._clock = clock
+        self._tokens = tokens
         self._spawn = spawn
         self._on_made = on_made
         self._on_lost = on_lost
-        self._appends = AppendProcessor(store, self)
+        self._appends = AppendProcessor(store, self, tokens)
         self._parser = FrameParser()
         self._watch = PeerWatch(budgets, self._parser, self)
         self.on_probation: Callable[[Command], str] | None = None
@@ -311,7 +327,13 @@ class Connection(asyncio.BufferedProtocol):
             or self._budget.is_full
         ):
             return True
-        return not self._back_pressure.is_open and not _is_system_update(type_code, payload)
+        return not self._back_pressure.is_open and not self._is_of_controller(type_code, payload)
+
+    def _is_of_controller(self, type_code: int, payload: memoryview) -> bool:
+        """Whether a frame updates a controller's table, and comes from one as far as that can be known."""
+        if not _is_system_update(type_code, payload):
+            return False
+        return not self._tokens.is_on or self._tokens.is_internal(_token_of_update(payload))
 
     def _pump(self) -> None:
         """Handle frames until all are done or something blocks; then stop or resume reading accordingly."""

@@ -21,11 +21,14 @@ from pravega_common.errors import (
     SegmentSealed,
     SegmentTruncated,
     TableNotEmpty,
+    TokenExpired,
     UnsupportedOperation,
 )
 from pravega_common.wire.commands import (
     DATA_CORRUPTION,
     ILLEGAL_ARGUMENT,
+    TOKEN_CHECK_FAILED,
+    TOKEN_EXPIRED,
     AuthTokenCheckFailed,
     Command,
     ErrorMessage,
@@ -41,8 +44,6 @@ from pravega_common.wire.commands import (
 from pravega_common.wire.commands import (
     NoSuchSegment as NoSuchSegmentReply,
 )
-
-TOKEN_CHECK_FAILED = 0
 
 
 def error_reply(
@@ -73,6 +74,8 @@ def error_reply(
             return TableSegmentNotEmpty(request_id, segment)
         case AuthenticationFailed():
             return AuthTokenCheckFailed(request_id, "", TOKEN_CHECK_FAILED)
+        case TokenExpired():
+            return AuthTokenCheckFailed(request_id, "", TOKEN_EXPIRED)
         case UnsupportedOperation():
             return OperationUnsupported(request_id, operation)
         case InvalidArgument():

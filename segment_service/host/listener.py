@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service, ServiceState
+from pravega_common.services.security.delegation_tokens import DelegationTokens
 from pravega_common.services.tls import handshake_time_max_s
 from pravega_common.wire import codec
 from pravega_common.wire.commands import THROTTLED, Command, ErrorMessage
@@ -23,6 +24,7 @@ from segment_service.host.budgets import ServerBudgets
 from segment_service.host.connection import Connection, close_linger_s
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.request_processor import RequestProcessor
+from segment_service.host.token_check import TokenCheck
 
 connections_max_default: Final = 16_384
 accept_backlog: Final = 1_024
@@ -49,6 +51,7 @@ class WireServer(Service):
         connections_max: int = connections_max_default,
         budget: InFlightBudget | None = None,
         tls: ssl.SSLContext | None = None,
+        tokens: DelegationTokens | None = None,
     ) -> None:
         super().__init__("wire-server")
         self.host = host
@@ -57,7 +60,8 @@ class WireServer(Service):
         self._store = store
         self._back_pressure = back_pressure
         self._clock = clock or SystemClock()
-        self._requests = RequestProcessor(store, tables, self._clock, random_bytes)
+        self._tokens = TokenCheck(tokens)
+        self._requests = RequestProcessor(store, tables, self._clock, random_bytes, self._tokens)
         self.admission = Admission(connections_max)
         self._tls = tls
         self._server: asyncio.Server | None = None
@@ -112,6 +116,7 @@ class WireServer(Service):
             self._back_pressure,
             self.budgets,
             self._clock,
+            self._tokens,
             self.spawn,
             self._connection_made,
             self._connection_lost,
@@ -129,7 +134,7 @@ class WireServer(Service):
 
     def _decide(self, connection: Connection, command: Command) -> str:
         """The reason why a connection above the limit may not stay; empty if it is a controller's."""
-        if is_of_controller(command):
+        if self._tokens.is_of_internal(command) if self._tokens.is_on else is_of_controller(command):
             self.admission.prove(connection)
             return ""
         return self.admission.refuse(connection)

@@ -41,6 +41,7 @@ from segment_service.contracts.table_store import TableStore
 from segment_service.host.error_replies import error_reply, operation_name
 from segment_service.host.request_batches import CloseConnection, RequestBatches
 from segment_service.host.table_requests import TableRequests
+from segment_service.host.token_check import TokenCheck
 
 read_bytes_min: Final = 8
 """A read asks the store for at least this much, however little was suggested (docs/wire-protocol.md 4)."""
@@ -63,9 +64,15 @@ class RequestProcessor:
     """Serves the requests of all connections of one store; holds no state of a connection."""
 
     def __init__(
-        self, store: SegmentStore, tables: TableStore, clock: Clock, random_bytes: Callable[[int], bytes]
+        self,
+        store: SegmentStore,
+        tables: TableStore,
+        clock: Clock,
+        random_bytes: Callable[[int], bytes],
+        tokens: TokenCheck,
     ) -> None:
         self._store = store
+        self._tokens = tokens
         self._clock = clock
         self._random_bytes = random_bytes
         self._batches = RequestBatches(self.answer, self.answer_at_once, clock)
@@ -103,6 +110,7 @@ class RequestProcessor:
         segment = _segment_of(request)
         try:
             _check_segment_name(segment)
+            self._tokens.check(request)
             _check_index_is_only_read(request)
             return await self._handlers[type(request)](request)
         except PravegaError as error:
@@ -116,6 +124,7 @@ class RequestProcessor:
             return None
         try:
             _check_segment_name(request.segment)
+            self._tokens.check(request)
             found = self._store.info_in_memory(request.segment)
         except PravegaError as error:
             return _reply_or_close(error, request, request.segment, -1)
@@ -127,6 +136,7 @@ class RequestProcessor:
         """Bytes of a segment, waiting for them at its tail; or the reply that says why they cannot be read."""
         try:
             _check_segment_name(request.segment)
+            self._tokens.check(request)
             length = min(max(request.suggested_length, read_bytes_min), read_bytes_max)
             if request.offset < 0:
                 raise InvalidArgument(f"offset {request.offset} of {request.segment} is negative")
@@ -146,6 +156,7 @@ class RequestProcessor:
     async def create_transient(self, request: wire.CreateTransientSegment, segment: str) -> Command:
         try:
             _check_segment_name(segment)
+            self._tokens.check(request)
             await self._store.create_segment(
                 segment,
                 (

@@ -26,6 +26,7 @@ from pravega_common.model.auto_scale_event import AutoScaleEvent
 from pravega_common.runtime.client_tls import SYSTEM_TRUST, ClientTls, handshake_time_max_s
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
+from pravega_common.services.security.delegation_tokens import DelegationTokens
 from pravega_common.wire import commands as wire
 from pravega_common.wire.codec import decode, encode
 from pravega_common.wire.errors import WireDecodeError
@@ -55,10 +56,17 @@ class WireRequestStream:
     """
 
     def __init__(
-        self, cpo: ControlPlaneOracle, container_count: int, store_id: str, tls: ClientTls = SYSTEM_TRUST
+        self,
+        cpo: ControlPlaneOracle,
+        container_count: int,
+        store_id: str,
+        tls: ClientTls = SYSTEM_TRUST,
+        tokens: DelegationTokens | None = None,
     ) -> None:
+        """``tokens``: those of the cluster, of which this store shows its own; ``None`` in one without keys."""
         self._cpo = cpo
         self._tls = tls
+        self._tokens = tokens
         self._container_count = container_count
         self._writer_id = hashlib.blake2b(f"traffic/{store_id}".encode(), digest_size=16).digest()
 
@@ -69,7 +77,8 @@ class WireRequestStream:
         except OSError as error:
             raise Unavailable(f"no connection to the segment store at {owner.host}:{owner.port}: {error}") from error
         try:
-            await _Conversation(reader, writer, segment, self._writer_id).append(events)
+            token = "" if self._tokens is None else self._tokens.internal()
+            await _Conversation(reader, writer, segment, self._writer_id, token).append(events)
         except (OSError, WireDecodeError) as error:
             raise UnknownOutcome(f"{segment} at {owner.host}:{owner.port}: {error}") from error
         finally:
@@ -95,18 +104,19 @@ class _Conversation:
     """One writer on one connection: set up, append, wait for the answer."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, segment: str, writer_id: bytes
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, segment: str, writer_id: bytes, token: str
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._segment = segment
         self._writer_id = writer_id
+        self._token = token
         self._parser = FrameParser()
         self._replies: list[wire.Command] = []
 
     async def append(self, events: Sequence[AutoScaleEvent]) -> None:
         self._send(wire.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION))
-        self._send(wire.SetupAppend(1, self._writer_id, self._segment, ""))
+        self._send(wire.SetupAppend(1, self._writer_id, self._segment, self._token))
         set_up = await self._reply(wire.AppendSetup)
         number = max(set_up.last_event_number, 0) + len(events)
         block = b"".join(map(_framed, events))
@@ -146,6 +156,10 @@ def _refusal(reply: wire.Command, segment: str) -> PravegaError:
             return SegmentSealed(segment)
         case wire.WrongHost():
             return ContainerNotHosted(-1, f"{segment}: the store does not own its container")
+        case wire.AuthTokenCheckFailed():
+            return Unavailable(
+                f"{segment}: the store does not accept this store's token: have they the same cluster keys?"
+            )
         case wire.ErrorMessage():
             return Unavailable(f"{segment}: {reply.message}")
     return FailedError(f"{segment}: the store answered {type(reply).__name__}")

@@ -14,6 +14,7 @@ import pytest
 
 from pravega_common.errors import Unavailable
 from pravega_common.services.ports import free_ports
+from pravega_common.wire import commands as c
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
@@ -21,6 +22,8 @@ from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import cluster, running_cluster
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import parent_of
+from tests.support.security import tokens_of_standalone
+from tests.support.wire_client import WireClient
 
 __all__ = ["cluster"]
 
@@ -43,6 +46,22 @@ def test_the_ready_file_names_everything_that_serves(cluster: StandaloneProcess)
         assert answer.status == 200
     with StreamClient(f"tcp://{ready['controller']}") as client:
         assert "_system" in list(client.controller.list_scopes())
+
+
+async def test_a_stranger_neither_reads_nor_deletes_what_is_the_controllers(cluster: StandaloneProcess) -> None:
+    """Whoever reached the store's port read the whole catalogue and deleted it, and the store stayed ready."""
+    scopes = "_system/_tables/scopes"
+    port = int(cluster.ready()["segment_stores"][0].rpartition(":")[2])
+    stranger = await WireClient.connect(port)
+    await stranger.call(c.ReadTableKeys(1, scopes, "", 10), c.AuthTokenCheckFailed)
+    await stranger.call(c.DeleteTableSegment(2, scopes, False), c.AuthTokenCheckFailed)
+    await stranger.call(c.CreateSegment(3, "s/t/0.#epoch.0", 0, 0), c.AuthTokenCheckFailed)
+    token = tokens_of_standalone(cluster).internal()
+    keys = (await stranger.call(c.ReadTableKeys(4, scopes, token, 10), c.TableKeysRead)).keys
+    assert b"_system" in {bytes(key.key) for key in keys}
+    await stranger.close()
+    assert (cluster.folder / "data" / "cluster.keys").stat().st_mode & 0o077 == 0
+    assert all(token not in log.read_text() for log in (cluster.folder / "data" / "logs").glob("*.log"))
 
 
 def test_the_same_folder_or_port_is_refused_on_the_command_line(cluster: StandaloneProcess, tmp_path: Path) -> None:

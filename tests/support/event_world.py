@@ -15,7 +15,7 @@ from controller_service.segment_access.wire_access import WireSegmentAccess
 from controller_service.service import Controller
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import REQUEST_STREAM, SYSTEM_SCOPE, segment_name
-from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.endpoints import Endpoint, WithoutTokens
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
@@ -28,7 +28,7 @@ refresh_time_ms = 20
 REQUEST_SEGMENTS = [segment_name(SYSTEM_SCOPE, REQUEST_STREAM, number) for number in range(2)]
 
 
-class OneStore:
+class OneStore(WithoutTokens):
     """An ``EndpointResolver`` to the one store there is."""
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
-from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.endpoints import Endpoint, WithoutTokens
 from pravega_streams.segment.raw_client import RawClient
 from segment_service.config import SegmentStoreConfig
 from segment_service.plog.cluster_registration import ServerFacts
@@ -29,7 +29,7 @@ url = "memory:"
 """
 
 
-class FixedEndpoint:
+class FixedEndpoint(WithoutTokens):
     """Resolves every segment to one store."""
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -21,6 +21,7 @@ MODULE_OF: Final = {
     "grpcio": "grpc",
     "prometheus-client": "prometheus_client",
     "protobuf": "google",
+    "PyJWT": "jwt",
     "pravega": "pravega_client",
     "pydantic-settings": "pydantic_settings",
 }

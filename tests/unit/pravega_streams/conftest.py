@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pravega_common.errors import Unavailable
-from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.endpoints import Endpoint, WithoutTokens
 from segment_service.host.listener import WireServer
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
 
 
-class ScriptedResolver:
+class ScriptedResolver(WithoutTokens):
     """Answers with the endpoints given, one further at every ``forget``; the last one stays."""
 
     def __init__(self, *endpoints: Endpoint | None) -> None:

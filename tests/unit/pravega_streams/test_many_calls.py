@@ -10,7 +10,7 @@ import pytest
 from pravega_common.errors import PravegaError, SegmentExists, SegmentNotFound, Unavailable, UnknownOutcome
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import BATCHES, batch_requests_max
-from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.endpoints import Endpoint, WithoutTokens
 from pravega_streams.segment.raw_client import RawClient, SegmentCall
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
@@ -35,7 +35,7 @@ def kinds(outcomes: list[c.SegmentCreated | PravegaError]) -> list[type[object]]
     return [type(outcome) for outcome in outcomes]
 
 
-class Stores:
+class Stores(WithoutTokens):
     """Two stores; a segment belongs to the one that its number says."""
 
     def __init__(self, *stores: FakeStore) -> None:
@@ -134,7 +134,7 @@ async def test_an_unknown_outcome_is_given_where_it_may_not_be_repeated(stores: 
     client.close()
 
 
-class Moved:
+class Moved(WithoutTokens):
     """Segments whose owner changed; knows the first store for each until that answer is forgotten."""
 
     def __init__(self, before: Endpoint, after: Endpoint) -> None:

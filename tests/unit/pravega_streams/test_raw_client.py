@@ -6,14 +6,25 @@ import asyncio
 
 import pytest
 
-from pravega_common.errors import Outcome, SegmentExists, SegmentNotFound, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    AuthenticationFailed,
+    Outcome,
+    SegmentExists,
+    SegmentNotFound,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import WireConnection
+from pravega_streams.connection.batches import SegmentCall
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.segment.raw_client import RawClient
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
+from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.support.fakes.table_store import InMemoryTableStore
+from tests.support.security import tokens_of
 from tests.support.servers import free_port
 from tests.unit.pravega_streams.conftest import ScriptedResolver
 
@@ -75,3 +86,31 @@ async def test_a_connection_lost_after_sending_is_unknown(
     segments.release()
     with pytest.raises(Unavailable):
         await connection.call(info)
+
+
+async def test_requests_carry_the_token_of_their_segment(segments: InMemorySegmentStore) -> None:
+    """One that has ended is dropped with the address, and the call made again with the next."""
+    clock = ManualClock()
+    tokens = tokens_of(clock)
+
+    class Resolver(ScriptedResolver):
+        async def token(self, segment: str) -> str:
+            assert segment == SEGMENT
+            return ended if self.forgotten < 1 else tokens.internal()
+
+    ended = tokens.internal()
+    clock._now_s += 700
+    server = WireServer(segments, InMemoryTableStore(segments), segments, clock=clock, tokens=tokens_of(clock))
+    await server.start()
+    resolver = Resolver(Endpoint("127.0.0.1", server.port))
+    client = RawClient(resolver)
+    await client.call(SEGMENT, create, c.SegmentCreated, idempotent=False)
+    assert resolver.forgotten == 1
+    gone = SegmentCall(SEGMENT, lambda rid: c.DeleteSegment(rid, SEGMENT), c.SegmentDeleted)
+    assert isinstance((await client.call_many([gone], idempotent=False))[0], c.SegmentDeleted)
+    with pytest.raises(AuthenticationFailed):
+        await RawClient(ScriptedResolver(resolver.endpoints[0])).call(
+            SEGMENT, create, c.SegmentCreated, idempotent=False
+        )
+    client.close()
+    await server.stop()

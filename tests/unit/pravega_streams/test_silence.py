@@ -14,7 +14,7 @@ from pravega_common.wire import commands as c
 from pravega_common.wire.codec import encode
 from pravega_streams.connection import blocking, silence
 from pravega_streams.connection.blocking import WireSocket
-from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.endpoints import Endpoint, WithoutTokens
 
 FIRST, SECOND = Endpoint("first", 1), Endpoint("second", 2)
 
@@ -61,7 +61,7 @@ class BlockingOwners(Owners):
         return self.next()
 
 
-class AsyncOwners(Owners):
+class AsyncOwners(Owners, WithoutTokens):
     async def resolve(self, segment: str) -> Endpoint:
         return self.next()
 

@@ -1,0 +1,93 @@
+"""Decides by the token of a request whether it may be served (docs/security.md).
+
+Without keys of the cluster every request is served. With them, what belongs to the controllers needs a token of a
+service of the cluster: the controllers' own segments, and what makes, merges or ends segments. Clients of Pravega seal
+and truncate segments, merge transient segments into their parents, and keep tables of their own (reader groups of the
+Rust client).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pravega_common import names
+from pravega_common.errors import AuthenticationFailed, PravegaError
+from pravega_common.services.security.delegation_tokens import DelegationTokens
+from pravega_common.wire import codec
+from pravega_common.wire import commands as wire
+from pravega_common.wire.commands import Command
+from pravega_common.wire.errors import WireDecodeError
+
+_SYSTEM: Final = names.SYSTEM_SCOPE + "/"
+_INTERNAL: Final = (
+    wire.CreateSegment,
+    wire.DeleteSegment,
+    wire.UpdateSegmentPolicy,
+    wire.MergeSegmentsBatch,
+)
+"""Requests of controllers alone, whatever segment they are about."""
+
+
+class TokenCheck:
+    """The check of all connections of a store; holds no state of a connection."""
+
+    def __init__(self, tokens: DelegationTokens | None = None) -> None:
+        self._tokens = tokens
+
+    @property
+    def is_on(self) -> bool:
+        return self._tokens is not None
+
+    def check(self, request: Command) -> None:
+        """``AuthenticationFailed`` or ``TokenExpired`` for a request that may not be served with its token."""
+        if self._tokens is None or not _needs_internal(request):
+            return
+        if not self._tokens.verify(_token_of(request)).is_internal:
+            raise AuthenticationFailed("only services of the cluster may do this")
+
+    def is_internal(self, token: str) -> bool:
+        """Whether a service of the cluster has signed it for itself, and it has not ended."""
+        if self._tokens is None or not token:
+            return False
+        try:
+            return self._tokens.verify(token).is_internal
+        except PravegaError:
+            return False
+
+    def is_of_internal(self, request: Command) -> bool:
+        """Whether a request, or the first one of a batch, carries such a token."""
+        if isinstance(request, wire.RequestBatch):
+            if not request.requests:
+                return False
+            try:
+                request = codec.decode_frame(request.requests[0])
+            except WireDecodeError:
+                return False
+        return self.is_internal(_token_of(request))
+
+
+def _token_of(request: Any) -> str:
+    token: str = getattr(request, "token", "")
+    return token
+
+
+def _needs_internal(request: Command) -> bool:
+    return (
+        isinstance(request, _INTERNAL)
+        or any(segment.startswith(_SYSTEM) for segment in _segments_of(request))
+        or (isinstance(request, wire.MergeSegments) and not _is_large_event(request))
+    )
+
+
+def _is_large_event(request: wire.MergeSegments) -> bool:
+    """Whether a transient segment, in which a client has put an event, is merged into its parent."""
+    return names.is_transient_segment(request.source) and names.parent_segment_name(request.source) == request.target
+
+
+def _segments_of(request: Any) -> tuple[str, ...]:
+    """The segments that a request is about; ``_INTERNAL`` ones apart, which need none of them."""
+    if isinstance(request, wire.MergeSegments):
+        return request.target, request.source
+    if isinstance(request, wire.CreateTransientSegment):
+        return (request.parent_segment,)
+    return (str(getattr(request, "segment", "")),)

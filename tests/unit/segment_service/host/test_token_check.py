@@ -1,0 +1,194 @@
+"""A store with keys of its cluster: what a stranger may not do, and what clients of Pravega still may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pravega_common.services.security.access_entries import Permission
+from pravega_common.services.security.cluster_keys import ClusterKeys
+from pravega_common.wire import codec
+from pravega_common.wire import commands as c
+from segment_service.host.listener import WireServer
+from tests.support.eventually import eventually
+from tests.support.fakes.clock import ManualClock
+from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.support.fakes.table_store import InMemoryTableStore
+from tests.support.security import tokens_of
+from tests.support.wire_client import WireClient
+
+SCOPES = "_system/_tables/scopes"
+REQUESTS = "_system/_requeststream/0.#epoch.0"
+SEGMENT = "scope/stream/0.#epoch.0"
+SOURCE = "scope/stream/0.#epoch.0#transaction.000000000000000000000000000000aa"
+WRITER = b"w" * 16
+KEY = c.WireTableKey(b"key", c.NO_VERSION)
+ENTRY = c.WireTableEntry(KEY, b"value")
+
+ON_SYSTEM: list[Any] = [
+    c.SetupAppend(1, WRITER, REQUESTS),
+    c.ReadSegment(REQUESTS, 0, 10, "", 1),
+    c.GetStreamSegmentInfo(1, REQUESTS),
+    c.GetSegmentAttribute(1, REQUESTS, WRITER),
+    c.UpdateSegmentAttribute(1, REQUESTS, WRITER, 1, c.NULL_ATTRIBUTE_VALUE),
+    c.LocateOffset(1, REQUESTS, 0),
+    c.SealSegment(1, REQUESTS),
+    c.TruncateSegment(1, REQUESTS, 0),
+    c.CreateTransientSegment(1, WRITER, REQUESTS),
+    c.GetTableSegmentInfo(1, SCOPES),
+    c.CreateTableSegment(1, "_system/_tables/more"),
+    c.UpdateTableEntries(1, SCOPES, "", (ENTRY,)),
+    c.RemoveTableKeys(1, SCOPES, "", (KEY,)),
+    c.ReadTable(1, SCOPES, "", (KEY,)),
+    c.ReadTableKeys(1, SCOPES, "", 10),
+    c.ReadTableEntries(1, SCOPES, "", 10),
+    c.ReadTableEntriesDelta(1, SCOPES, "", 0, 10),
+    c.MergeSegments(1, REQUESTS, f"{REQUESTS}#transient.{'a' * 32}.{'b' * 32}"),
+]
+ANYWHERE: list[Any] = [
+    c.CreateSegment(1, "scope/stream/9.#epoch.0", 0, 0),
+    c.UpdateSegmentPolicy(1, SEGMENT, 0, 0),
+    c.MergeSegments(1, SEGMENT, SOURCE),
+    c.MergeSegments(1, SEGMENT, f"scope/stream/1.#epoch.0#transient.{'a' * 32}.{'b' * 32}"),
+    c.MergeSegmentsBatch(1, SEGMENT, (SOURCE,)),
+    c.DeleteSegment(1, SEGMENT),
+    c.DeleteSegment(1, REQUESTS),
+    c.DeleteTableSegment(1, SCOPES, False),
+]
+REFUSED = ON_SYSTEM + ANYWHERE
+
+
+def name_of(command: Any) -> str:
+    return f"{type(command).__name__} {getattr(command, 'segment', '')}"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def server(store: InMemorySegmentStore, clock: ManualClock) -> AsyncIterator[WireServer]:
+    tables = InMemoryTableStore(store)
+    made = WireServer(store, tables, store, clock=clock, tokens=tokens_of(clock), connections_max=3)
+    await made.start()
+    for segment in (SEGMENT, SOURCE, REQUESTS):
+        await store.create_segment(segment)
+    await store.append(REQUESTS, [b"bytes"])
+    for table in (SCOPES, "scope/t_kvtable/0.#epoch.0"):
+        await tables.create_table(table, 0, 0)
+    yield made
+    store.open_gate()
+    await made.stop()
+    assert made.failure is None
+
+
+def with_token(command: Any, token: str) -> c.Command:
+    made: c.Command = replace(command, token=token)
+    return made
+
+
+async def test_a_stranger_neither_reads_nor_deletes_the_catalogue(client: WireClient) -> None:
+    """The finding: without Hello or token a stranger read ``_system/_tables/scopes`` and deleted it."""
+    assert await client.call(c.ReadTable(1, SCOPES, "", (KEY,)), c.AuthTokenCheckFailed) == c.AuthTokenCheckFailed(
+        1, "", 0
+    )
+    await client.call(c.DeleteTableSegment(2, SCOPES, False), c.AuthTokenCheckFailed)
+    await client.call(c.DeleteSegment(3, SEGMENT), c.AuthTokenCheckFailed)
+    await client.call(c.GetStreamSegmentInfo(4, SEGMENT), c.StreamSegmentInfo)
+
+
+@pytest.mark.parametrize("command", REFUSED, ids=name_of)
+async def test_what_is_the_controllers_needs_their_token(
+    client: WireClient, store: InMemorySegmentStore, clock: ManualClock, command: Any
+) -> None:
+    tokens = tokens_of(clock)
+    foreign = tokens_of(clock, ClusterKeys({"test": b"f" * 64})).internal()
+    of_client = tokens.sign("alice", {"prn::/scope:_system": Permission.READ_UPDATE})
+    before = await store.get_info(SEGMENT)
+    for token in ("", "a.b.c", foreign, of_client):
+        refusal = await client.call(with_token(command, token), c.AuthTokenCheckFailed)
+        assert (refusal.request_id, refusal.error_code) == (1, c.TOKEN_CHECK_FAILED)
+    assert await store.get_info(SEGMENT) == before
+    client.send(with_token(command, tokens.internal()))
+    assert not isinstance(await client.reply(), c.AuthTokenCheckFailed)
+
+
+async def test_clients_of_pravega_do_what_they_do_on_the_wire(client: WireClient, store: InMemorySegmentStore) -> None:
+    made = await client.call(c.CreateTransientSegment(1, WRITER, SEGMENT), c.SegmentCreated)
+    await client.call(c.SetupAppend(2, WRITER, made.segment), c.AppendSetup)
+    await client.call(c.AppendBlockEnd(WRITER, 3, b"abc", 1, 1, 3), c.DataAppended)
+    await client.call(c.MergeSegments(4, SEGMENT, made.segment), c.SegmentsMerged)
+    assert (await client.call(c.ReadSegment(SEGMENT, 0, 10, "", 5), c.SegmentRead)).data == b"abc"
+    await client.call(c.TruncateSegment(6, SEGMENT, 1), c.SegmentTruncated)
+    await client.call(c.SealSegment(7, SEGMENT), c.SegmentSealed)
+    await client.call(c.CreateTableSegment(8, "scope/group_kvtable/0.#epoch.0"), c.SegmentCreated)
+    await client.call(c.DeleteTableSegment(9, "scope/group_kvtable/0.#epoch.0", False), c.SegmentDeleted)
+
+
+async def test_each_request_of_a_batch_is_checked(client: WireClient, clock: ManualClock) -> None:
+    token = tokens_of(clock).internal()
+    requests = (
+        c.GetStreamSegmentInfo(0, SEGMENT),
+        c.GetStreamSegmentInfo(1, REQUESTS),
+        c.DeleteSegment(2, SEGMENT),
+        c.DeleteSegment(3, SOURCE, token),
+    )
+    answer = await client.call(c.RequestBatch(9, tuple(map(codec.encode, requests))), c.RequestBatchAnswered)
+    replies = [type(codec.decode_frame(frame)) for frame in answer.replies]
+    assert replies == [c.StreamSegmentInfo, c.AuthTokenCheckFailed, c.AuthTokenCheckFailed, c.SegmentDeleted]
+
+
+async def test_a_token_that_has_ended_says_so(client: WireClient, clock: ManualClock) -> None:
+    token = tokens_of(clock).internal()
+    await client.call(c.ReadTable(1, SCOPES, token, (KEY,)), c.TableRead)
+    clock._now_s += 700
+    refusal = await client.call(c.ReadTable(2, SCOPES, token, (KEY,)), c.AuthTokenCheckFailed)
+    assert refusal.error_code == c.TOKEN_EXPIRED
+
+
+async def test_only_a_controllers_updates_pass_the_closed_gate(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, clock: ManualClock
+) -> None:
+    """By identity: the name of the table opens no reserve to a stranger."""
+    store.close_gate()
+    other = await WireClient.connect(server.port)
+    other.send(c.UpdateTableEntries(1, SCOPES, "", (ENTRY,)))
+    await eventually(lambda: any(one.reading_is_paused for one in server._connections), "the stranger's pause")
+    await client.call(c.UpdateTableEntries(2, SCOPES, tokens_of(clock).internal(), (ENTRY,)), c.TableEntriesUpdated)
+    store.open_gate()
+    await other.expect(c.AuthTokenCheckFailed)
+    await other.close()
+
+
+async def test_a_cut_off_update_is_no_controllers(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore
+) -> None:
+    store.close_gate()
+    whole = codec.encode(c.UpdateTableEntries(1, SCOPES, "x" * 40, (ENTRY,)))
+    body = whole[8 : 8 + 8 + 2 + len(SCOPES) + 1]
+    client.send_raw(whole[:4] + len(body).to_bytes(4, "big") + body)
+    await eventually(lambda: any(one.reading_is_paused for one in server._connections), "the pause")
+    store.open_gate()
+    assert await client.closed_by_server() == []
+
+
+async def test_a_full_store_takes_controllers_by_their_token(server: WireServer, clock: ManualClock) -> None:
+    clients = [await WireClient.connect(server.port) for _ in range(3)]
+    await eventually(lambda: server.connection_count == 3)
+    token = tokens_of(clock).internal()
+    info = c.GetStreamSegmentInfo(1, SEGMENT, token)
+    for first in (info, c.RequestBatch(1, (codec.encode(info),))):
+        controller = await WireClient.connect(server.port)
+        controller.send(first)
+        assert not isinstance(await controller.reply(), c.ErrorMessage)
+        clients.append(controller)
+    for stranger_says in (c.CreateSegment(1, SEGMENT, 0, 0), c.ReadTable(1, SCOPES, "", (KEY,)), c.RequestBatch(1, ())):
+        stranger = await WireClient.connect(server.port)
+        assert (await stranger.call(stranger_says, c.ErrorMessage)).error_code == c.THROTTLED
+        clients.append(stranger)
+    await asyncio.gather(*(client.close() for client in clients))
