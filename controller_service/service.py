@@ -25,6 +25,7 @@ from controller_service.buckets.history_expiry import HistoryExpiry
 from controller_service.buckets.retention_job import RetentionJob
 from controller_service.buckets.stream_retention import StreamRetention
 from controller_service.cluster.assignment_leader import AssignmentLeader
+from controller_service.cluster.controller_health import ControllerHealth
 from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.cluster.membership import Membership
 from controller_service.config import ControllerConfig, StoreKind
@@ -71,6 +72,7 @@ from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
+from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.retrying import RetryLimits, retry, unlimited
 from pravega_common.services.settings import host_and_port
 from pravega_common.services.tls import make_server_tls
@@ -92,8 +94,8 @@ class Closeable(Protocol):
 
 class Hosts(HostStore, Protocol):
     @property
-    def is_complete(self) -> bool:
-        """Whether every container has an owner."""
+    def ownerless(self) -> Sequence[int]:
+        """The containers that no live store owns."""
         ...
 
 
@@ -133,12 +135,20 @@ class Controller(Service):
         self.config = config
         self.backends = backends
         self.member_id = f"{config.controller.id or 'controller'}-{self._new_id()}"
-        self.health = HealthRegistry()
         clock = backends.clock
+        self.loop_lag = LoopLag(clock)
         self.tls = make_server_tls(config.tls, clock)
         host, port = host_and_port(config.controller.published or config.controller.listen)
         lease_ms = config.cluster.lease_ms
         self.membership = Membership(backends.cpo, self.member_id, Member(host, port, self.member_id), lease_ms, clock)
+        self.health = HealthRegistry(
+            ControllerHealth(
+                lambda: self.membership.lease_left_s,
+                lambda: self.backends.hosts.ownerless,
+                lambda: self.transactions.blocked,
+                self.loop_lag,
+            )
+        )
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
         self.store = StreamStore(backends.tables, clock, self._new_id, self.member_id)
         self.marks = WriterMarks(self.store)
@@ -245,7 +255,7 @@ class Controller(Service):
         return uuid.UUID(int=self.backends.random.getrandbits(128), version=4).hex
 
     async def on_start(self) -> None:
-        for door in (self.tls, self.rest):
+        for door in (self.loop_lag, self.tls, self.rest):
             if door is not None:
                 await self._start(door)
         await self._check_container_count()
@@ -294,7 +304,7 @@ class Controller(Service):
 
     async def _stores_ready(self) -> None:
         waited_s = 0.0
-        while not self.backends.hosts.is_complete:
+        while self.backends.hosts.ownerless:
             if waited_s % stores_log_period_s < stores_poll_s:
                 self.log.info("waiting for segment stores to own every container")
             await self.backends.clock.sleep(stores_poll_s)

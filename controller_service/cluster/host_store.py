@@ -52,9 +52,10 @@ class AssignmentHostStore(Service):
         self.spawn(self._follow(), "follow")
 
     @property
-    def is_complete(self) -> bool:
-        """Whether every container has an owner that is alive."""
-        return all(self._assignment.owners.get(number) in self._stores for number in range(self.container_count))
+    def ownerless(self) -> list[int]:
+        """The containers that no live store owns."""
+        owners = self._assignment.owners
+        return [number for number in range(self.container_count) if owners.get(number) not in self._stores]
 
     async def owner_of(self, segment: str) -> tuple[str, int]:
         endpoint = await self._endpoint(container_of_segment(segment, self.container_count))

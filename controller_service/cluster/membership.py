@@ -22,6 +22,12 @@ class Membership(Service):
         self._member = member
         self._lease_ms = lease_ms
         self._clock = clock
+        self._lease_ends_s = clock.monotonic_s()
+
+    @property
+    def lease_left_s(self) -> float:
+        """Seconds until the lease ends; negative once it has."""
+        return self._lease_ends_s - self._clock.monotonic_s()
 
     async def on_start(self) -> None:
         await self._renew()
@@ -46,7 +52,9 @@ class Membership(Service):
         await self._renew()
 
     async def _renew(self) -> None:
+        asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
         await self._cpo.renew_lease(CONTROLLER_KIND, self.member_id, self._member.to_payload(), self._lease_ms)
+        self._lease_ends_s = asked_s + self._lease_ms / 1000
 
     async def _keep(self) -> None:
         while True:

@@ -25,7 +25,7 @@ class StaticHosts:
     host: str = "127.0.0.1"
     port: int = 22346
     known_controllers: list[tuple[str, int]] = field(default_factory=list)
-    is_complete: bool = True
+    ownerless: tuple[int, ...] = ()
 
     async def owner_of(self, segment: str) -> tuple[str, int]:
         return self.host, self.port

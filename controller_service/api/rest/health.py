@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from controller_service.api.rest.bodies import HealthResult, HealthStatus
 from controller_service.api.rest.operation import RestOperation
+from controller_service.cluster.controller_health import ControllerHealth
 from pravega_common.errors import NotFound
 from pravega_common.services.base import Service, ServiceState
+from pravega_common.services.problems import is_ready
 
 _STATUS: Final[dict[ServiceState, HealthStatus]] = {
     ServiceState.NEW: "NEW",
@@ -34,10 +36,12 @@ _PROCESSOR_PREFIX: Final = "event-processor-"
 class HealthRegistry:
     """The services to ask, by Pravega's ids where it has the same part, else by their names.
 
-    The whole is ready when ``all_added`` was called and every part is up.
+    The whole is ready when ``all_added`` was called, every part is up, and no problem stops the work.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, judge: ControllerHealth | None = None) -> None:
+        """``judge``: finds what is wrong though every part is up; ``None`` for nobody."""
+        self._judge = judge
         self._services: dict[str, Service] = {}
         self._details: dict[str, Callable[[], dict[str, Any]]] = {}
         self._complete = False
@@ -67,10 +71,12 @@ class HealthRegistry:
         children = {name: self._result(found) for name, found in self._services.items() if name not in processors}
         if processors:
             children[EVENT_PROCESSOR] = _together(EVENT_PROCESSOR, processors)
-        ready = self._complete and all(child.readiness for child in children.values())
-        alive = all(child.liveness for child in children.values())
+        problems = self._judge.problems() if self._judge is not None and self._complete else []
+        ready = self._complete and all(child.readiness for child in children.values()) and is_ready(problems)
+        alive = all(child.liveness for child in children.values()) and (self._judge is None or self._judge.is_alive)
         status: HealthStatus = "UP" if ready else "STARTING" if alive and not self._complete else "DOWN"
-        return HealthResult(name="", status=status, readiness=ready, liveness=alive, details={}, children=children)
+        details = {"problems": [problem.to_json() for problem in problems]} if problems else {}
+        return HealthResult(name="", status=status, readiness=ready, liveness=alive, details=details, children=children)
 
     def _processors(self) -> dict[str, HealthResult]:
         found = self._services.items()
@@ -94,6 +100,11 @@ def _id_of(name: str) -> str:
     return REFERENCE_IDS.get(name, name)
 
 
+def _status_of_answer(answer: object) -> int:
+    """Returns the status of an answer: what is asked by load balancers is 503 when the answer is no."""
+    return 503 if answer is False else 200
+
+
 def _together(name: str, children: dict[str, HealthResult]) -> HealthResult:
     """As healthy as the least healthy part."""
     ready = all(child.readiness for child in children.values())
@@ -115,13 +126,15 @@ class HealthOperations:
             ("/status", "status", self.status, self.status_of_part),
             ("/details", "details", self.details, self.details_of_part),
         )
-        whole = [
-            RestOperation("GET", f"/v1/health{path}", f"Tells the controller's {name}.", handle, tag="health")
-            for path, name, handle, _ in aspects
-        ]
+
+        def operation(path: str, text: str, handle: Callable[..., Any], errors: tuple[int, ...] = ()) -> RestOperation:
+            return RestOperation(
+                "GET", f"/v1/health{path}", text, handle, errors, tag="health", status_if=_status_of_answer
+            )
+
+        whole = [operation(path, f"Tells the controller's {name}.", handle) for path, name, handle, _ in aspects]
         parts = [
-            RestOperation("GET", f"/v1/health{path}/{{id}}", f"Tells a part's {name}.", handle, (404,), tag="health")
-            for path, name, _, handle in aspects
+            operation(f"{path}/{{id}}", f"Tells a part's {name}.", handle, (404,)) for path, name, _, handle in aspects
         ]
         ping = RestOperation("GET", "/ping", "Answers.", self.ping, tag="health")
         return ping, *whole, *parts

@@ -29,7 +29,8 @@ _value_chars_max: Final = 40
 
 @dataclass(frozen=True)
 class RestOperation:
-    """``errors``: the statuses below 500 that it may answer with, besides ``status``."""
+    """``errors``: the statuses below 500 that it may answer with, besides ``status``. ``status_if``: the status of an
+    answer, for an operation that has more than one."""
 
     method: str
     path: str
@@ -38,6 +39,7 @@ class RestOperation:
     errors: tuple[int, ...] = ()
     status: int = 200
     tag: str = ""
+    status_if: Callable[[Any], int] | None = None
     path_names: tuple[str, ...] = field(init=False)
     query: type[RestQuery] | None = field(init=False)
     body: type[RestBody] | None = field(init=False)
@@ -75,7 +77,8 @@ class RestOperation:
         if self.answer is None:
             return web.Response(status=self.status)
         content = _json(self.answer, result)
-        return web.Response(body=content, status=self.status, content_type=JSON_TYPE, charset="utf-8")
+        status = self.status if self.status_if is None else self.status_if(result)
+        return web.Response(body=content, status=status, content_type=JSON_TYPE, charset="utf-8")
 
 
 async def _serve_items(request: web.Request, items: AsyncIterator[Any], kind: TypeAdapter[Any]) -> web.StreamResponse:

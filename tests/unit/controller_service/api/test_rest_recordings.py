@@ -13,7 +13,7 @@ from controller_service.config import ControllerConfig
 from controller_service.service import Controller
 from pravega_common.errors import NotFound
 from pravega_common.services.base import Service
-from tests.support.controller_in_memory import ControllerParts
+from tests.support.controller_in_memory import ControllerParts, StaticHosts
 from tests.support.repository import TRANSCRIPTS
 
 recording = TRANSCRIPTS / "probe-rest.http.jsonl"
@@ -95,6 +95,31 @@ async def test_event_processors_are_one_part() -> None:
     for service in processors:
         await service.stop()
     assert health.result("eventProcessor").status == "DOWN"
+
+
+async def test_a_controller_says_why_it_is_not_ready(rest_controller: Controller) -> None:
+    """Every part is up, and still nothing can be done."""
+    rest, hosts = rest_controller.rest, rest_controller.backends.hosts
+    assert rest is not None and isinstance(hosts, StaticHosts)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{rest.port}") as session:
+
+        async def asked(path: str) -> tuple[int, Any]:
+            async with session.get(f"/v1/health{path}") as answer:
+                return answer.status, await answer.json()
+
+        assert await asked("/readiness") == (200, True)
+        hosts.ownerless = (1, 3)
+        assert await asked("/readiness") == (503, False)
+        status, health = await asked("")
+        assert (status, health["status"], health["readiness"], health["liveness"]) == (200, "DOWN", False, True)
+        (problem,) = health["details"]["problems"]
+        assert problem["code"] == "containers-without-store" and "1, 3" in problem["text"]
+        hosts.ownerless = ()
+        rest_controller.membership._lease_ends_s -= 100
+        _, health = await asked("")
+        assert [problem["code"] for problem in health["details"]["problems"]] == ["lease-lost"]
+        rest_controller.loop_lag._recent.append(20.0)
+        assert await asked("/liveness") == (503, False)
 
 
 def test_a_part_that_is_not_there_has_no_health() -> None:

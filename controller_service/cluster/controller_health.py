@@ -1,0 +1,66 @@
+"""Judges from what its parts know whether a controller does its work, and says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pravega_common.services.loop_lag import LoopLag
+from pravega_common.services.problems import Problem
+
+loop_late_max_s: Final = 1.0
+"""How late the loop may have been in the last seconds before the controller says so."""
+loop_stuck_s: Final = 15.0
+"""How late the loop must have been for the process to count as hung."""
+named_max: Final = 10
+"""Containers or streams that one problem names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerHealth:
+    """Looks at the parts when it is asked, and keeps nothing."""
+
+    lease_left_s: Callable[[], float]
+    """Seconds until the controller's lease ends, negative once it has."""
+    ownerless: Callable[[], Sequence[int]]
+    """The containers that no live store owns."""
+    blocked_streams: Callable[[], Mapping[str, str]]
+    """Streams whose commits need an operator, with the reason."""
+    loop_lag: LoopLag
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is worth keeping: its loop turns."""
+        return self.loop_lag.recent_max_s < loop_stuck_s
+
+    def problems(self) -> list[Problem]:
+        """Lists the problems there are now; those that stop the work come first."""
+        return sorted((*self._cluster(), *self._work()), key=lambda problem: not problem.stops_work)
+
+    def _cluster(self) -> Iterator[Problem]:
+        left_s = self.lease_left_s()
+        if left_s < 0:
+            text = f"the lease ran out {-left_s:.0f} s ago: the control plane oracle does not answer"
+            yield Problem("lease-lost", text, "look at the Redis or file that cluster.cpo names", stops_work=True)
+        ownerless = self.ownerless()
+        if ownerless:
+            text = f"containers {_some(list(map(str, ownerless)))} have no live segment store"
+            remedy = "start segment stores, or look at the health of those that run"
+            yield Problem("containers-without-store", text, remedy, stops_work=True)
+
+    def _work(self) -> Iterator[Problem]:
+        blocked = self.blocked_streams()
+        if blocked:
+            text = f"commits of {_some(sorted(blocked))} wait for an operator"
+            remedy = "pravega-spark stream info says why, and what to do"
+            yield Problem("streams-blocked", text, remedy, stops_work=False)
+        late_s = self.loop_lag.recent_max_s
+        if late_s > loop_late_max_s:
+            text = f"the controller's loop was {late_s:.1f} s late in the last seconds"
+            yield Problem("loop-late", text, "give the process more CPU, or add controllers", stops_work=False)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - named_max} more" if len(names) > named_max else ""
+    return ", ".join(names[:named_max]) + more
