@@ -159,6 +159,7 @@ class AttributeIndex(Service):
         await index.open()
         stamp = index.stamp
         if stamp is None or stamp.high_water < segment.index_high_water:
+            await self._log.check_owner()  # a later owner may have deleted the segment, and its index with it
             raise DataCorruption(
                 f"{segment.name}: the index of its writers in Tier 2 is of operation "
                 f"{stamp.high_water if stamp else 'none'}, the log says that it has those up to "

@@ -34,6 +34,10 @@ class AttributeLog(Protocol):
         """Log that the index of the segment counts, as of this high water; done when that is committed."""
         ...
 
+    async def check_owner(self) -> None:
+        """``Fenced`` if the log has a later owner."""
+        ...
+
     def is_attribute_staged(self, segment_id: int, attribute_id: AttributeId) -> bool:
         """Whether an operation on the attribute may be on its way to the log."""
         ...

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import BadAttributeUpdate, DataCorruption, SegmentNotFound, Unavailable
+from pravega_common.errors import BadAttributeUpdate, DataCorruption, Fenced, SegmentNotFound, Unavailable
 from segment_service.attribute_index import attribute_index
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import (
@@ -350,6 +350,27 @@ async def test_an_index_that_was_lost_is_no_answer() -> None:
     with pytest.raises(DataCorruption, match="Tier 2 lost it"):
         await container.get_attribute(S, writer(0))
     await container.stop()
+
+
+async def test_an_owner_that_was_overtaken_takes_the_end_of_an_index_for_no_damage() -> None:
+    """The later owner deleted the segment; the earlier one, which slept, still has it in memory."""
+    made = kit()
+    earlier = await with_writers(made)
+    earlier.attributes._used.clear()
+    later = await made.open()
+    await later.delete(S)
+    name = f"/{attribute_map_name(1)}/"
+
+    async def removed() -> bool:
+        await later.durable_log.barrier()
+        await later._storage.garbage.collect()  # type: ignore[attr-defined]  # a rolling storage
+        return not [key for key in made.stored.objects if name in key]
+
+    await eventually(removed, "the end of the index")
+    missing = next(one for one in map(writer, range(50)) if one not in held(earlier))
+    with pytest.raises(Fenced):
+        await earlier.get_attribute(S, missing)
+    await later.stop()
 
 
 async def test_a_sealed_segment_is_only_read() -> None:
