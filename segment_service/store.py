@@ -27,7 +27,9 @@ from segment_service.contracts.table_maps import TableMap
 container_marker_prefix: Final = "cluster/containers-"
 """Begin of the name, in Tier 2, of an object that says how many containers the cluster was made with."""
 _routes_cached_max: Final = 65_536
-"""Segment names whose container is remembered."""
+"""Segment names whose container is remembered: 40 MiB at most, with names of this many characters."""
+_cached_name_chars_max: Final = 512
+"""Longest name whose container is remembered. Longer ones that clients make up would fill the memory."""
 
 
 class RoutedSegmentStore:
@@ -40,9 +42,8 @@ class RoutedSegmentStore:
     def __init__(self, registry: ContainerRegistry, container_count: int, is_stale: Callable[[], bool]) -> None:
         self._registry = registry
         self._is_stale = is_stale
-        self._route = lru_cache(maxsize=_routes_cached_max)(
-            lambda segment: container_of_segment(segment, container_count)
-        )
+        self._container_count = container_count
+        self._cached_route = lru_cache(maxsize=_routes_cached_max)(self._computed_route)
 
     def container_of(self, segment: str) -> SegmentContainer:
         """``ContainerNotHosted`` if it runs elsewhere."""
@@ -50,6 +51,14 @@ class RoutedSegmentStore:
         if self._is_stale():
             raise ContainerNotHosted(container_id, f"container {container_id}: this store lost its lease long ago")
         return self._registry.get(container_id)
+
+    def _route(self, segment: str) -> int:
+        if len(segment) > _cached_name_chars_max or not segment.isascii():
+            return self._computed_route(segment)
+        return self._cached_route(segment)
+
+    def _computed_route(self, segment: str) -> int:
+        return container_of_segment(segment, self._container_count)
 
     def table_map(self, segment: str, segment_id: int) -> TableMap:
         """As ``TableMapSource``."""

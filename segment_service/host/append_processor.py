@@ -23,6 +23,7 @@ from pravega_common.errors import (
 from pravega_common.names import is_index_segment
 from pravega_common.wire.append_block import AppendDecoder, WireAppend
 from pravega_common.wire.commands import (
+    ILLEGAL_ARGUMENT,
     AppendBlock,
     AppendBlockEnd,
     AppendSetup,
@@ -31,6 +32,7 @@ from pravega_common.wire.commands import (
     ConditionalBlockEnd,
     ConditionalCheckFailed,
     DataAppended,
+    ErrorMessage,
     InvalidEventNumber,
     Padding,
     SetupAppend,
@@ -45,6 +47,7 @@ from segment_service.contracts.attributes import (
 )
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.host.error_replies import error_reply
+from segment_service.host.request_checks import check_segment_name, client_attribute
 from segment_service.host.token_check import TokenCheck
 
 APPEND_COMMANDS: Final[frozenset[type[Command]]] = frozenset(
@@ -106,6 +109,8 @@ class AppendProcessor:
 
     def accept(self, command: Command) -> None:
         """Take the next append command of the connection; raises ``WireProtocolError`` if it is not allowed."""
+        if isinstance(command, SetupAppend) and not self._may_be_set_up(command):
+            return
         append = self._decoder.accept(command)
         if append is not None:
             self._append(append)
@@ -113,6 +118,16 @@ class AppendProcessor:
             self._set_up(command)
 
     # ---- set-up ------------------------------------------------------------------------------------------------------
+
+    def _may_be_set_up(self, request: SetupAppend) -> bool:
+        """Whether name and id of a writer can be; if not the peer is told, and nothing is kept of it."""
+        try:
+            check_segment_name(request.segment)
+            client_attribute(request.writer_id)
+        except InvalidArgument as error:
+            self._peer.send(ErrorMessage(request.request_id, "", str(error), ILLEGAL_ARGUMENT))
+            return False
+        return True
 
     def _set_up(self, request: SetupAppend) -> None:
         if len(self._writers) >= writers_per_connection_max and request.writer_id not in self._writers:

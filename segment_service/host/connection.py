@@ -469,7 +469,11 @@ class Connection(asyncio.BufferedProtocol):
                 "CreateTransientSegment", f"more than {transient_segments_max} transient segments on a connection"
             )
         # Registered before it exists: if the connection is lost while it is made, it is deleted all the same.
-        segment = self._requests.transient_name(command)
+        try:
+            segment = self._requests.transient_name(command)
+        except InvalidArgument as error:
+            self.send(ErrorMessage(command.request_id, "", str(error), ILLEGAL_ARGUMENT))
+            return
         self._transient_segments.add(segment)
         self.spawn(self._serve_transient(command, segment), "CreateTransientSegment")
 

@@ -40,12 +40,12 @@ from segment_service.contracts.segment_store import ReadResult, SegmentPropertie
 from segment_service.contracts.table_store import TableStore
 from segment_service.host.error_replies import error_reply, operation_name
 from segment_service.host.request_batches import CloseConnection, RequestBatches
+from segment_service.host.request_checks import check_segment_name, client_attribute
 from segment_service.host.table_requests import TableRequests
 from segment_service.host.token_check import TokenCheck
 
 read_bytes_min: Final = 8
 """A read asks the store for at least this much, however little was suggested (docs/wire-protocol.md 4)."""
-segment_name_chars_max: Final = 2_048
 merges_in_flight_max: Final = 64
 """Merges of one batch that are on their way to the log at a time."""
 merge_attribute_updates_max: Final = 1_000
@@ -109,7 +109,7 @@ class RequestProcessor:
             return await self._batches.answer(request)
         segment = _segment_of(request)
         try:
-            _check_segment_name(segment)
+            check_segment_name(segment)
             self._tokens.check(request)
             _check_index_is_only_read(request)
             return await self._handlers[type(request)](request)
@@ -123,7 +123,7 @@ class RequestProcessor:
         if not isinstance(request, wire.GetStreamSegmentInfo):
             return None
         try:
-            _check_segment_name(request.segment)
+            check_segment_name(request.segment)
             self._tokens.check(request)
             found = self._store.info_in_memory(request.segment)
         except PravegaError as error:
@@ -135,7 +135,7 @@ class RequestProcessor:
     async def read(self, request: ReadSegment) -> ReadResult | Command:
         """Bytes of a segment, waiting for them at its tail; or the reply that says why they cannot be read."""
         try:
-            _check_segment_name(request.segment)
+            check_segment_name(request.segment)
             self._tokens.check(request)
             length = min(max(request.suggested_length, read_bytes_min), read_bytes_max)
             if request.offset < 0:
@@ -150,12 +150,14 @@ class RequestProcessor:
     # ---- transient segments ------------------------------------------------------------------------------------------
 
     def transient_name(self, request: wire.CreateTransientSegment) -> str:
-        """A new name for a transient segment of the parent named in the request."""
-        return names.transient_segment_name(request.parent_segment, request.writer_id, self._random_bytes(16))
+        """A new name for a transient segment of the parent named in the request; ``InvalidArgument`` if it has none."""
+        check_segment_name(request.parent_segment)
+        segment = names.transient_segment_name(request.parent_segment, request.writer_id, self._random_bytes(16))
+        check_segment_name(segment)
+        return segment
 
     async def create_transient(self, request: wire.CreateTransientSegment, segment: str) -> Command:
         try:
-            _check_segment_name(segment)
             self._tokens.check(request)
             await self._store.create_segment(
                 segment,
@@ -220,7 +222,7 @@ class RequestProcessor:
 
     async def _update_attribute(self, request: wire.UpdateSegmentAttribute) -> Command:
         update = AttributeUpdate(
-            AttributeId(request.attribute_id),
+            client_attribute(request.attribute_id),
             AttributeUpdateType.REPLACE_IF_EQUALS,
             request.new_value,
             request.expected_value,
@@ -239,7 +241,7 @@ class RequestProcessor:
                 f"{request.source}: {len(request.attribute_updates)} attribute updates in one merge; "
                 f"the limit is {merge_attribute_updates_max}"
             )
-        _check_segment_name(request.target)
+        check_segment_name(request.target)
         updates = tuple(_attribute_update(item) for item in request.attribute_updates)
         try:
             length = (await self._store.merge(request.target, request.source, updates)).target_length
@@ -325,20 +327,13 @@ def _reply_or_close(error: PravegaError, request: Any, segment: str, offset: int
     return reply
 
 
-def _check_segment_name(segment: str) -> None:
-    if not segment or len(segment) > segment_name_chars_max:
-        raise InvalidArgument(f"segment name of {len(segment)} characters must have 1..{segment_name_chars_max}")
-    if not segment.isprintable():
-        raise InvalidArgument(f"segment name {segment[:80]!r} holds a character that cannot be printed")
-
-
 def _check_batch(request: wire.MergeSegmentsBatch) -> None:
     if len(request.sources) > merge_sources_max:
         raise InvalidArgument(
             f"{request.target}: {len(request.sources)} sources in one merge; the limit is {merge_sources_max}"
         )
     for source in request.sources:
-        _check_segment_name(source)
+        check_segment_name(source)
 
 
 def _check_index_is_only_read(request: Any) -> None:
@@ -369,7 +364,7 @@ def _attribute_update(item: wire.WireAttributeUpdate) -> AttributeUpdate:
         kind = AttributeUpdateType(item.update_type)
     except ValueError:
         raise InvalidArgument(f"attribute update type {item.update_type} must be in 0..4") from None
-    return AttributeUpdate(AttributeId(item.attribute_id), kind, item.new_value, item.old_value)
+    return AttributeUpdate(client_attribute(item.attribute_id), kind, item.new_value, item.old_value)
 
 
 def _chunked(items: Iterable[str], size: int) -> Iterable[list[str]]:
