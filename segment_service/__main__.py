@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
-import os
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +15,7 @@ import uvloop
 
 from pravega_common.errors import PravegaError
 from pravega_common.runtime import failpoints
+from pravega_common.services.ready_file import remove_ready_file, write_ready_file
 from segment_service.config import SegmentStoreConfig
 from segment_service.service import SegmentStoreProcess
 from segment_service.tier1_memory import check_tier1_memory
@@ -29,7 +28,7 @@ has their bytes: with the default thresholds looking through them costs a quarte
 def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None:
     """Run a store with the settings of a file until a signal stops it; raises what made it fail.
 
-    ``ready_file`` gets the store's id, host and port, as JSON, once it serves.
+    ``ready_file`` has the store's id, host and port, as JSON, while it serves.
     """
     structlog.configure(
         processors=[
@@ -47,6 +46,8 @@ def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None
 
 
 async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
+    if ready_file is not None:
+        remove_ready_file(ready_file)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,20 +56,17 @@ async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
     process = SegmentStoreProcess(config)
     process.on_failure(lambda _: stop.set())
     await process.start()
-    if ready_file is not None:
-        host, port = process.published
-        _write_ready_file(ready_file, {"id": process.store_id, "host": host, "port": port})
-    await stop.wait()
+    try:
+        if ready_file is not None:
+            host, port = process.published
+            write_ready_file(ready_file, {"id": process.store_id, "host": host, "port": port})
+        await stop.wait()
+    finally:
+        if ready_file is not None:
+            remove_ready_file(ready_file)
     await process.stop()
     if process.failure is not None:
         raise process.failure
-
-
-def _write_ready_file(path: Path, content: dict[str, str | int]) -> None:
-    """In one step: a reader sees all of it or nothing."""
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.write_text(json.dumps(content))
-    os.replace(temporary, path)
 
 
 def main(arguments: list[str] | None = None) -> None:

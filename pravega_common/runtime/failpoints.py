@@ -1,7 +1,8 @@
 """Names points between durable steps at which tests and drills can stop, delay or fail a process.
 
 A failpoint costs one dictionary look-up while nothing is armed. Arm from a test with ``arm``, or in a child
-process with ``PRAVEGA_FAILPOINTS="name=action,name=action"``, actions: ``kill`` (SIGKILL to the own process),
+process with ``PRAVEGA_FAILPOINTS="name=action,name=action"`` and ``PRAVEGA_ALLOW_FAILPOINTS=1`` (one without the other
+is refused, so that a variable that was left behind kills no store), actions: ``kill`` (SIGKILL to the own process),
 ``kill:N`` (at the N-th hit), ``stop`` and ``stop:N`` (SIGSTOP, so that a test can look around and kill more than this
 process), ``error``, ``error:N``, ``delay:SECONDS``, and ``take:PATH``: a drill decides at each hit, by files
 ``PATH.1``, ``PATH.2``, … whose content is ``pass``, ``kill``, ``stop``, ``error`` or ``hold`` (only the thread or the
@@ -14,16 +15,18 @@ crash tests.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pravega_common.errors import FailedError
+from pravega_common.errors import ConfigurationError, FailedError
 from pravega_common.invariants import check
 
 ENVIRONMENT_VARIABLE = "PRAVEGA_FAILPOINTS"
+PERMISSION_VARIABLE = "PRAVEGA_ALLOW_FAILPOINTS"
 look_s = 0.02
 """Between two looks at the file that holds a hit."""
 
@@ -135,9 +138,30 @@ def _obey(action: str, name: str, file: Path) -> Path | None:
     return None
 
 
-def arm_from_environment(text: str | None = None) -> None:
-    """Arm what the environment variable names; called once by every service's main."""
-    text = os.environ.get(ENVIRONMENT_VARIABLE, "") if text is None else text
+def environment_of(armed: str) -> dict[str, str]:
+    """Returns the variables that arm these failpoints in a child process; they allow it too."""
+    return {ENVIRONMENT_VARIABLE: armed, PERMISSION_VARIABLE: "1"}
+
+
+def arm_from_environment() -> None:
+    """Arm what the environment names; called once by every service's main.
+
+    ``ConfigurationError`` without the permission, which is a variable of its own.
+    """
+    armed = os.environ.get(ENVIRONMENT_VARIABLE, "")
+    if not armed:
+        return
+    if os.environ.get(PERMISSION_VARIABLE) != "1":
+        raise ConfigurationError(
+            f"{ENVIRONMENT_VARIABLE} is set: it makes this process fail on purpose. Unset it; "
+            f"for a test or a drill also set {PERMISSION_VARIABLE}=1"
+        )
+    logging.getLogger(__name__).warning("FAILPOINTS ARE ARMED, this process fails on purpose: %s", armed)
+    arm_text(armed)
+
+
+def arm_text(text: str) -> None:
+    """Arm ``name=action,name=action``."""
     for item in filter(None, text.split(",")):
         name, _, spec = item.partition("=")
         kind, _, argument = spec.partition(":")

@@ -6,6 +6,7 @@ A service declares its sections as frozen classes and one ``ServiceSettings`` th
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,6 +120,9 @@ class ServiceSettings(BaseSettings):
     @classmethod
     def from_values(cls, values: dict[str, Any], origin: str = "settings") -> Self:
         """The settings given as nested dictionaries; errors as ``load``."""
+        unknown = _unknown_variables(cls)
+        if unknown:
+            raise _refusal("environment", unknown)
         try:
             settings = cls(**values)
         except SettingsError as error:
@@ -134,6 +138,31 @@ class ServiceSettings(BaseSettings):
     def contradictions(self) -> list[str]:
         """Settings that are valid alone and cannot work together; none unless a subclass finds some."""
         return []
+
+
+def _unknown_variables(settings: type[BaseSettings]) -> list[str]:
+    """One mistake for each environment variable that is meant for these settings and sets none of them.
+
+    Others with the prefix are let be: Kubernetes sets ``PRAVEGA_CONTROLLER_PORT`` for a service of that name.
+    """
+    prefix, delimiter = str(settings.model_config["env_prefix"]), str(settings.model_config["env_nested_delimiter"])
+    fields = settings.model_fields
+    misspelt = {
+        f"{section}_{key}": f"{section}{delimiter}{key}".upper()
+        for section, field in fields.items()
+        for key in getattr(field.annotation, "model_fields", {})
+    }
+    mistakes = []
+    for variable in sorted(os.environ):
+        name = variable.lower().removeprefix(prefix.lower())
+        section, is_nested, _ = name.partition(delimiter)
+        if len(name) == len(variable) or (is_nested and section in fields):
+            continue
+        if is_nested:
+            mistakes.append(f"{variable}: no such section; there are {', '.join(fields)}")
+        elif name in misspelt:
+            mistakes.append(f"{variable}: no such setting; {prefix}{misspelt[name]} is one")
+    return mistakes
 
 
 def _refusal(origin: str, mistakes: Sequence[str]) -> ConfigurationError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 
-from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE, arm_from_environment
+from pravega_common.runtime.failpoints import arm_from_environment
 from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.contract import StreamGateway
 
@@ -29,8 +29,7 @@ def arm_failpoints() -> None:
     process = os.getpid()
     if process not in _armed_in:
         _armed_in.add(process)
-        if os.environ.get(ENVIRONMENT_VARIABLE):
-            arm_from_environment()
+        arm_from_environment()
 
 
 def freeze_imported_objects() -> None:

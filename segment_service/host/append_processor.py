@@ -120,7 +120,7 @@ class AppendProcessor:
     # ---- set-up ------------------------------------------------------------------------------------------------------
 
     def _may_be_set_up(self, request: SetupAppend) -> bool:
-        """Whether name and id of a writer can be; if not the peer is told, and nothing is kept of it."""
+        """Refuses a writer whose segment or id cannot be, before anything is kept of it; whether it may go on."""
         try:
             check_segment_name(request.segment)
             client_attribute(request.writer_id)

@@ -135,9 +135,9 @@ def main(arguments: list[str] | None = None) -> None:
     doctor_command.add_to(commands)
     restore_command.add_to(commands)
     options = parser.parse_args(arguments)
-    failpoints.arm_from_environment()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
+        failpoints.arm_from_environment()
         sys.exit(options.run(options))
     except KeyboardInterrupt:
         sys.exit(f"pravega-spark {options.noun} {options.command}: interrupted; it may be repeated")

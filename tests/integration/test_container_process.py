@@ -140,6 +140,14 @@ async def test_killed_in_the_middle_of_a_start(store: StoreProcess, failpoint: s
     assert await store.stop() == 0
 
 
+async def test_the_ready_file_is_there_while_the_store_serves(store: StoreProcess) -> None:
+    ready = store.folder / "ready.json"
+    await store.start()
+    assert ready.exists()
+    assert await store.stop() == 0
+    assert not ready.exists()
+
+
 async def test_a_number_of_containers_that_changed_is_refused(store: StoreProcess, own_redis: RedisServer) -> None:
     await store.start()
     assert await store.stop() == 0

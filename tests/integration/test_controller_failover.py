@@ -16,7 +16,7 @@ import pytest
 from controller_service.workflows import scale_stream, seal_stream
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
-from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE
+from pravega_common.runtime.failpoints import environment_of
 from tests.support.eventually import eventually
 from tests.support.server_fixtures import own_redis  # noqa: F401
 from tests.support.servers import RedisServer, free_port
@@ -75,7 +75,7 @@ class Processes:
     def _start(self, package: str, name: str, settings: str, failpoints: str = "") -> subprocess.Popen[bytes]:
         file = self._folder / f"{name}.toml"
         file.write_text("\n".join(line.strip() for line in settings.splitlines()))
-        environment = {**os.environ, ENVIRONMENT_VARIABLE: failpoints}
+        environment = {**os.environ, **environment_of(failpoints)}
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", package, "--config", str(file)], stdout=log, stderr=log, env=environment

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE
+from pravega_common.runtime.failpoints import environment_of
 from segment_service.file_log import container_files, plog_writer
 from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
@@ -50,7 +50,7 @@ def run_writer(folder: Path, writer: int, acked_min: int, failpoints: str = "") 
     """Let a process write until it has so many acknowledgements, then kill it; or until a failpoint does."""
     heard = Heard()
     command = [sys.executable, "-m", "tests.support.file_log_writer", str(folder), str(writer)]
-    environment = {ENVIRONMENT_VARIABLE: failpoints, "PYTHONPATH": str(ROOT)}
+    environment = {**environment_of(failpoints), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as process:
         assert process.stdout is not None
         for line in process.stdout:

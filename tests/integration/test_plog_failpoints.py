@@ -47,7 +47,7 @@ def run_writer(servers: Servers, prefix: str, writer: int, count: int, armed: st
         str(writer),
         str(count),
     ]
-    environment = {**os.environ, failpoints.ENVIRONMENT_VARIABLE: armed}
+    environment = {**os.environ, **failpoints.environment_of(armed)}
     done = subprocess.run(command, cwd=_root, env=environment, capture_output=True, text=True, timeout=60, check=False)
     history, truncating = WriterHistory(writer, sent=count), 0
     for line in done.stdout.splitlines():

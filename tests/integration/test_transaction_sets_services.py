@@ -14,6 +14,7 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import CommitStatus, RegisterStatus, SetDecision, SetMember, SetState, Sink
 from pravega_common.model.transactions import TransactionState
+from pravega_common.runtime.failpoints import environment_of
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
@@ -153,7 +154,7 @@ def test_a_restarted_query_and_its_zombie(client: StreamClient) -> None:
 def test_a_controller_that_dies_right_after_the_commit_point(tmp_path: Path) -> None:
     """No client comes back: the next controller makes the batch readable by itself."""
     cluster = StandaloneProcess(tmp_path / "cluster", containers=2)
-    cluster.start({"PRAVEGA_FAILPOINTS": "transaction_set.commit_recorded=kill"})
+    cluster.start(environment_of("transaction_set.commit_recorded=kill"))
     try:
         with StreamClient(cluster.controller_uri) as client:
             client.controller.create_scope(S)

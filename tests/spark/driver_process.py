@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pravega_common.runtime.failpoints import environment_of
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import descendants, kill_tree, state_of
 
@@ -25,7 +26,7 @@ class DriverProcess:
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(REPOSITORY),
-            "PRAVEGA_FAILPOINTS": failpoints,
+            **environment_of(failpoints),
         }
         self._log = log
         with log.open("ab") as output:

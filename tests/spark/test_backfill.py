@@ -25,7 +25,7 @@ from pravega_common.errors import ConfigurationError, InvalidArgument
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_name
-from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
+from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, environment_of, raise_on_hit
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.backfill import export
 from pravega_spark.backfill.definition import ExportJob, JobDiffers, LoadJob
@@ -98,7 +98,7 @@ class BackfillProcess:
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(REPOSITORY),
-            "PRAVEGA_FAILPOINTS": failpoints,
+            **environment_of(failpoints),
         }
         with log.open("ab") as output:
             self.process = subprocess.Popen(

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE
+from pravega_common.runtime.failpoints import environment_of
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from tests.support.eventually import eventually
 
@@ -52,7 +52,7 @@ class StoreProcess:
                 str(self.config),
                 "--ready-file",
                 str(ready),
-                env={ENVIRONMENT_VARIABLE: failpoints, "PATH": ""},
+                env={**environment_of(failpoints), "PATH": ""},
                 cwd=Path(__file__).parents[2],
                 stdout=log,
                 stderr=log,

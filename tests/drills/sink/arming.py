@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pravega_common.runtime.failpoints import ENVIRONMENT_VARIABLE
+from pravega_common.runtime.failpoints import environment_of
 
 
 class Failpoints:
@@ -16,7 +16,7 @@ class Failpoints:
 
     def environment(self, names: set[str]) -> dict[str, str]:
         """The environment in which a process obeys."""
-        return {ENVIRONMENT_VARIABLE: ",".join(f"{name}=take:{self._folder / name}" for name in sorted(names))}
+        return environment_of(",".join(f"{name}=take:{self._folder / name}" for name in sorted(names)))
 
     def arm(self, name: str, action: str, hit: int = 1, scope: str = "", counted: int = 0) -> None:
         """At its ``hit``-th time from now on, in whatever process; ``taken_by`` knows of the first ``counted`` hits."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import FailedError
+from pravega_common.errors import ConfigurationError, FailedError
 from pravega_common.runtime import failpoints
 from pravega_common.runtime.deadline import Deadline
 from pravega_common.services.base import Service, ServiceState
@@ -156,7 +156,7 @@ async def test_whoever_asks_late_is_told_of_a_failure_at_once() -> None:
 
 def test_failpoints_do_nothing_until_they_are_armed() -> None:
     failpoints.failpoint("test.point")
-    failpoints.arm_from_environment("test.point=error:2")
+    failpoints.arm_text("test.point=error:2")
     try:
         failpoints.failpoint("test.point")
         with pytest.raises(failpoints.FailpointError):
@@ -166,8 +166,29 @@ def test_failpoints_do_nothing_until_they_are_armed() -> None:
         failpoints.disarm_all()
 
 
+def test_failpoints_of_the_environment_need_a_permission_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(failpoints.ENVIRONMENT_VARIABLE, "test.point=error")
+    for permission in (None, "", "0", "yes"):
+        if permission is not None:
+            monkeypatch.setenv(failpoints.PERMISSION_VARIABLE, permission)
+        with pytest.raises(ConfigurationError, match="PRAVEGA_ALLOW_FAILPOINTS=1"):
+            failpoints.arm_from_environment()
+        failpoints.failpoint("test.point")
+    assert not caplog.records
+    monkeypatch.setenv(failpoints.PERMISSION_VARIABLE, "1")
+    failpoints.arm_from_environment()
+    try:
+        with pytest.raises(failpoints.FailpointError):
+            failpoints.failpoint("test.point")
+    finally:
+        failpoints.disarm_all()
+    assert "FAILPOINTS ARE ARMED" in caplog.text
+
+
 def test_failpoints_of_other_processes_are_armed_hit_by_hit(tmp_path: Path) -> None:
-    failpoints.arm_from_environment(f"test.point=take:{tmp_path / 'test.point'}")
+    failpoints.arm_text(f"test.point=take:{tmp_path / 'test.point'}")
     try:
         failpoints.failpoint("test.point")
         (tmp_path / "test.point.1").write_text("pass")
@@ -183,7 +204,7 @@ def test_failpoints_of_other_processes_are_armed_hit_by_hit(tmp_path: Path) -> N
 
 
 def test_a_hit_can_be_meant_for_one_scope(tmp_path: Path) -> None:
-    failpoints.arm_from_environment(f"test.point=take:{tmp_path / 'test.point'}")
+    failpoints.arm_text(f"test.point=take:{tmp_path / 'test.point'}")
     try:
         (tmp_path / "test.point@mine.1").write_text("error")
         (tmp_path / "test.point.1").write_text("pass")
@@ -197,7 +218,7 @@ def test_a_hit_can_be_meant_for_one_scope(tmp_path: Path) -> None:
 
 
 async def test_a_held_hit_lets_others_go_on(tmp_path: Path) -> None:
-    failpoints.arm_from_environment(f"test.point=take:{tmp_path / 'test.point'}")
+    failpoints.arm_text(f"test.point=take:{tmp_path / 'test.point'}")
     try:
         (tmp_path / "test.point.1").write_text("hold")
         (tmp_path / "test.point.2").write_text("hold")

@@ -121,3 +121,25 @@ def test_addresses_are_split() -> None:
 def test_addresses_that_are_refused(address: str) -> None:
     with pytest.raises(ValueError, match="no address"):
         host_and_port(address)
+
+
+def test_a_variable_that_sets_nothing_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRAVEGA_TEST_CLUSTR__LEASE_MS", "5000")
+    monkeypatch.setenv("PRAVEGA_TEST_CLUSTER_LEASE_MS", "5000")
+    with pytest.raises(ConfigurationError) as raised:
+        Settings.from_values({})
+    assert str(raised.value).splitlines() == [
+        "environment: PRAVEGA_TEST_CLUSTER_LEASE_MS: no such setting; PRAVEGA_TEST_CLUSTER__LEASE_MS is one",
+        "environment: PRAVEGA_TEST_CLUSTR__LEASE_MS: no such section; there are cluster, disk",
+    ]
+
+
+def test_variables_of_other_programs_are_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "PRAVEGA_TEST_PORT",
+        "PRAVEGA_TEST_SERVICE_HOST",
+        "PRAVEGA_TEST_PORT_9090_TCP_ADDR",
+        "PRAVEGA_TESTS__A",
+    ):
+        monkeypatch.setenv(name, "tcp://10.0.0.1:9090")
+    assert Settings.from_values({}).cluster.lease_ms == 10_000

@@ -89,7 +89,7 @@ def test_thirty_runs_have_all_choices_about_equally_often() -> None:
 
 def test_failpoints_are_armed_for_one_scope(tmp_path: Path) -> None:
     armed = Failpoints(tmp_path)
-    failpoints.arm_from_environment(armed.environment({"test.step"})[failpoints.ENVIRONMENT_VARIABLE])
+    failpoints.arm_text(armed.environment({"test.step"})[failpoints.ENVIRONMENT_VARIABLE])
     try:
         armed.arm("test.step", "error", hit=2, scope="mine", counted=3)
         failpoints.failpoint("test.step", "mine/stream")

@@ -1,4 +1,4 @@
-"""Writes and removes the file in which scripts find the addresses of a running standalone."""
+"""Writes and removes the file in which scripts find the addresses of a service that runs."""
 
 from __future__ import annotations
 
