@@ -23,6 +23,8 @@ receive_bytes_min: Final = 4 * 1024
 """A buffer with less free space than this is given up for a new one."""
 
 _HEADER = struct.Struct(">ii")
+_TLS_HANDSHAKE: Final = 0x1603
+"""The first two bytes of a TLS handshake (RFC 8446, 5.1), which begin no command's type."""
 
 Frame = tuple[int, memoryview]
 """Type code and payload."""
@@ -33,13 +35,23 @@ class FrameParser:
 
     Use either ``get_buffer`` / ``buffer_updated`` (the transport writes into the buffer) or ``feed`` (bytes are
     copied in). Frames before a malformed header are still returned; ``failure`` then says what is wrong, and the
-    next ``get_buffer`` or ``feed`` raises it.
+    next ``get_buffer`` or ``feed`` raises it. ``begins_tls``: that the peer sends a TLS handshake is what is wrong.
     """
 
-    __slots__ = ("_buffer", "_filled", "_next_size", "_parsed", "_payload_bytes_max", "_readable", "failure")
+    __slots__ = (
+        "_buffer",
+        "_filled",
+        "_next_size",
+        "_parsed",
+        "_payload_bytes_max",
+        "_readable",
+        "begins_tls",
+        "failure",
+    )
 
     def __init__(self, payload_limit_bytes: int = payload_bytes_max) -> None:
         self.failure: WireDecodeError | None = None
+        self.begins_tls = False
         self._payload_bytes_max = payload_limit_bytes
         self._next_size = buffer_bytes_min
         self._buffer = memoryview(b"")
@@ -74,6 +86,9 @@ class FrameParser:
                 break
             end = position + 8 + length
             if end > filled:
+                self.begins_tls = type_code >> 16 == _TLS_HANDSHAKE
+                if self.begins_tls:
+                    self.failure = WireDecodeError("frame", "the peer begins TLS, which this port does not speak")
                 break
             frames.append((type_code, readable[position + 8 : end]))
             position = end

@@ -61,7 +61,9 @@ class WireConnection(asyncio.BufferedProtocol):
             refusal = explained(error, f"the segment store at {endpoint}")
             if refusal is not None:
                 raise refusal from error
-            raise Unavailable(f"no connection to the segment store at {endpoint}: {error}") from error
+            raise Unavailable(
+                f"no connection to the segment store at {endpoint}: {_reason(error, endpoint)}"
+            ) from error
         connection._write([encode(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION, EXTENSIONS))])
         return connection
 
@@ -148,6 +150,11 @@ class WireConnection(asyncio.BufferedProtocol):
         for waiter in waiting.values():
             if not waiter.done():
                 waiter.set_exception(UnknownOutcome(f"segment store {self.endpoint}: {reason}"))
+
+
+def _reason(error: Exception, endpoint: Endpoint) -> str:
+    text = str(error) or type(error).__name__
+    return text if endpoint.tls is None else f"{text}, over TLS"
 
 
 def _tls_of(endpoint: Endpoint) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from pravega_common.errors import Unavailable, UnknownOutcome
-from pravega_common.runtime.client_tls import explained
+from pravega_common.errors import PravegaError, RejectedError, Unavailable, UnknownOutcome
+from pravega_common.runtime.client_tls import explained, tls_problem
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode, encode_parts
 from pravega_common.wire.errors import WireDecodeError
@@ -168,9 +168,15 @@ class WireSocket:
             raise self._lost(ConnectionResetError("the store closed the connection"))
         self._frames.extend(self._parser.buffer_updated(count))
 
-    def _lost(self, error: Exception) -> UnknownOutcome:
+    def _lost(self, error: Exception) -> PravegaError:
         self.close()
-        return UnknownOutcome(f"segment store {self.endpoint}: {error}")
+        return self._refusal(error) or UnknownOutcome(f"segment store {self.endpoint}: {error}")
+
+    def _refusal(self, error: Exception) -> RejectedError | None:
+        """Why a store that hangs up without a Hello does: it speaks TLS, and this connection does not."""
+        if self._peer_version is not None or self.endpoint.tls is not None or isinstance(error, TimeoutError):
+            return None
+        return tls_problem(self.endpoint.host, self.endpoint.port, None, f"the segment store at {self.endpoint}")
 
 
 def _connect(endpoint: Endpoint) -> socket.socket | TlsSocket:

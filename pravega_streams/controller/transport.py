@@ -26,6 +26,7 @@ from pravega_common.proto.transaction_sets_pb2_grpc import TransactionSetsStub
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.channels import make_channel
 from pravega_streams.controller.endpoint_choice import EndpointChoice
+from pravega_streams.controller.tls_refusals import TlsRefusals
 from pravega_streams.controller.wait_notice import WaitNotice, notice_time_max_s, short_reason
 
 call_time_max_s: Final = 130.0
@@ -84,6 +85,8 @@ class ControllerTransport:
     The controller's calls are idempotent or answer the second time what they would have answered the first
     (``createTransaction`` merely leaves a transaction to time out), so a call is repeated on every error that may pass.
     ``Unavailable``: no controller could be reached, nothing was done. ``UnknownOutcome``: all attempts ended in errors.
+    Without another attempt: ``AuthenticationFailed`` for certificates that are not trusted, ``ConfigurationError`` if
+    only one side speaks TLS.
     """
 
     def __init__(
@@ -122,7 +125,7 @@ class ControllerTransport:
         self._channels.clear()
 
     def _call(self, bind: Callable[[grpc.Channel], Any], method: str, request: Any) -> Any:
-        delay_s = retry_delay_min_s
+        delay_s, refusals = retry_delay_min_s, TlsRefusals(self.endpoints)
         began_s = self._now_s()
         reached = False
         for attempt in range(1, self._attempts + 1):
@@ -137,6 +140,8 @@ class ControllerTransport:
             code = failure.code()
             if isinstance(failure, _Hangs) or code is grpc.StatusCode.UNAVAILABLE:
                 self._choice.failed(index)
+            if code is grpc.StatusCode.UNAVAILABLE:
+                refusals.check(index, failure)
             reached = reached or code is not grpc.StatusCode.UNAVAILABLE
             if code not in _RETRIED or attempt == self._attempts:
                 break

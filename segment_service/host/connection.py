@@ -352,7 +352,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.close_reason is not None:
             return
         if self._parser.failure is not None:
-            self.close(str(self._parser.failure))
+            # Any answer in plain makes a handshake fail at once; other peers get none, as from Pravega.
+            end = self.refuse if self._parser.begins_tls else self.close
+            end(str(self._parser.failure))
         elif self._is_stuffed:
             self._wait_until_unblocked()
         elif self._read_paused and self._transport is not None:

@@ -151,6 +151,20 @@ async def test_a_certificate_of_another_host_is_refused_unless_names_do_not_coun
     await server.stop()
 
 
+async def test_a_store_without_tls_is_refused_by_a_client_with(endpoint: Endpoint, authority: Authority) -> None:
+    for said in await refusals(Endpoint(endpoint.host, endpoint.port, ClientTls.from_file(authority.file))):
+        assert "does not speak TLS" in said and "tcp://host:port" in said
+
+
+async def test_a_store_with_tls_says_so_to_a_client_without(tls_server: WireServer) -> None:
+    def use() -> None:
+        connection = WireSocket(Endpoint("127.0.0.1", tls_server.port))
+        connection.peer_version()
+
+    with pytest.raises(ConfigurationError, match=r"speaks TLS: use tls://host:port"):
+        await asyncio.to_thread(use)
+
+
 def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     with pytest.raises(ConfigurationError, match=r"ca_file .*No such file"):
