@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from pravega_spark.commands.requirements import exit_without
@@ -9,6 +10,8 @@ from pravega_spark.commands.requirements import exit_without
 
 def main() -> None:
     """Runs the sub-command that the arguments name; an error is one sentence and exit status 1."""
+    # A failed handshake is said by this program, in one sentence; gRPC would print its own lines beside it.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     exit_without("pravega-spark", "typer", "rich", "structlog")
     from pravega_common.errors import PravegaError
     from pravega_spark.application import make_application

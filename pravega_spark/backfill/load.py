@@ -97,7 +97,7 @@ def _target(client: StreamClient, options: WriteOptions) -> Target:
     def knows(query_id: str) -> bool:
         return TransactionCoordinator(client).get(Sink(query_id, options.destination), 0)[1] >= 0
 
-    return Target(options.destination, options.controller, first_segment, create, knows)
+    return Target(options.destination, str(options.controller), first_segment, create, knows)
 
 
 def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder) -> LoadJob:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +10,11 @@ from typing import Final
 
 from pravega_common.errors import StreamNotFound, Unavailable
 from pravega_spark.commands.stream_names import parse_stream
+from pravega_spark.standalone.options import authority_file, default_data_dir
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.address import ControllerAddress
+from pravega_streams.controller.address import CA_FILE_VARIABLE, ControllerAddress
 
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 connect_time_max_s: Final = 3.0
 """How long a command looks for a controller before it says that none is there."""
 
@@ -20,8 +23,18 @@ connect_time_max_s: Final = 3.0
 def connected(controller: str) -> Iterator[StreamClient]:
     """Opens the clients of a cluster; ``Unavailable`` at once if nobody listens at any of the addresses."""
     check_listens(controller)
-    with StreamClient(controller) as client:
+    with StreamClient(cluster_address(controller)) as client:
         yield client
+
+
+def cluster_address(controller: str) -> ControllerAddress:
+    """Parses an address. The authority of a standalone of this machine is found where it was made."""
+    address = ControllerAddress.parse(controller)
+    made_here = authority_file(default_data_dir())
+    is_here = all(endpoint.host in LOOPBACK for endpoint in address.endpoints)
+    if address.tls is None or os.environ.get(CA_FILE_VARIABLE) or not is_here or not made_here.exists():
+        return address
+    return ControllerAddress.parse(controller, ca_file=made_here)
 
 
 def check_listens(controller: str) -> None:

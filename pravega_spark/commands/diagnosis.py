@@ -20,7 +20,7 @@ from typing import Final
 from pravega_common.errors import PravegaError, UnsupportedOperation
 from pravega_common.names import segment_name
 from pravega_common.wire import commands as wire
-from pravega_spark.commands.connection import check_listens
+from pravega_spark.commands.connection import check_listens, cluster_address
 from pravega_spark.commands.transaction import remedy
 from pravega_spark.standalone.binaries import find_minio, find_redis
 from pravega_streams.batch.events import read_events
@@ -145,7 +145,7 @@ def services(controller: str) -> list[Finding]:
     if not first.is_ok:
         skipped = "not looked at without a controller"
         return [first, Finding("segment stores", None, skipped), Finding("round trip", None, skipped)]
-    with StreamClient(controller) as client:
+    with StreamClient(cluster_address(controller)) as client:
         found: list[Endpoint] = []
 
         def search() -> str:
@@ -177,7 +177,7 @@ def _commits(client: StreamClient) -> Finding:
 
 def _controller(controller: str) -> str:
     check_listens(controller)
-    with StreamClient(controller) as client:
+    with StreamClient(cluster_address(controller)) as client:
         return f"{controller}, {_median_ms(lambda: client.controller.scope_exists('doctor')):.1f} ms"
 
 

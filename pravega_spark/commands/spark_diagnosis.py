@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from pravega_spark.commands.connection import cluster_address
 from pravega_spark.commands.diagnosis import Finding, check, make_scratch, remove_scratch
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
@@ -78,7 +79,7 @@ def _run_tasks(spark: SparkSession, controller: str) -> list[Finding]:
         "PYSPARK_PYTHON and spark.pyspark.python, else it is python3 of the path. The Python of this command: "
         f"export PYSPARK_PYTHON={sys.executable}"
     )
-    with StreamClient(controller) as client:
+    with StreamClient(cluster_address(controller)) as client:
         try:
             wanted = make_scratch(client, scope)
             answers: dict[str, str] = {}
@@ -130,7 +131,7 @@ class _Probe:
     """
 
     def __init__(self, controller: str, scope: str) -> None:
-        self._controller = controller
+        self._controller = cluster_address(controller)
         self._scope = scope
 
     def __call__(self, _: Iterable[int]) -> Iterator[tuple[str, str]]:

@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.service import ServiceGateway
+from pravega_streams.controller.address import Controller
 
-_gateways: dict[tuple[int, str], StreamGateway] = {}
+_gateways: dict[tuple[int, Controller], StreamGateway] = {}
 """By process id too: connections do not survive a fork."""
-_openers: dict[str, Callable[[str], StreamGateway]] = {}
+_openers: dict[str, Callable[[Controller], StreamGateway]] = {}
 """By the scheme of an address; a cluster's addresses need no entry."""
 
 
-def gateway_for(controller: str) -> StreamGateway:
+def gateway_for(controller: Controller) -> StreamGateway:
     """The gateway to a controller; it connects at its first call.
 
     ``ConfigurationError`` for an address that cannot be used.
@@ -22,12 +23,12 @@ def gateway_for(controller: str) -> StreamGateway:
     key = (os.getpid(), controller)
     gateway = _gateways.get(key)
     if gateway is None:
-        gateway = _openers.get(controller.partition("://")[0], ServiceGateway)(controller)
+        gateway = _openers.get(str(controller).partition("://")[0], ServiceGateway)(controller)
         _gateways[key] = gateway
     return gateway
 
 
-def register_scheme(scheme: str, open_gateway: Callable[[str], StreamGateway]) -> None:
+def register_scheme(scheme: str, open_gateway: Callable[[Controller], StreamGateway]) -> None:
     """Open addresses of this scheme, in this process, with ``open_gateway``: for tests, which have a fake store.
 
     ``open_gateway`` is given the whole address.

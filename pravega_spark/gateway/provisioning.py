@@ -10,8 +10,9 @@ from pravega_common.errors import ConfigurationError
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.stream_options import StreamOptions
+from pravega_streams.controller.address import Controller
 
-_provisioned: set[tuple[int, str, str, str]] = set()
+_provisioned: set[tuple[int, Controller, str, str]] = set()
 
 
 def provisioned_gateway(options: StreamOptions) -> StreamGateway:

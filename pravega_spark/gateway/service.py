@@ -17,15 +17,16 @@ from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_streams.batch.pipelined_calls import PipelinedCalls
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
+from pravega_streams.controller.address import Controller
 from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.event.block_writer import BlockWriters
 from pravega_streams.segment.event_index import EventIndex
 
 
 class ServiceGateway:
-    """See ``StreamGateway``. ``controller``: ``tcp://host:port[,host:port…]``."""
+    """See ``StreamGateway``. ``controller``: as of ``StreamClient``."""
 
-    def __init__(self, controller: str) -> None:
+    def __init__(self, controller: Controller) -> None:
         self._client = StreamClient(controller)
         self._controller = self._client.controller
         self._segments = self._client.segments

@@ -8,12 +8,13 @@ import os
 from pravega_common.runtime.failpoints import arm_from_environment
 from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.contract import StreamGateway
+from pravega_streams.controller.address import Controller
 
 _armed_in: set[int] = set()
 """Ids of processes: a fork of one that is armed reads its own environment."""
 
 
-def worker_gateway(controller: str) -> StreamGateway:
+def worker_gateway(controller: Controller) -> StreamGateway:
     """The gateway for code that Spark runs, in a process that is set up.
 
     Spark's workers have no main function of ours: the first use of a store is where our code begins in them.

@@ -64,8 +64,17 @@ OPTIONS: Final = (
         Use.ALL,
         values.text,
         None,
-        "address of the controller, tcp://host:port[,host:port…]",
+        "address of the controller, tcp://host:port[,host:port…]; tls://… for a cluster with TLS",
         f"environment variable `{CONTROLLER_VARIABLE}` of the driver, else `{CONTROLLER_DEFAULT}`",
+    ),
+    Option(
+        "ca_file",
+        Use.ALL,
+        values.text,
+        None,
+        "file on the driver with the certificates of the authority that signed those of a cluster with TLS, in PEM; "
+        "their text goes to the executors with the tasks",
+        "environment variable `PRAVEGA_CA_FILE` of the driver, else the system's authorities",
     ),
     Option("scope", Use.ALL, values.text, None, "scope of the stream", "required"),
     Option(

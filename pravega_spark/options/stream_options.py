@@ -13,6 +13,7 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.options.combinations import check_combination
 from pravega_spark.options.definitions import CONTROLLER_DEFAULT, CONTROLLER_VARIABLE, Use
 from pravega_spark.options.given import GivenOptions, StreamName
+from pravega_streams.controller.address import Controller, ControllerAddress, speaks_tls
 
 _DERIVED: Final = ("scope", "streams", "stream_configuration")
 
@@ -24,7 +25,8 @@ class StreamOptions:
     A field has the name of its option (``definitions.py``), or is derived from several.
     """
 
-    controller: str
+    controller: Controller
+    """A text, and for a cluster with TLS the parsed address, which has the certificates of ``ca_file``."""
     scope: str
     streams: tuple[StreamName, ...]
     allow_create_scope: bool
@@ -49,11 +51,18 @@ class StreamOptions:
         given = GivenOptions(texts, use)
         check_combination(given, use)
         own = {field.name: given.value(field.name) for field in fields(cls) if field.name not in _DERIVED}
-        own["controller"] = given.value("controller") or os.environ.get(CONTROLLER_VARIABLE) or CONTROLLER_DEFAULT
+        own["controller"] = _controller(given)
         for name in ("allow_create_scope", "allow_create_stream"):
             # A name that is mistyped in a read would give an empty stream, and no rows without a word.
             own[name] = given.value(name) if given.is_given(name) else bool(use & Use.WRITE)
         return cls(scope=given.scope, streams=given.streams, stream_configuration=_stream_configuration(given), **own)
+
+
+def _controller(given: GivenOptions) -> Controller:
+    uri = str(given.value("controller") or os.environ.get(CONTROLLER_VARIABLE) or CONTROLLER_DEFAULT)
+    ca_file = given.value("ca_file") or ""
+    # Read here, on the driver: executors need no such file.
+    return ControllerAddress.parse(uri, ca_file=ca_file) if ca_file or speaks_tls(uri) else uri
 
 
 def _stream_configuration(given: GivenOptions) -> StreamConfiguration:

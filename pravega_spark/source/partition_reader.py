@@ -19,6 +19,7 @@ from pravega_spark.source.data_loss import data_loss
 from pravega_spark.source.ingest_times import IngestTimes
 from pravega_spark.source.offsets import OffsetsByStream
 from pravega_spark.source.range_planner import Span
+from pravega_streams.controller.address import Controller
 
 _log = logging.getLogger(__name__)
 
@@ -43,14 +44,16 @@ class RowsPartition(InputPartition):
 
 
 def read_spans(
-    partition: SpanPartition, schema: pa.Schema, controller: str, *, fail_on_data_loss: bool
+    partition: SpanPartition, schema: pa.Schema, controller: Controller, *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
     """The events of all spans of a partition; raises as ``read_span``."""
     for span in partition.spans:
         yield from read_span(span, schema, controller, fail_on_data_loss=fail_on_data_loss)
 
 
-def read_span(span: Span, schema: pa.Schema, controller: str, *, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+def read_span(
+    span: Span, schema: pa.Schema, controller: Controller, *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
     """The events of a span as record batches of some megabytes, in order.
 
     ``DataCorruption`` for bytes that are not events, and for lost data unless that is to be skipped.

@@ -27,8 +27,6 @@ clock_skew: Final = timedelta(hours=1)
 """Certificates are valid from this long ago on: clocks of other machines may be behind."""
 name_chars_max: Final = 64
 """The longest common name (RFC 5280, appendix A)."""
-TLS_FOLDER: Final = "tls"
-"""Where they are in a data folder."""
 _NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -49,11 +47,6 @@ class _Pair:
     @property
     def chain(self) -> bytes:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def authority_file(data_dir: Path) -> Path:
-    """The certificate of a standalone's authority, which its clients trust."""
-    return data_dir.resolve() / TLS_FOLDER / "ca.pem"
 
 
 def service_certificate(folder: Path, host: str, now: datetime | None = None) -> ServiceCertificate:

@@ -26,6 +26,10 @@ redis_bytes_per_container: Final = 96 * 1024 * 1024
 S3_KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
+TLS_FOLDER: Final = "tls"
+"""The folder of certificates in a data folder."""
+
+
 class Tier1(enum.StrEnum):
     REDIS = "redis"
     FILE = "file"
@@ -46,6 +50,11 @@ def redis_names(servers: int) -> list[str]:
 def default_data_dir() -> Path:
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "pravega-spark"
+
+
+def authority_file(data_dir: Path) -> Path:
+    """The certificate of the authority of a standalone with TLS, which its clients trust."""
+    return data_dir.resolve() / TLS_FOLDER / "ca.pem"
 
 
 @dataclass(frozen=True)

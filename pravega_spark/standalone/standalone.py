@@ -11,10 +11,10 @@ from rich.console import Console
 
 from pravega_common.services.ports import free_ports
 from pravega_common.services.ready_file import remove_ready_file, write_ready_file
-from pravega_spark.standalone.certificates import TLS_FOLDER, authority_file, service_certificate
+from pravega_spark.standalone.certificates import service_certificate
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
-from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2, redis_names
+from pravega_spark.standalone.options import TLS_FOLDER, StandaloneOptions, Tier1, Tier2, authority_file, redis_names
 from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_children
 from pravega_spark.standalone.service_children import (
     Section,

@@ -63,6 +63,15 @@ class ControllerAddress:
         return cls.parse(controller, ca_file=ca_file, verify_host=verify_host)
 
 
+Controller = str | ControllerAddress
+"""The address of a cluster as callers give it: a text, or parsed with the trust that goes with it."""
+
+
+def speaks_tls(uri: str) -> bool:
+    """Whether the scheme of an address asks for TLS."""
+    return uri.partition("://")[0] in TLS_SCHEMES
+
+
 def _endpoint(uri: str, part: str, tls: ClientTls | None) -> Endpoint:
     parsed = urlsplit(f"//{part}")
     try:

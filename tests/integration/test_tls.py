@@ -89,6 +89,25 @@ def test_commands_take_the_authority_from_the_environment(cluster: StandalonePro
     assert "listed" in run_command(cluster, "stream", "list", SCOPE).decode()
 
 
+def test_commands_find_the_authority_of_a_standalone_in_the_default_folder(
+    cluster: StandaloneProcess, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PRAVEGA_CONTROLLER": cluster.controller_uri, "XDG_DATA_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "pravega_spark", "stream", "list"]
+    alone = subprocess.run(command, env=environment, capture_output=True, timeout=command_time_max_s, check=False)
+    assert alone.returncode == 1
+    said = alone.stderr.decode()
+    assert said.count("\n") == 1 and "PRAVEGA_CA_FILE" in said
+    (tmp_path / "pravega-spark").symlink_to(cluster.ready()["data_dir"])
+    subprocess.run(command, env=environment, capture_output=True, timeout=command_time_max_s, check=True)
+
+
+def test_the_doctor_goes_over_tls(cluster: StandaloneProcess) -> None:
+    said = run_command(cluster, "doctor", "--json")
+    findings = {item["check"]: item for item in json.loads(said)["checks"]}
+    assert findings["controller"]["ok"] and findings["round trip"]["ok"]
+
+
 def test_rest_speaks_tls(cluster: StandaloneProcess) -> None:
     url, context = f"https://{cluster.ready()['rest']}/v1/scopes", ClientTls.from_file(cluster.ca_file).context
     with urllib.request.urlopen(url, context=context, timeout=10) as answer:

@@ -14,19 +14,21 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.service import ServiceGateway
+from pravega_streams.controller.address import ControllerAddress
 
 wait_s = 60
 
 
 class Streams:
-    """Events are texts here; ``scope`` belongs to the test."""
+    """Events are texts here; ``scope`` belongs to the test; ``ca_file`` is for a cluster with TLS."""
 
-    def __init__(self, spark: SparkSession, controller: str, scope: str, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, controller: str, scope: str, folder: Path, *, ca_file: str = "") -> None:
         self.spark = spark
         self.controller = controller
         self.scope = scope
         self.folder = folder
-        self.gateway = ServiceGateway(controller)
+        self.gateway = ServiceGateway(ControllerAddress.of(controller, ca_file=ca_file))
+        self._trust = {"ca_file": ca_file} if ca_file else {}
         self._queries: list[StreamingQuery] = []
 
     def keep(self, query: StreamingQuery) -> StreamingQuery:
@@ -40,7 +42,7 @@ class Streams:
         self.gateway.close()
 
     def options(self, stream: str, **more: Any) -> dict[str, str]:
-        given = {"controller": self.controller, "scope": self.scope, "stream": stream, **more}
+        given = {"controller": self.controller, "scope": self.scope, "stream": stream, **self._trust, **more}
         return {name: str(value) for name, value in given.items()}
 
     def create(self, stream: str, segments: int = 1) -> None:

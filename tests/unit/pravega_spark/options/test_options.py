@@ -12,6 +12,7 @@ import pytest
 from pravega_common.errors import ConfigurationError, InvalidArgument
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.runtime.client_tls import ClientTls
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.options.definitions import OPTIONS, Use
 from pravega_spark.options.limits import EARLIEST, LATEST, StartTimes
@@ -21,6 +22,9 @@ from pravega_spark.options.stream_options import StreamOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.source.told_cuts import cut_of
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller.address import ControllerAddress
+from tests.support.certificates import Authority
 
 BASE = {"scope": "s", "stream": "t"}
 CUT = StreamCut("s", "t", {0: 5}).as_text()
@@ -48,7 +52,7 @@ def test_every_option_is_a_field_or_makes_one() -> None:
     made_of = {field.name for kind in (ReadOptions, WriteOptions) for field in dataclasses.fields(kind)}
     others = {option.name for option in OPTIONS} - made_of
     assert others == {
-        *("stream", "path", "paths", "checkpointlocation", "queryname"),
+        *("ca_file", "stream", "path", "paths", "checkpointlocation", "queryname"),
         *(option.name for option in OPTIONS if option.name.startswith("default_")),
     }
 
@@ -341,6 +345,26 @@ def test_the_controller_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert ReadOptions.parse(given, Use.BATCH_READ).controller == "tcp://c:1"
     assert WriteOptions.parse(given, Use.STREAM_WRITE).controller == "tcp://c:1"
     assert ReadOptions.parse({**given, "controller": "tcp://d:2"}, Use.READ).controller == "tcp://d:2"
+
+
+def test_the_authority_of_a_cluster_with_tls_goes_to_the_executors_as_text(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("PRAVEGA_CA_FILE", raising=False)
+    file = Authority(tmp_path).file
+    given = {"scope": "s", "stream": "t", "controller": "tls://c:1"}
+    made = ReadOptions.parse({**given, "ca_file": str(file)}, Use.BATCH_READ)
+    text = file.read_text()
+    data = pickle.dumps(made)
+    file.unlink()
+    tls = ClientTls(text)
+    assert pickle.loads(data).controller == ControllerAddress("tls://c:1", (Endpoint("c", 1, tls),), tls)
+    assert len(data) < 4_000 and text not in repr(made)
+    assert WriteOptions.parse(given, Use.BATCH_WRITE).controller == ControllerAddress.parse("tls://c:1")
+    with pytest.raises(ConfigurationError, match="No such file"):
+        ReadOptions.parse({**given, "ca_file": str(file)}, Use.BATCH_READ)
+    with pytest.raises(ConfigurationError, match="write tls://c:1"):
+        ReadOptions.parse({**given, "controller": "tcp://c:1", "ca_file": str(file)}, Use.BATCH_READ)
 
 
 def test_reads_create_nothing_unless_they_are_told_to() -> None:
