@@ -88,13 +88,15 @@ class Auditor(Client):
         return b"".join(parts)
 
     async def drained(self, segment: SegmentHistory) -> None:
-        """Wait until Tier 2 has all of the segment."""
+        """Wait until Tier 2 has all of the segment, as long as it gets more: with small limits that may be slow."""
         loop, name = asyncio.get_running_loop(), segment.name
-        ends_s = loop.time() + drain_time_max_s
+        ends_s, reached = loop.time() + drain_time_max_s, 0
         while True:
             answer = await self.look(name)
             if answer.error is not None or answer.value.storage_length == answer.value.length:
                 return
+            if answer.value.storage_length > reached:
+                ends_s, reached = loop.time() + drain_time_max_s, answer.value.storage_length
             if self.world.is_damaged(name):
                 return  # what is damaged is kept in Tier 1
             if loop.time() > ends_s:
