@@ -187,7 +187,7 @@ class Controller(Service):
         store, access, queue = self.store, self.backends.access, self.queue
         create = CreateStream(store, access, queue)
         seal = SealStream(store, access, queue, self.transactions)
-        delete = DeleteStream(store, access, queue)
+        delete = DeleteStream(store, access, queue, self.transactions)
         groups = ReaderGroups(store, queue, create, seal, delete)
         tables = KeyValueTables(store, access, queue)
         workflows = Workflows(

@@ -209,7 +209,8 @@ class StreamStore(ScopeStore):
     async def add_entry(self, scope: str, stream: str, tags: tuple[str, ...]) -> tuple[StreamEntry, bool]:
         """Put a stream on its scope's list, with its tables; the entry that stands, and whether this call put it there.
 
-        Nothing is made for one that is being deleted. ``ScopeNotFound`` if the scope is missing or being deleted.
+        Nothing is made, or left, for one that is being deleted: its entry says so, also if it is gone already.
+        ``ScopeNotFound`` if the scope is missing or being deleted.
         """
         record = await self.usable_scope(scope)
         table = list_table_name(scope, record.scope_id, STREAMS_LIST)
@@ -238,12 +239,15 @@ class StreamStore(ScopeStore):
             return entry, False
         await self._tags.note(index, stream, entry.tags)
         await self.create_stream_tables(scope, stream, entry.stream_id)
-        if not added:
-            # A deletion marks the entry, and deletes the tables then: made again after that, they would be found.
-            now = await self.entry(scope, stream)
-            if now is None or now.deleting or now.stream_id != entry.stream_id:
-                await self._delete_tables(scope, stream, entry.stream_id)
-                return dataclasses.replace(entry, deleting=True), False
+        # A deletion marks the entry, and deletes the tables then: made after that, they would be found.
+        try:
+            found = await self.tables.get(table, stream)
+        except SegmentNotFound as error:
+            raise ScopeNotFound.of(scope) from error
+        now = None if found is None else decode(StreamEntry, found.value)
+        if now is None or now.deleting or now.stream_id != entry.stream_id:
+            await self._delete_tables(scope, stream, entry.stream_id)
+            return dataclasses.replace(entry, deleting=True), added
         self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
         return entry, added
 

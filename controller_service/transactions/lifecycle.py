@@ -305,17 +305,22 @@ class TransactionService(Service):
             return False
         return await self._sets.holds(record.bound_to)
 
-    async def end_all(self, scope: str, stream: str) -> bool:
-        """For the sealing of a stream: abort what is open; true once no transaction is left, also none that is being
-        committed or cleaned up. To be repeated until then."""
-        active = await self.records.active(scope, stream)
-        # Aborting ones as well: the controller that decided it may have died before it had them cleaned up.
-        ending = [one for one, found in active if found.record.state is not TransactionState.COMMITTING]
-        for start in range(0, len(ending), aborts_concurrent_max):
-            chunk = ending[start : start + aborts_concurrent_max]
-            await all_ended(self.abort(scope, stream, identifier) for identifier in chunk)
-        state = await self.records.commit_state(scope, stream)
-        return not active and state.is_idle
+    async def end_all(self, scope: str, stream: str, stream_id: str) -> bool:
+        """For the sealing and the deletion of a stream: abort what is open; true once no transaction is left, also none
+        that is being committed or cleaned up. To be repeated until then.
+
+        By the stream's id: a run that stood still may come when there is another stream of the name.
+        """
+        try:
+            active = await self.records.active_of(scope, stream, stream_id)
+            # Aborting ones as well: the controller that decided it may have died before it had them cleaned up.
+            ending = [one for one, found in active if found.record.state is not TransactionState.COMMITTING]
+            for start in range(0, len(ending), aborts_concurrent_max):
+                chunk = ending[start : start + aborts_concurrent_max]
+                await all_ended(self.abort(scope, stream, identifier) for identifier in chunk)
+            return not active and (await self.records.commit_state(scope, stream)).is_idle
+        except StreamNotFound:
+            return True
 
     # ---- state -------------------------------------------------------------------------------------------------------
 

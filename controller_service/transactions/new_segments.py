@@ -69,7 +69,8 @@ class NewSegments:
     async def _unless_ended(self, context: StreamContext, identifier: uuid.UUID, is_late: bool) -> StreamContext:
         """The stream of now. An open one that is looked at within the lease still has the transaction."""
         fresh = await self._streams.open(context.scope, context.stream)
-        if fresh.stream_id != context.stream_id:
+        if fresh.stream_id != context.stream_id or (await fresh.state_record()).is_deleting:
+            # The deletion may have looked for transactions before this one was recorded.
             raise StreamNotFound.of(context.scope, context.stream)
         if is_late or await fresh.state() in (StreamState.SEALING, StreamState.SEALED):
             found = await self._records.get(context.scope, context.stream, identifier)

@@ -183,8 +183,14 @@ class TransactionStore:
         async def read(tables: StreamTables) -> list[tuple[str, Versioned]]:
             return await self._scan(tables.table)
 
-        entries = await self._on_stream(scope, stream, read)
-        return [(uuid.UUID(hex=key), _found(value)) for key, value in entries if not is_order_key(key)]
+        return _active(await self._on_stream(scope, stream, read))
+
+    async def active_of(self, scope: str, stream: str, stream_id: str) -> list[tuple[uuid.UUID, Found]]:
+        """``active`` of exactly this stream of the name; ``StreamNotFound`` once it is deleted."""
+        try:
+            return _active(await self._scan(self.streams.transactions_table(scope, stream, stream_id)))
+        except SegmentNotFound as error:
+            raise StreamNotFound.of(scope, stream) from error
 
     async def lowest_epoch(self, scope: str, stream: str) -> int | None:
         """The lowest epoch that a transaction of the stream needs to come to its end, None without any."""
@@ -307,6 +313,10 @@ class TransactionStore:
             token = page.continuation
             if not token:
                 return entries
+
+
+def _active(entries: Sequence[tuple[str, Versioned]]) -> list[tuple[uuid.UUID, Found]]:
+    return [(uuid.UUID(hex=key), _found(value)) for key, value in entries if not is_order_key(key)]
 
 
 def _found(value: Versioned) -> Found:

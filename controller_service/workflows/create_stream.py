@@ -21,6 +21,8 @@ from controller_service.store.records import (
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from controller_service.workflows.remove_stream import StreamRemoval
+from controller_service.workflows.seal_stream import NoTransactions
 from pravega_common.errors import (
     Outcome,
     PravegaError,
@@ -54,6 +56,7 @@ class CreateStream:
         self._store = store
         self._access = access
         self._queue = queue
+        self._removal = StreamRemoval(store, access, NoTransactions())
         queue.register(KIND, self.handle)
 
     async def create(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
@@ -64,7 +67,9 @@ class CreateStream:
         initial_epoch(0, configuration.scaling.min_segments, 0)
         entry, added = await self._store.add_entry(scope, stream, configuration.tags)
         failpoint(ENTRY_ADDED)
-        if entry.deleting or (not added and await self._is_complete(scope, stream)):
+        if entry.deleting:
+            return added
+        if not added and await self._is_complete(scope, stream):
             return False
         payload = {
             "scope": scope,
@@ -103,6 +108,7 @@ class CreateStream:
         """All steps behind the entry in the scope's list."""
         entry = await self._store.entry(scope, stream)
         if entry is None or entry.stream_id != stream_id or entry.deleting:
+            await self._remove_lone_mark_stream(scope, stream)
             return
         if stream.startswith(MARK_PREFIX) or scope == SYSTEM_SCOPE:
             made = await self._complete(scope, stream, stream_id, configuration)
@@ -110,6 +116,7 @@ class CreateStream:
             made = await self._complete_beside_marks(scope, stream, stream_id, configuration)
         context = await self._retried(lambda: self._activate(stream_id, *made))
         if context is None:
+            await self._remove_lone_mark_stream(scope, stream)
             return
         # The records may be those of another attempt than the entry.
         tags = (await context.configuration()).configuration.tags
@@ -137,8 +144,21 @@ class CreateStream:
     async def _create_mark_stream(self, scope: str, stream: str) -> None:
         name = mark_stream(stream)
         entry = await self._added(scope, name, ())
-        made = await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
+        try:
+            made = await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
+        except StreamNotFound as error:
+            # It was that of an earlier stream of the name, and went with it.
+            raise Unavailable(f"mark stream {scope}/{name} is being deleted") from error
         await self._retried(lambda: self._activate(entry.stream_id, *made))
+
+    async def _remove_lone_mark_stream(self, scope: str, stream: str) -> None:
+        """For a stream that was deleted while it was created: its mark stream may have come after that."""
+        if stream.startswith(MARK_PREFIX) or scope == SYSTEM_SCOPE:
+            return
+        mark = await self._store.entry(scope, mark_stream(stream))
+        entry = await self._store.entry(scope, stream)
+        if mark is not None and (entry is None or entry.deleting):
+            await self._removal.carry_out(scope, mark_stream(stream), mark.stream_id)
 
     async def _complete(
         self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration

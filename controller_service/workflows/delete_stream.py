@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess
-from controller_service.store.epochs import last_number
-from controller_service.store.records import (
-    CURRENT_EPOCH,
-    DELETION,
-    STATE,
-    TRANSITION,
-    TRUNCATION,
-    SegmentRecord,
-    StateRecord,
-    StreamState,
-)
-from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.states import no_way_back
-from pravega_common.errors import StreamNotFound, StreamNotSealed
-from pravega_common.names import MARK_PREFIX, mark_stream, scoped_name, segment_epoch
-from pravega_common.runtime.failpoints import failpoint, register
+from controller_service.workflows.remove_stream import StreamRemoval, require_ended
+from controller_service.workflows.seal_stream import TransactionEnder
+from pravega_common.errors import StreamNotFound
+from pravega_common.names import scoped_name
 
 KIND: Final = "delete_stream"
-segments_per_delete_max: Final = 1_000
-
-MARKED = register("controller.delete_marked")
-SEGMENTS_DELETED = register("controller.delete_segments_deleted")
-NUMBER_RECORDED = register("controller.delete_number_recorded")
 
 
 class DeleteStream:
-    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+    def __init__(
+        self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, transactions: TransactionEnder
+    ) -> None:
         self._store = store
-        self._access = access
         self._queue = queue
+        self._removal = StreamRemoval(store, access, transactions)
         queue.register(KIND, self.handle)
 
     async def delete(self, request_id: str, scope: str, stream: str) -> None:
@@ -47,7 +31,7 @@ class DeleteStream:
             raise StreamNotFound.of(scope, stream)
         try:
             context = await self._store.open(scope, stream)
-            _require_ended(context, await context.state())
+            require_ended(context, await context.state())
         except StreamNotFound:
             # Never completed.
             pass
@@ -58,83 +42,5 @@ class DeleteStream:
         await self.carry_out(request.payload["scope"], request.payload["stream"], request.payload["stream_id"])
 
     async def carry_out(self, scope: str, stream: str, stream_id: str) -> None:
-        """All steps, for this and other workflows' handlers. The stream must be sealed or never completed, else
-        ``StreamNotSealed``: it may have been completed, and used, since somebody asked for its deletion."""
-        entry = await self._store.entry(scope, stream)
-        if entry is None or entry.stream_id != stream_id:
-            return
-        context = await self._marked(scope, stream, stream_id)
-        with no_way_back(f"deletion of stream {scope}/{stream}"):
-            if not stream.startswith(MARK_PREFIX):
-                await self._delete_mark_stream(scope, mark_stream(stream))
-            await self._delete(context, scope, stream, stream_id)
-
-    async def _delete_mark_stream(self, scope: str, name: str) -> None:
-        entry = await self._store.entry(scope, name)
-        if entry is not None:
-            await self._delete(await self._marked(scope, name, entry.stream_id), scope, name, entry.stream_id)
-
-    async def _marked(self, scope: str, stream: str, stream_id: str) -> StreamContext | None:
-        """The stream, from now on marked as being deleted; None if it has no records (any more)."""
-        try:
-            return await self._store.update(scope, stream, lambda one: _mark(one, stream_id), TRANSITION, TRUNCATION)
-        except StreamNotFound:
-            # The metadata went in an earlier attempt, after the segments, or was never written, like them.
-            self._store.forget(scope, stream)
-            return None
-
-    async def _delete(self, context: StreamContext | None, scope: str, stream: str, stream_id: str) -> None:
-        try:
-            if context is not None:
-                await self._delete_segments(context)
-        except StreamNotFound:
-            # Another run of the deletion took the metadata away meanwhile, after the segments.
-            self._store.forget(scope, stream)
-        failpoint(NUMBER_RECORDED)
-        await self._store.remove_stream(scope, stream, stream_id)
-
-    async def _delete_segments(self, context: StreamContext) -> None:
-        if await context.read(STATE) is None or await context.read(CURRENT_EPOCH) is None:
-            return
-        failpoint(MARKED)
-        current = await context.current_epoch()
-        truncation = await context.truncation()
-        head = truncation.since if truncation.updating else truncation.cut
-        first = min((segment_epoch(identifier) for identifier in head), default=0)
-        first = max(first, (await context.history()).oldest_epoch)
-        seen: frozenset[int] = frozenset()
-        async for epoch in context.walk_epochs(range(first, current.epoch + 1)):
-            await self._delete_all(context, [item for item in epoch.segments if item.segment_id not in seen])
-            seen = frozenset(epoch.segment_ids)
-        # A scale that was planned may have created its segments already.
-        transition = await context.transition()
-        await self._delete_all(context, transition.new_segments)
-        failpoint(SEGMENTS_DELETED)
-        last = max([last_number(current), *(segment.number for segment in transition.new_segments)])
-        await self._store.record_deleted(context.scope, context.stream, last + 1)
-
-    async def _delete_all(self, context: StreamContext, segments: Sequence[SegmentRecord]) -> None:
-        names = [segment.name(context.scope, context.stream) for segment in segments]
-        for start in range(0, len(names), segments_per_delete_max):
-            await self._access.delete_segments(names[start : start + segments_per_delete_max])
-
-
-async def _mark(context: StreamContext, stream_id: str) -> None:
-    """Before any segment goes: a run of the creation that makes segments afterwards takes them away again, and one that
-    has not written its records yet finds this one in their place.
-
-    ``StreamNotFound`` if this is a later stream of the same name; ``StreamNotSealed``. Mark streams are never sealed.
-    """
-    if context.stream_id != stream_id:
-        raise StreamNotFound.of(context.scope, context.stream)
-    record = await context.read(STATE)
-    if record is not None and record.is_deleting:
-        return
-    if record is not None and not context.stream.startswith(MARK_PREFIX):
-        _require_ended(context, record.state)
-    context.stage(STATE, StateRecord(StreamState.SEALED, DELETION))
-
-
-def _require_ended(context: StreamContext, state: StreamState) -> None:
-    if state not in (StreamState.SEALED, StreamState.CREATING):
-        raise StreamNotSealed(f"stream {context.name} is {state.value}, not sealed")
+        """All steps, for this and other workflows' handlers, as ``StreamRemoval.carry_out``."""
+        await self._removal.carry_out(scope, stream, stream_id)

@@ -29,18 +29,18 @@ SEGMENTS_SEALED = register("controller.seal_segments_sealed")
 
 
 class TransactionEnder(Protocol):
-    """The part of the transaction service that sealing needs."""
+    """The part of the transaction service that sealing and deletion need."""
 
-    async def end_all(self, scope: str, stream: str) -> bool:
-        """Abort the open transactions of a stream that is being sealed; true once no transaction is left, also none
-        that is being committed."""
+    async def end_all(self, scope: str, stream: str, stream_id: str) -> bool:
+        """Abort the open transactions of a stream that is being sealed or deleted; true once no transaction is left,
+        also none that is being committed. Those of a later stream of the name are left alone."""
         ...
 
 
 class NoTransactions:
-    """For a controller without transactions."""
+    """For streams that have none, such as mark streams."""
 
-    async def end_all(self, scope: str, stream: str) -> bool:
+    async def end_all(self, scope: str, stream: str, stream_id: str) -> bool:
         return True
 
 
@@ -80,7 +80,7 @@ class SealStream:
 
     async def _seal_marked(self, scope: str, stream: str, stream_id: str) -> None:
         """From here on nobody else may use the stream, so a refusal must not end the request."""
-        if not await self._transactions.end_all(scope, stream):
+        if not await self._transactions.end_all(scope, stream, stream_id):
             raise Postpone(f"stream {scope}/{stream} has transactions")
         # Read again: a commit that was let finish may have moved the epoch.
         context = await self._store.open(scope, stream)

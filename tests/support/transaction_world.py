@@ -242,7 +242,7 @@ class Instance:
         self.auto_scale = AutoScale(streams, segments, self.scale, world.clock, AutoScaleLimits(cooldown_ms=0))
         self.truncate = TruncateStream(streams, segments, queue)
         self.seal = SealStream(streams, segments, queue, self.transactions)
-        self.delete = DeleteStream(streams, segments, queue)
+        self.delete = DeleteStream(streams, segments, queue, self.transactions)
         self.groups = ReaderGroups(streams, queue, self.create, self.seal, self.delete)
         self.tables = KeyValueTables(streams, segments, queue)
         self.delete_scope = DeleteScope(streams, queue, self.seal, self.delete, self.groups, self.tables)
@@ -358,6 +358,11 @@ class World:
         numbers = [segment.number for segment in created.segments]
         for name in transaction_segments(scope, stream, created.id, numbers):
             self.segments.write(name, label)
+
+    async def end_all(self, instance: Instance, scope: str, stream: str) -> bool:
+        """One step of what the sealing of a stream does to its transactions."""
+        context = await instance.streams.open(scope, stream)
+        return await instance.transactions.end_all(scope, stream, context.stream_id)
 
     async def put_epoch(self, scope: str, stream: str, number: int) -> None:
         """Put an epoch of one segment on record that nobody planned."""

@@ -115,7 +115,7 @@ async def commit_through_a_crash(rolling: bool, prepare: Callable[[Instance], No
     assert await world.run(second.transactions.transaction_state(S, T, aborted.id)) is TransactionState.ABORTED
     await expect_events(world, T, labels)
     assert world.segments.transaction_segments() == []
-    assert (await world.run(second.transactions.end_all(S, T))) is True
+    assert (await world.run(world.end_all(second, S, T))) is True
     context = await world.streams.open(S, T)
     assert (await context.state()).value == "active"
     await world.close()

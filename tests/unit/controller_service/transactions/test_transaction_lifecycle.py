@@ -187,12 +187,12 @@ async def test_sealing_ends_open_transactions_and_lets_commits_through(world: Wo
     committing = await world.begin(one, S, T, "committing")
     await world.move_state(S, T, StreamState.SEALING)
     assert await world.run(one.transactions.commit(S, T, committing.id))
-    assert not await world.run(one.transactions.end_all(S, T))
+    assert not await world.run(world.end_all(one, S, T))
     await settled(world, one, opened.id, TransactionState.ABORTED)
     await settled(world, one, committing.id, TransactionState.COMMITTED)
 
     async def ended() -> None:
-        while not await one.transactions.end_all(S, T):
+        while not await world.end_all(one, S, T):
             await world.clock.sleep(0.05)
 
     await world.run(ended(), 60)
@@ -350,7 +350,7 @@ async def test_sealing_aborts_many_transactions_at_once(world: World, one: Insta
     one.switch.call = late  # type: ignore[method-assign]
     await world.move_state(S, T, StreamState.SEALING)
     before_s = world.clock.monotonic_s()
-    await world.run(one.transactions.end_all(S, T))
+    await world.run(world.end_all(one, S, T))
     # One by one it would take 20 s: each abort is a read, a write and a request at least.
     assert world.clock.monotonic_s() - before_s < 3
     states = [await world.run(one.transactions.transaction_state(S, T, item.id)) for item in created[-2:]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller_service.store.records import StreamState
-from pravega_common.errors import StreamNotSealed
+from pravega_common.errors import StreamNotFound, StreamNotSealed
 from pravega_common.names import mark_stream
 from tests.support.stream_audit import audit_streams, requests_left
 from tests.support.workflow_steps import TWO, S, Scene, scene_of_two
@@ -71,4 +71,97 @@ async def test_a_stream_that_was_completed_since_its_deletion_was_asked_for_is_n
     assert await world.streams.entry(S, mark_stream("stream")) is not None
     await world.clock.pass_time(10)
     assert await world.readable(S, "stream") == ["event"] * 2
+    await settled(scene)
+
+
+async def test_a_transaction_that_is_recorded_after_the_last_look_of_the_sealing_ends_before_the_stream() -> None:
+    """Its creator made the segments, and dies before it could abort what the sealing had missed."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    insertion, creation, abort = Gate(scene), Gate(scene), Gate(scene)
+    insertion.at(first.transactions.records, "insert")
+    creation.at(world.segments, "create_segments", "transaction")
+    abort.at(first.transactions, "abort")
+    begun = asyncio.ensure_future(first.transactions.create(S, "stream", 60_000))
+    await insertion.come()
+    looked = Gate(scene)
+    looked.at(world.segments, "seal_segments")
+    sealed = asyncio.ensure_future(second.seal.seal("seal", S, "stream"))
+    await looked.come()
+    insertion.opened.set()
+    await creation.come()
+    looked.opened.set()
+    await world.run(sealed)
+    creation.opened.set()
+    await abort.come()
+    assert len(world.segments.transaction_segments()) == 2
+    await world.run(second.delete.delete("delete", S, "stream"))
+    begun.cancel()
+    assert world.segments.transaction_segments() == []
+    await settled(scene)
+
+
+async def test_a_transaction_that_is_recorded_after_the_last_look_of_the_deletion_has_no_segments() -> None:
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    insertion, tables = Gate(scene), Gate(scene)
+    insertion.at(first.transactions.records, "insert")
+    begun = asyncio.ensure_future(first.transactions.create(S, "stream", 60_000))
+    await insertion.come()
+    await world.run(second.seal.seal("seal", S, "stream"))
+    tables.at(second.streams, "remove_stream", "'stream'")
+    deleted = asyncio.ensure_future(second.delete.delete("delete", S, "stream"))
+    await tables.come()
+    insertion.opened.set()
+    await world.run(asyncio.wait({begun}))
+    assert isinstance(begun.exception(), StreamNotFound)
+    assert world.segments.transaction_segments() == []
+    tables.opened.set()
+    await world.run(deleted)
+    await settled(scene)
+
+
+async def test_the_end_of_a_streams_transactions_leaves_those_of_its_successor_alone() -> None:
+    """A run of the sealing that stood still comes when the stream was deleted and made again."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    ending = Gate(scene)
+    ending.at(first.transactions, "end_all")
+    late = asyncio.ensure_future(first.seal.seal("seal", S, "stream"))
+    await ending.come()
+    await world.run(second.seal.seal("seal too", S, "stream"))
+    await world.run(second.delete.delete("delete", S, "stream"))
+    assert await world.run(second.create.create(S, "stream", TWO))
+    begun = await world.run(second.transactions.create(S, "stream", 60_000))
+    world.write(S, "stream", begun, "event")
+    ending.opened.set()
+    await world.run(asyncio.wait({late}))
+    assert await world.run(second.transactions.commit(S, "stream", begun.id))
+    await world.clock.pass_time(10)
+    assert await world.readable(S, "stream") == ["event"] * 2
+    await settled(scene)
+
+
+@pytest.mark.parametrize("step", ["add_entry", "create_stream_tables"])
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_a_mark_stream_that_comes_after_the_deletion_of_its_stream_is_deleted(
+    step: str, is_made_again: bool
+) -> None:
+    """Also if its tables are made after its own deletion, and not if a later stream of the name has it by now."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    marks = Gate(scene)
+    marks.at(first.streams, step, mark_stream("stream"))
+    creation = asyncio.ensure_future(first.create.create(S, "stream", TWO))
+    await marks.come()
+    await world.run(second.delete.delete("delete", S, "stream"))
+    if is_made_again:
+        assert await world.run(second.create.create(S, "stream", TWO))
+    marks.opened.set()
+    await world.run(asyncio.wait({creation}))
+    await world.clock.pass_time(30)
+    assert (await world.streams.entry(S, mark_stream("stream")) is not None) is is_made_again
     await settled(scene)

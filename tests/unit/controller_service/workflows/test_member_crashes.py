@@ -22,9 +22,9 @@ from controller_service.store.records import SUBSCRIBERS, ScopeRecord, Subscribe
 from controller_service.workflows import (
     create_stream,
     delete_scope,
-    delete_stream,
     key_value_tables,
     reader_groups,
+    remove_stream,
     seal_stream,
 )
 from controller_service.workflows.reader_groups import ConfigMismatch
@@ -127,11 +127,11 @@ WITHIN = [
     (create_stream.SEGMENTS_CREATED, create_group),
     (seal_stream.MARKED, delete_group),
     (seal_stream.SEGMENTS_SEALED, delete_group),
-    (delete_stream.SEGMENTS_DELETED, delete_group),
-    (delete_stream.NUMBER_RECORDED, delete_group),
+    (remove_stream.SEGMENTS_DELETED, delete_group),
+    (remove_stream.NUMBER_RECORDED, delete_group),
     (seal_stream.SEGMENTS_SEALED, delete_everything),
-    (delete_stream.SEGMENTS_DELETED, delete_everything),
-    (delete_stream.NUMBER_RECORDED, delete_everything),
+    (remove_stream.SEGMENTS_DELETED, delete_everything),
+    (remove_stream.NUMBER_RECORDED, delete_everything),
     (key_value_tables.SEGMENTS_DELETED, delete_everything),
     (reader_groups.UNSUBSCRIBED, delete_everything),
 ]

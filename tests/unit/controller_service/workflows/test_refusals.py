@@ -212,10 +212,10 @@ async def test_a_sealing_that_meets_a_refusal_goes_on(
     await workflows.create.create("s", "t", StreamConfiguration(ScalingPolicy.fixed(1)))
     end_all, refusals = controller.transactions.end_all, [PreconditionFailed("somebody was faster")]
 
-    async def refusing(scope: str, stream: str) -> bool:
+    async def refusing(scope: str, stream: str, stream_id: str) -> bool:
         if refusals:
             raise refusals.pop()
-        return await end_all(scope, stream)
+        return await end_all(scope, stream, stream_id)
 
     monkeypatch.setattr(controller.transactions, "end_all", refusing)
     sealing = asyncio.ensure_future(workflows.seal.seal("now", "s", "t"))

@@ -12,7 +12,7 @@ from controller_service.service import Controller
 from controller_service.store.records import StreamState
 from controller_service.workflows import (
     create_stream,
-    delete_stream,
+    remove_stream,
     scale_stream,
     seal_stream,
     truncate_stream,
@@ -95,9 +95,9 @@ FAILPOINTS: dict[str, Step] = {
     truncate_stream.COMPLETED: truncate,
     seal_stream.MARKED: seal,
     seal_stream.SEGMENTS_SEALED: seal,
-    delete_stream.MARKED: delete,
-    delete_stream.SEGMENTS_DELETED: delete,
-    delete_stream.NUMBER_RECORDED: delete,
+    remove_stream.MARKED: delete,
+    remove_stream.SEGMENTS_DELETED: delete,
+    remove_stream.NUMBER_RECORDED: delete,
 }
 CASES = list(FAILPOINTS.items()) + [
     (name, step) for name in (table_request_queue.SUBMITTED, table_request_queue.HANDLED) for step in STEPS
