@@ -14,7 +14,7 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_cuts import PlacedCut, is_at_or_after
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import enter, leave, require_hold
-from pravega_common.errors import InvalidArgument, SegmentNotFound
+from pravega_common.errors import InvalidArgument, RejectedError, SegmentNotFound
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, segment_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -61,9 +61,11 @@ class TruncateStream:
         try:
             if context.stream_id == request.payload["stream_id"]:
                 await self._truncate(scope, stream, cut, holder)
-        finally:
-            # Also when the cut is refused; after a failure the state is taken again.
+        except RejectedError:
             await leave(self._store, hold)
+            raise
+        # Not after a failure, whose repetition goes on: a stream that is sealed in between would stay half truncated.
+        await leave(self._store, hold)
 
     async def _truncate(self, scope: str, stream: str, cut: SegmentOffsets, holder: str) -> None:
         context = await self._store.update(scope, stream, lambda fresh: self._accept(fresh, cut, holder), TRUNCATION)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from controller_service.store.records import StreamState
-from pravega_common.errors import StreamNotFound, StreamNotSealed
+from pravega_common.errors import StreamNotFound, StreamNotSealed, Unavailable
 from pravega_common.names import mark_stream
 from tests.support.stream_audit import audit_streams, requests_left
 from tests.support.workflow_steps import TWO, S, Scene, scene_of_two
@@ -164,4 +165,31 @@ async def test_a_mark_stream_that_comes_after_the_deletion_of_its_stream_is_dele
     await world.run(asyncio.wait({creation}))
     await world.clock.pass_time(30)
     assert (await world.streams.entry(S, mark_stream("stream")) is not None) is is_made_again
+    await settled(scene)
+
+
+async def test_a_truncation_that_failed_keeps_the_stream_until_it_is_repeated() -> None:
+    """Sealed in between, the stream would stay half truncated: nobody truncates a sealed stream."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    await world.run(world.split(first, S, "stream"))
+    await world.clock.pass_time(10)
+    current = await (await world.streams.open(S, "stream")).current_epoch()
+    delete_segments = first.segments.delete_segments
+    refused = asyncio.Event()
+
+    async def refuse(segments: Sequence[str]) -> None:
+        refused.set()
+        raise Unavailable("the store is away")
+
+    first.segments.delete_segments = refuse
+    cut = dict.fromkeys(current.segment_ids, 0)
+    truncated = asyncio.ensure_future(first.truncate.truncate("cut", S, "stream", cut))
+    await world.run(refused.wait())
+    sealed = asyncio.ensure_future(second.seal.seal("seal", S, "stream"))
+    await world.clock.pass_time(10)
+    first.segments.delete_segments = delete_segments
+    await world.run(truncated)
+    await world.run(sealed)
     await settled(scene)
