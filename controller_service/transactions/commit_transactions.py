@@ -19,6 +19,7 @@ from controller_service.errors import OperationNotAllowed
 from controller_service.queue.request_queue import Postpone, Request
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.holds import free
+from controller_service.store.records import StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.transactions.commit_holds import CommitHolds, CommitRun
@@ -164,6 +165,9 @@ class CommitWorkflow:
             context, state = await both_ended(
                 self._streams.open(scope, stream), self._transactions.commit_state(scope, stream)
             )
+            if await context.state() is StreamState.COMMITTING_TRANSACTIONS:
+                # Another run may have ended a round in between, which moves the epoch and leaves the state.
+                context = await self._streams.open(scope, stream)
         if state.committing.is_idle:
             segments = len((await context.current_epoch()).segments)
             count_max = max(1, min(commit_batch_max, lengths_per_round_max // segments))

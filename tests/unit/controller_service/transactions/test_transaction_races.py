@@ -12,6 +12,7 @@ import pytest
 from controller_service.sets.transaction_set import Verdict
 from pravega_common.errors import UnknownOutcome
 from pravega_common.model.transactions import TransactionState
+from tests.support.gate import Gate
 from tests.support.transaction_world import Crashed, CrashSwitch, Instance, World, event_bytes
 
 S, T = "scope", "stream"
@@ -177,3 +178,30 @@ async def test_a_decision_is_carried_out_without_its_client(name: str) -> None:
 async def _both(first: Any, second: Any) -> tuple[Any, Any]:
     one, two = await asyncio.gather(first, second)
     return one, two
+
+
+async def test_a_round_begins_with_the_epoch_that_the_round_before_moved_to() -> None:
+    """Another run has the stream's state meanwhile, so the state does not tell that the epoch moved."""
+    world = World(0)
+    await world.create_stream(S, T)
+    first, second = await world.instance(), await world.instance()
+    begun = [await world.begin(first, S, T, label) for label in ("one", "two")]
+    await world.scale_to_one(S, T)
+    merge, order, looked = Gate(world), Gate(world), Gate(world)
+    merge.at(first.segments, "merge_batches")
+    assert await world.run(first.transactions.commit(S, T, begun[0].id))
+    await merge.come()
+    looked.at(second.transactions.records, "commit_state")
+    assert await world.run(second.transactions.commit(S, T, begun[1].id))
+    await looked.come()
+    await world.clock.pass_time(1)
+    order.at(first.transactions.records, "with_next_blocks")
+    merge.opened.set()
+    await order.come()
+    looked.opened.set()
+    await world.clock.pass_time(5)
+    order.opened.set()
+    await world.clock.pass_time(30)
+    assert [one.transactions.blocked for one in world.instances] == [{}, {}]
+    assert sorted(await world.readable(S, T)) == ["one"] * 2 + ["two"] * 2
+    await world.close()

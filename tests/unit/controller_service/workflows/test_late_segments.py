@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from controller_service.store.records import StreamState
 from pravega_common.errors import StreamNotFound, StreamNotSealed, Unavailable
 from pravega_common.names import mark_stream
+from tests.support.gate import Gate
 from tests.support.stream_audit import audit_streams, requests_left
 from tests.support.workflow_steps import TWO, S, Scene, scene_of_two
-
-
-class Gate:
-    """Holds one call back: ``reached`` is set when it comes, and it goes on once ``opened`` is."""
-
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self.reached = asyncio.Event()
-        self.opened = asyncio.Event()
-
-    def at(self, owner: Any, name: str, when: str = "") -> None:
-        """Before the next call of this method, or the next one with these characters in its arguments."""
-        method = getattr(owner, name)
-
-        async def held(*args: Any, **kwargs: Any) -> Any:
-            if not self.reached.is_set() and when in repr(args):
-                self.reached.set()
-                await self.opened.wait()
-            return await method(*args, **kwargs)
-
-        held.__name__ = name
-        setattr(owner, name, held)
-
-    async def come(self) -> None:
-        await self.scene.world.run(self.reached.wait())
 
 
 async def settled(scene: Scene) -> None:
@@ -53,7 +28,7 @@ async def test_a_stream_that_was_completed_since_its_deletion_was_asked_for_is_n
     """The one that asks sees a half-made stream; until its request is carried out the stream is in use."""
     scene = await scene_of_two()
     world, first, second = scene.world, scene.first, scene.second
-    creation, deletion = Gate(scene), Gate(scene)
+    creation, deletion = Gate(world), Gate(world)
     creation.at(world.segments, "create_segments", f"'{S}/stream/")
     deletion.at(second.queue, "submit", "delete_stream")
     created = asyncio.ensure_future(first.create.create(S, "stream", TWO))
@@ -80,13 +55,13 @@ async def test_a_transaction_that_is_recorded_after_the_last_look_of_the_sealing
     scene = await scene_of_two()
     world, first, second = scene.world, scene.first, scene.second
     await world.run(first.create.create(S, "stream", TWO))
-    insertion, creation, abort = Gate(scene), Gate(scene), Gate(scene)
+    insertion, creation, abort = Gate(world), Gate(world), Gate(world)
     insertion.at(first.transactions.records, "insert")
     creation.at(world.segments, "create_segments", "transaction")
     abort.at(first.transactions, "abort")
     begun = asyncio.ensure_future(first.transactions.create(S, "stream", 60_000))
     await insertion.come()
-    looked = Gate(scene)
+    looked = Gate(world)
     looked.at(world.segments, "seal_segments")
     sealed = asyncio.ensure_future(second.seal.seal("seal", S, "stream"))
     await looked.come()
@@ -107,7 +82,7 @@ async def test_a_transaction_that_is_recorded_after_the_last_look_of_the_deletio
     scene = await scene_of_two()
     world, first, second = scene.world, scene.first, scene.second
     await world.run(first.create.create(S, "stream", TWO))
-    insertion, tables = Gate(scene), Gate(scene)
+    insertion, tables = Gate(world), Gate(world)
     insertion.at(first.transactions.records, "insert")
     begun = asyncio.ensure_future(first.transactions.create(S, "stream", 60_000))
     await insertion.come()
@@ -129,7 +104,7 @@ async def test_the_end_of_a_streams_transactions_leaves_those_of_its_successor_a
     scene = await scene_of_two()
     world, first, second = scene.world, scene.first, scene.second
     await world.run(first.create.create(S, "stream", TWO))
-    ending = Gate(scene)
+    ending = Gate(world)
     ending.at(first.transactions, "end_all")
     late = asyncio.ensure_future(first.seal.seal("seal", S, "stream"))
     await ending.come()
@@ -154,7 +129,7 @@ async def test_a_mark_stream_that_comes_after_the_deletion_of_its_stream_is_dele
     """Also if its tables are made after its own deletion, and not if a later stream of the name has it by now."""
     scene = await scene_of_two()
     world, first, second = scene.world, scene.first, scene.second
-    marks = Gate(scene)
+    marks = Gate(world)
     marks.at(first.streams, step, mark_stream("stream"))
     creation = asyncio.ensure_future(first.create.create(S, "stream", TWO))
     await marks.come()
