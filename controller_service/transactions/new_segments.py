@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Final
 
 from controller_service.errors import IllegalState
+from controller_service.segment_access.late_segments import insist
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.transactions.records import transaction_segments
 from controller_service.transactions.transaction_store import TransactionStore
-from pravega_common.errors import Outcome, PravegaError, StreamNotFound
+from pravega_common.errors import PravegaError, StreamNotFound
 from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.clock import Clock
-from pravega_common.services.retrying import RetryLimits, retry
-
-settle_limits: Final = RetryLimits(attempts_max=10, pause_s=lambda failed: 0.02 * 2.0**failed)
-"""Attempts within some 20 s to learn whether the transaction ended, on top of those of the calls themselves."""
 
 
 class NewSegments:
@@ -58,10 +54,7 @@ class NewSegments:
                 await self._segments.delete_segments(names)
                 raise
 
-        def may_pass(error: PravegaError) -> bool:
-            return error.outcome is not Outcome.REJECTED
-
-        fresh = await retry(settle, settle_limits, self._clock, when=may_pass)
+        fresh = await insist(settle, self._clock)
         if failure is not None:
             raise failure
         return fresh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller_service.segment_access.late_segments import take_away_if_late
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import duplicate_epoch
 from controller_service.store.holds import stage_epoch
@@ -11,7 +12,7 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.transactions.commit_merges import MERGED, CommitMerges, names_by_number
 from controller_service.transactions.records import CommittingRecord
 from pravega_common import names
-from pravega_common.errors import DataCorruption
+from pravega_common.errors import DataCorruption, PravegaError, StreamNotFound
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.joined import all_ended
 
@@ -37,6 +38,35 @@ class RollingCommit:
         started_ms = max(record.started_ms, active.created_ms + 1)
         holding = duplicate_epoch(original, active.epoch + 1, started_ms, active)
         following = duplicate_epoch(active, active.epoch + 2, started_ms + 1, active)
+        try:
+            return await self._roll(context, record, active, holding, following)
+        except PravegaError:
+            late = (*holding.segments, *following.segments)
+            await take_away_if_late(self._streams, self._segments, context, late)
+            raise
+
+    async def _roll(
+        self,
+        context: StreamContext,
+        record: CommittingRecord,
+        active: EpochRecord,
+        holding: EpochRecord,
+        following: EpochRecord,
+    ) -> dict[int, list[int]]:
+        await self._create_segments(context, holding, following)
+        failpoint(DUPLICATES_CREATED)
+        positions = await self._fill_duplicates(context, record, holding)
+        sizes = {identifier: lengths[-1] for identifier, lengths in positions.items()}
+        failpoint(DUPLICATES_SEALED)
+        await self._record_epochs(context, active, holding, following, sizes)
+        failpoint(EPOCHS_RECORDED)
+        await self._segments.seal_segments(active.names(context.scope, context.stream))
+        failpoint(ACTIVE_SEALED)
+        await self._move_epoch(context, active, following)
+        failpoint(EPOCH_MOVED)
+        return positions
+
+    async def _create_segments(self, context: StreamContext, holding: EpochRecord, following: EpochRecord) -> None:
         configuration = (await context.configuration()).configuration
         rollover = configuration.rollover_size_bytes
         holding_names = holding.names(context.scope, context.stream)
@@ -51,17 +81,6 @@ class RollingCommit:
                 ),
             )
         )
-        failpoint(DUPLICATES_CREATED)
-        positions = await self._fill_duplicates(context, record, holding)
-        sizes = {identifier: lengths[-1] for identifier, lengths in positions.items()}
-        failpoint(DUPLICATES_SEALED)
-        await self._record_epochs(context, active, holding, following, sizes)
-        failpoint(EPOCHS_RECORDED)
-        await self._segments.seal_segments(active.names(context.scope, context.stream))
-        failpoint(ACTIVE_SEALED)
-        await self._move_epoch(context, active, following)
-        failpoint(EPOCH_MOVED)
-        return positions
 
     async def _fill_duplicates(
         self, context: StreamContext, record: CommittingRecord, holding: EpochRecord
@@ -95,6 +114,7 @@ class RollingCommit:
         finds what follows it."""
 
         async def change(fresh: StreamContext) -> None:
+            _require_same(fresh, context)
             for epoch in (holding, following):
                 await stage_epoch(fresh, epoch)
             sealed = await fresh.sealed([*active.segment_ids, *holding.segment_ids])
@@ -114,6 +134,7 @@ class RollingCommit:
         sizes = {segment.segment_id: info.length for segment, info in zip(active.segments, infos, strict=True)}
 
         async def change(fresh: StreamContext) -> None:
+            _require_same(fresh, context)
             current = (await fresh.current_epoch()).epoch
             if current >= following.epoch:
                 return
@@ -129,3 +150,9 @@ class RollingCommit:
             fresh.stage_current(following)
 
         await self._streams.update(context.scope, context.stream, change)
+
+
+def _require_same(fresh: StreamContext, context: StreamContext) -> None:
+    """``StreamNotFound`` if this is a later stream of the name: a run that stood still has nothing to record there."""
+    if fresh.stream_id != context.stream_id:
+        raise StreamNotFound.of(context.scope, context.stream)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
+from controller_service.segment_access.late_segments import insist
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.records import (
@@ -24,7 +25,6 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.remove_stream import StreamRemoval
 from controller_service.workflows.seal_stream import NoTransactions
 from pravega_common.errors import (
-    Outcome,
     PravegaError,
     SegmentNotFound,
     StreamNotFound,
@@ -36,7 +36,6 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE, mark_stream, scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.services.retrying import RetryLimits, retry
 
 KIND: Final = "create_stream"
 
@@ -46,8 +45,6 @@ SEGMENTS_CREATED = register("controller.create_stream_segments_created")
 
 T = TypeVar("T")
 
-settle_limits: Final = RetryLimits(attempts_max=10, pause_s=lambda failed: 0.02 * 2.0**failed)
-"""Attempts within some 20 s, on top of those of the calls themselves."""
 _MARK_CONFIGURATION: Final = StreamConfiguration(ScalingPolicy.fixed(1))
 
 
@@ -114,7 +111,7 @@ class CreateStream:
             made = await self._complete(scope, stream, stream_id, configuration)
         else:
             made = await self._complete_beside_marks(scope, stream, stream_id, configuration)
-        context = await self._retried(lambda: self._activate(stream_id, *made))
+        context = await insist(lambda: self._activate(stream_id, *made), self._store.clock)
         if context is None:
             await self._remove_lone_mark_stream(scope, stream)
             return
@@ -137,7 +134,7 @@ class CreateStream:
         if isinstance(marks, BaseException):
             # The segments are there, and the next attempt asks for nothing if the stream was deleted meanwhile.
             context, segments = made
-            await self._retried(lambda: self._take_away_if_gone(context, segments))
+            await insist(lambda: self._take_away_if_gone(context, segments), self._store.clock)
             raise marks
         return made
 
@@ -149,7 +146,7 @@ class CreateStream:
         except StreamNotFound as error:
             # It was that of an earlier stream of the name, and went with it.
             raise Unavailable(f"mark stream {scope}/{name} is being deleted") from error
-        await self._retried(lambda: self._activate(entry.stream_id, *made))
+        await insist(lambda: self._activate(entry.stream_id, *made), self._store.clock)
 
     async def _remove_lone_mark_stream(self, scope: str, stream: str) -> None:
         """For a stream that was deleted while it was created: its mark stream may have come after that."""
@@ -195,7 +192,7 @@ class CreateStream:
             )
         except PravegaError:
             # Some of them may exist, and the next attempt asks for nothing if the stream was deleted meanwhile.
-            await self._retried(lambda: self._take_away_if_gone(context, segments))
+            await insist(lambda: self._take_away_if_gone(context, segments), self._store.clock)
             raise
         failpoint(SEGMENTS_CREATED)
         return context, segments
@@ -227,13 +224,6 @@ class CreateStream:
         except StreamNotFound:
             self._store.forget(made.scope, made.stream)
         await self._access.delete_segments(segments)
-
-    async def _retried(self, settle: Callable[[], Awaitable[T]]) -> T:
-        """Insist here on a step behind the creation of segments: a later attempt of the request, which finds the stream
-        gone, would not know that there are any."""
-        return await retry(
-            settle, settle_limits, self._store.clock, when=lambda error: error.outcome is not Outcome.REJECTED
-        )
 
     async def _changed(self, found: StreamContext, change: Callable[[StreamContext], Awaitable[None]]) -> StreamContext:
         """``StreamStore.update`` that begins with what was read before."""

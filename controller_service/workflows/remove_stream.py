@@ -55,8 +55,10 @@ class StreamRemoval:
             await self._delete(context, scope, stream, stream_id)
 
     async def _end_transactions(self, context: StreamContext | None, stream_id: str) -> None:
-        """End those that were begun too late for the sealing of the stream: whoever begins one after this finds the
-        mark once its segments are there, and takes them away."""
+        """End the transactions that were begun too late for the sealing of the stream.
+
+        One that is begun after this finds the mark once its segments are there, and has them taken away.
+        """
         if context is not None and not await self._transactions.end_all(context.scope, context.stream, stream_id):
             raise Postpone(f"stream {context.name} has transactions")
 

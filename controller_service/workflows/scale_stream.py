@@ -9,6 +9,7 @@ from typing import Final
 
 from controller_service.errors import PreconditionFailed
 from controller_service.queue.request_queue import Answer, Request, RequestQueue
+from controller_service.segment_access.late_segments import take_away_if_late
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import Range, next_epoch, plan_scale, rebase
 from controller_service.store.holds import Hold, stage_epoch
@@ -24,7 +25,14 @@ from controller_service.store.records import (
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import Superseded, enter, leave, leave_for
-from pravega_common.errors import DataCorruption, FailedError, RejectedError, SegmentSealed, StreamNotFound
+from pravega_common.errors import (
+    DataCorruption,
+    FailedError,
+    PravegaError,
+    RejectedError,
+    SegmentSealed,
+    StreamNotFound,
+)
 from pravega_common.invariants import check
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -138,20 +146,14 @@ async def carry_out(store: StreamStore, access: SegmentAccess, hold: Hold, holde
     context = await store.open(scope, stream, TRANSITION)
     transition = await context.transition()
     if transition.request_id == holder:
-        policy = (await context.configuration()).configuration
-        names = [segment.name(scope, stream) for segment in transition.new_segments]
-        await access.create_segments(
-            names,
-            scale_type=policy.scaling.scale_type,
-            target_rate=policy.scaling.target_rate,
-            rollover_size_bytes=policy.rollover_size_bytes,
-        )
-        failpoint(SEGMENTS_CREATED)
         try:
-            await store.update(scope, stream, lambda fresh: _write_epoch(fresh, transition), TRANSITION)
+            await _make_epoch(store, access, context, transition)
         except DataCorruption:
             # Whoever wrote another epoch of this number needs the stream to finish its work; this one comes back then.
             await leave(store, hold)
+            raise
+        except PravegaError:
+            await take_away_if_late(store, access, context, transition.new_segments)
             raise
         failpoint(EPOCH_WRITTEN)
         try:
@@ -163,6 +165,22 @@ async def carry_out(store: StreamStore, access: SegmentAccess, hold: Hold, holde
             raise ScaleFailed(f"scale of {context.name} to epoch {transition.new_epoch}: {error}") from error
         failpoint(EPOCH_MOVED)
     await leave(store, hold)
+
+
+async def _make_epoch(
+    store: StreamStore, access: SegmentAccess, context: StreamContext, transition: EpochTransitionRecord
+) -> None:
+    """Create the new segments and put their epoch on record."""
+    scope, stream = context.scope, context.stream
+    policy = (await context.configuration()).configuration
+    await access.create_segments(
+        [segment.name(scope, stream) for segment in transition.new_segments],
+        scale_type=policy.scaling.scale_type,
+        target_rate=policy.scaling.target_rate,
+        rollover_size_bytes=policy.rollover_size_bytes,
+    )
+    failpoint(SEGMENTS_CREATED)
+    await store.update(scope, stream, lambda fresh: _write_epoch(fresh, transition), TRANSITION)
 
 
 async def _move_to_epoch(

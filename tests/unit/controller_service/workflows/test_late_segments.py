@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from controller_service.store.records import StreamState
-from pravega_common.errors import StreamNotFound, StreamNotSealed, Unavailable
+from pravega_common.errors import StreamNotFound, StreamNotSealed, Unavailable, UnknownOutcome
 from pravega_common.names import mark_stream
 from tests.support.gate import Gate
 from tests.support.stream_audit import audit_streams, requests_left
+from tests.support.transaction_world import Instance
 from tests.support.workflow_steps import TWO, S, Scene, scene_of_two
 
 
@@ -168,3 +170,80 @@ async def test_a_truncation_that_failed_keeps_the_stream_until_it_is_repeated() 
     await world.run(truncated)
     await world.run(sealed)
     await settled(scene)
+
+
+async def finish_elsewhere(scene: Scene, end: str) -> None:
+    """The other controller truncates the stream behind the segments that the slow one is about to make, or deletes
+    it; perhaps it makes another one of the name."""
+    world, second = scene.world, scene.second
+    if end == "truncated":
+        await world.run(world.split(second, S, "stream"))
+        await world.clock.pass_time(10)
+        await world.run(world.split(second, S, "stream"))
+        await world.clock.pass_time(10)
+        context = await world.streams.open(S, "stream")
+        cut = dict.fromkeys((await context.current_epoch()).segment_ids, 0)
+        await world.run(second.truncate.truncate("cut", S, "stream", cut))
+        return
+    await world.run(second.seal.seal("seal", S, "stream"))
+    await world.run(second.delete.delete("delete", S, "stream"))
+    if end == "made again":
+        assert await world.run(second.create.create(S, "stream", TWO))
+
+
+ENDS = ("truncated", "deleted", "made again")
+
+
+@pytest.mark.parametrize("answer", ["comes", "is lost"])
+@pytest.mark.parametrize("end", ENDS)
+async def test_segments_that_a_slow_run_of_a_scale_makes_are_taken_away(end: str, answer: str) -> None:
+    """It stands still before it makes them, and loses its lease; the other controller adopts the scale."""
+    scene = await scene_of_two()
+    world, first = scene.world, scene.first
+    await world.run(first.create.create(S, "stream", TWO))
+    creation = Gate(world)
+    if answer == "is lost":
+        lose_answers(first, "create_segments")
+    creation.at(first.segments, "create_segments")
+    await world.run(world.split(first, S, "stream"))
+    await creation.come()
+    world.live.discard(first.name)
+    await world.clock.pass_time(10)
+    world.live.add(first.name)
+    await finish_elsewhere(scene, end)
+    creation.opened.set()
+    await settled(scene)
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_segments_that_a_slow_run_of_a_rolling_commit_makes_are_taken_away(end: str) -> None:
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    begun = await world.begin(first, S, "stream", "event")
+    await world.run(world.split(second, S, "stream"))
+    await world.clock.pass_time(10)
+    creations = [Gate(world), Gate(world)]
+    for creation, epoch in zip(creations, (2, 3), strict=True):
+        creation.at(first.segments, "create_segments", f".#epoch.{epoch}")
+    assert await world.run(first.transactions.commit(S, "stream", begun.id))
+    for creation in creations:
+        await creation.come()
+    assert await world.run(second.transactions.commit(S, "stream", begun.id))
+    await world.clock.pass_time(10)
+    await finish_elsewhere(scene, end)
+    for creation in creations:
+        creation.opened.set()
+    await settled(scene)
+
+
+def lose_answers(one: Instance, name: str) -> None:
+    """Have the next call of this kind do its work and fail."""
+    method = getattr(one.segments, name)
+
+    async def lost(*args: Any, **kwargs: Any) -> None:
+        setattr(one.segments, name, method)
+        await method(*args, **kwargs)
+        raise UnknownOutcome("the answer was lost")
+
+    setattr(one.segments, name, lost)
