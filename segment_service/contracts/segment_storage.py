@@ -73,6 +73,8 @@ class EpochMark:
     epoch: int
     log: LogState | None
     """``None`` in the marks of programs that wrote none."""
+    has_journals: bool = False
+    """Whether the journals of changes name all segments of which owners up to this one may have left garbage."""
 
 
 class SegmentStorage(Protocol):

@@ -73,7 +73,7 @@ class Tier2Restore:
         """Make the container startable. ``Fenced`` if a store took it over meanwhile."""
         log = await self._logs.start_over(self._container_id, plan.epoch_min)
         failpoint(LOG_STARTED)
-        storage = RollingStorage(self._chunks, self._container_id, self._clock, background=False)
+        storage = RollingStorage(self._chunks, self._container_id, self._clock, background=False, trusts_journals=False)
         maps = SortedRunMaps(self._container_id, self._chunks, storage, self._clock)  # objects may be shared in one
         state = LogState(self._make_identity(), plan.high_water + sequence_gap_per_epoch, plan.next_segment_id)
         try:

@@ -5,6 +5,8 @@
     c00003/e/<epoch>-<attempt>                       this epoch was opened, over a log in that state (epoch_marks.py)
     c00003/m/<segment>/<epoch>-<sequence>-<kind>     manifests of a segment; the highest (epoch, sequence) counts
     c00003/d/<segment>/<epoch>-<counter>             chunks that were written for a segment
+    c00003/f/<segment>/<owner>-<epoch>-<number>      ``owner`` may list chunks of ``segment`` (foreign_owners.py)
+    c00003/j/<epoch>-<number>                        segments that an owner changed of late (change_journal.py)
     c00003/t/<map>/m/<epoch>-<sequence>              manifests of a sorted map (sorted_runs/), as those of a segment
     c00003/t/<map>/r/<epoch>-<counter>               files of its runs
 
@@ -73,6 +75,15 @@ class ChunkId(NamedTuple):
     counter: int
 
 
+class ForeignOwner(NamedTuple):
+    """An object that says: the segment ``owner_id`` may list chunks that were written for ``segment_id``."""
+
+    segment_id: int
+    owner_id: int
+    epoch: int
+    number: int
+
+
 class MapObjectId(NamedTuple):
     """A manifest or a file of a sorted map, by epoch and number."""
 
@@ -88,6 +99,8 @@ class Layout:
         self.epochs = f"{self.prefix}e/"
         self.manifests = f"{self.prefix}m/"
         self.chunks = f"{self.prefix}d/"
+        self.foreign_owners = f"{self.prefix}f/"
+        self.journals = f"{self.prefix}j/"
         self.maps = f"{self.prefix}t/"
 
     def epoch(self, epoch: int, attempt: int) -> str:
@@ -104,6 +117,15 @@ class Layout:
 
     def chunk(self, chunk: ChunkId) -> str:
         return f"{self.chunks_of(chunk.segment_id)}{chunk.epoch:016x}-{chunk.counter:016x}"
+
+    def foreign_owners_of(self, segment_id: int) -> str:
+        return f"{self.foreign_owners}{segment_id:016x}/"
+
+    def foreign_owner(self, one: ForeignOwner) -> str:
+        return f"{self.foreign_owners_of(one.segment_id)}{one.owner_id:016x}-{one.epoch:016x}-{one.number:016x}"
+
+    def journal(self, epoch: int, number: int) -> str:
+        return f"{self.journals}{epoch:016x}-{number:016x}"
 
     def map_manifests(self, map_name: str) -> str:
         return f"{self.maps}{map_name}/m/"
@@ -137,8 +159,19 @@ class Layout:
     def parse_chunk(self, name: str) -> ChunkId:
         return ChunkId(*self._numbers(name, self.chunks, 3))
 
+    def parse_foreign_owner(self, name: str) -> ForeignOwner:
+        return ForeignOwner(*self._numbers(name, self.foreign_owners, 4))
+
+    def parse_journal(self, name: str) -> int:
+        """The epoch in the name of a journal."""
+        return self._numbers(name, self.journals, 2)[0]
+
     def epoch_in(self, name: str) -> int:
         """The epoch that any name of this container carries."""
+        if name.startswith(self.journals):
+            return self.parse_journal(name)
+        if name.startswith(self.foreign_owners):
+            return self.parse_foreign_owner(name).epoch
         if name.startswith(self.chunks):
             return self.parse_chunk(name).epoch
         if name.startswith(self.manifests):

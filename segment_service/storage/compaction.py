@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 
 from pravega_common.errors import Fenced, Outcome, PravegaError, SegmentDamaged
@@ -11,8 +12,10 @@ from pravega_common.runtime.joined import all_ended
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_storage import OnDamage
+from segment_service.storage.change_journal import ChangeJournal
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.chunk_reader import ChunkReader
+from segment_service.storage.foreign_owners import ForeignOwners, origins
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import ManifestStore
@@ -72,11 +75,15 @@ class Compactor(Service):
         self,
         container_id: int,
         reader: ChunkReader,
-        layout: Layout,
         manifests: ManifestStore,
+        journal: ChangeJournal,
+        owners: ForeignOwners,
+        layout: Layout,
         garbage: GarbageCollector,
     ) -> None:
         super().__init__(f"storage-compaction-{container_id}")
+        self._journal = journal
+        self._owners = owners
         self._reader = reader
         self._layout = layout
         self._manifests = manifests
@@ -128,7 +135,13 @@ class Compactor(Service):
             self._damaged.add(segment_id)
             self.on_damage(segment_id, start, length, error)
             raise
+        async with self._journal.noted(segment_id, *origins(segment_id, run)):
+            return await self._replace(segment_id, run, pieces)
+
+    async def _replace(self, segment_id: int, run: Sequence[ChunkRef], pieces: Sequence[Buffer]) -> bool:
+        """Put the joined chunk, and let it take the place of the run, if that is still there."""
         joined = await self._manifests.put_chunk(segment_id, pieces)
+        names: list[str] = []
         replaced = False
         try:
             failpoint(COMPOSED)
@@ -136,6 +149,8 @@ class Compactor(Service):
                 current = await self._manifests.view(segment_id)
                 change = _replacement(current, run, joined)
                 if change is not None and segment_id not in self._manifests.handed_over:
+                    kept = itertools.islice(current.chunks, len(current.chunks) - change.drop_back)
+                    names = await self._owners.names(segment_id, run, itertools.chain(kept, change.add))
                     replaced = True  # from here on a manifest may name it
                     await self._manifests.commit(current, change)
         finally:
@@ -143,7 +158,7 @@ class Compactor(Service):
                 self._garbage.discard([self._layout.chunk(joined.id)])
         if replaced:
             failpoint(COMPACT_MANIFEST_STORED)
-            self._garbage.discard([self._layout.chunk(chunk.id) for chunk in run])
+            self._garbage.discard([*(self._layout.chunk(chunk.id) for chunk in run), *names])
         return replaced
 
     async def _read(self, segment_id: int, run: Sequence[ChunkRef]) -> list[Buffer]:

@@ -6,11 +6,14 @@ so that a log without it is refused at the start. One put serves all changes tha
 A mark is a small object below ``e/``, put once; the one with the highest (epoch, attempt) counts, the others are
 garbage. Layout, big-endian, 52 bytes::
 
-    magic "PVEM" | version u16 | reserved u16 | identity 16 bytes | epoch u64 | high_water u64 | next_segment_id u64
+    magic "PVEM" | version u16 | flags u16 | identity 16 bytes | epoch u64 | high_water u64 | next_segment_id u64
     | crc32c u32 over everything before
 
 Version 2 has the same fields, and says that the container has, or may get, objects in its map ``shared``: a program
 that does not know of them must not start.
+
+Flag 1: the journals of changes (change_journal.py) name all segments of which owners up to this one may have left
+garbage. Programs that keep no journals neither read nor write it: after one of them all segments are swept again.
 
 Marks that programs before version 1 left hold the bytes ``open``: of their log only the epoch is known.
 """
@@ -44,6 +47,7 @@ _VERSION: Final = 1
 _SHARED_VERSION: Final = 2
 _FIELDS: Final = struct.Struct(f">4sHH{identity_bytes}sQQQ")
 _CHECKSUM: Final = struct.Struct(">I")
+_HAS_JOURNALS: Final = 1
 _OPEN: Final = b"open"
 
 T = TypeVar("T")
@@ -64,7 +68,8 @@ def encode_mark(mark: EpochMark, *, shares_objects: bool = False) -> bytes:
     check(len(log.identity) == identity_bytes, "not the identity of a log", identity=log.identity)
     check(log.high_water >= 0 and log.next_segment_id >= 1, "not a state of a log", state=log)
     version = _SHARED_VERSION if shares_objects else _VERSION
-    fields = _FIELDS.pack(_MAGIC, version, 0, log.identity, mark.epoch, log.high_water, log.next_segment_id)
+    flags = _HAS_JOURNALS if mark.has_journals else 0
+    fields = _FIELDS.pack(_MAGIC, version, flags, log.identity, mark.epoch, log.high_water, log.next_segment_id)
     return fields + _CHECKSUM.pack(crc32c(fields))
 
 
@@ -85,10 +90,10 @@ def decode_mark(data: bytes, name: str, epoch: int) -> EpochMark:
     (expected,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
     if crc32c(data[: _FIELDS.size]) != expected:
         raise DataCorruption(f"epoch mark {name} fails its checksum")
-    _, _, _, identity, written_epoch, high_water, next_segment_id = _FIELDS.unpack_from(data)
+    _, _, flags, identity, written_epoch, high_water, next_segment_id = _FIELDS.unpack_from(data)
     if written_epoch != epoch:
         raise DataCorruption(f"epoch mark {name} says that it is of epoch {written_epoch}")
-    return EpochMark(epoch, LogState(identity, high_water, next_segment_id))
+    return EpochMark(epoch, LogState(identity, high_water, next_segment_id), bool(flags & _HAS_JOURNALS))
 
 
 class EpochMarks:
@@ -105,6 +110,8 @@ class EpochMarks:
         self.epoch = 0
         self.shares_objects = False
         """Whether marks say so; set before the first one."""
+        self.has_journals = False
+        """Whether marks say so; set before the first one, and by a sweep of all segments."""
         self._chunks = chunks
         self._layout = layout
         self._garbage = garbage
@@ -190,7 +197,7 @@ class EpochMarks:
             last=self._last,
             now=log,
         )
-        data = encode_mark(EpochMark(self.epoch, log), shares_objects=self.shares_objects)
+        data = encode_mark(EpochMark(self.epoch, log, self.has_journals), shares_objects=self.shares_objects)
 
         def fresh() -> tuple[str, str, Sequence[Buffer]]:
             name = self._layout.epoch(self.epoch, self._new_number())
@@ -205,6 +212,12 @@ class EpochMarks:
         self._last = log
         self._garbage.discard(self._replaced)
         self._replaced = [stored]
+
+    async def renew(self) -> None:
+        """Store a mark that says what is known now, whether or not the log moved."""
+        while (under_way := self._under_way) is not None:
+            await asyncio.wait((under_way,))
+        await self._put_for_all(0)
 
     def marked(self) -> LogState:
         """The state of the log as of the last mark that is stored."""

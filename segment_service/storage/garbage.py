@@ -8,8 +8,9 @@ container opens its log after that barrier, and so sees that manifest. And a nam
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from pravega_common.errors import Fenced, PravegaError
 from pravega_common.invariants import check
@@ -40,8 +41,24 @@ groups_at_once_max = 4
 """Groups deleted at the same time."""
 
 
+Settle = Callable[[], Awaitable[None]]
+"""Returns once what was deleted before is deleted for good."""
+
+
+async def nothing_to_settle() -> None:
+    """As ``Settle``, of a chunk storage whose deletions are durable when they return."""
+
+
+class _Group(deque[str]):
+    """Names that are deleted in order."""
+
+    is_last = False
+    """Whether all groups before it must be gone for good first."""
+
+
 class GarbageCollector(Service):
-    """A queue of groups of names. The names of one group are deleted in order, groups in any order."""
+    """A queue of groups of names. The names of one group are deleted in order, groups in any order, but for those of
+    ``discard_last``."""
 
     def __init__(self, container_id: int, chunks: ChunkStorage, layout: Layout, clock: Clock) -> None:
         super().__init__(f"storage-garbage-{container_id}")
@@ -49,17 +66,19 @@ class GarbageCollector(Service):
         self.dropped_names = 0
         self.epoch = 0
         self._barrier: Barrier | None = None
+        self._settle: Settle = nothing_to_settle
         self._chunks = chunks
         self._layout = layout
         self._clock = clock
-        self._groups: deque[deque[str]] = deque()
+        self._groups: deque[_Group] = deque()
         self._waiting = 0
         self._wake = asyncio.Event()
 
-    def open(self, epoch: int, barrier: Barrier) -> None:
+    def open(self, epoch: int, barrier: Barrier, settle: Settle = nothing_to_settle) -> None:
         """Set what ``collect`` needs; called before ``start``."""
         self.epoch = epoch
         self._barrier = barrier
+        self._settle = settle
 
     async def on_start(self) -> None:
         self.spawn(self._run(), "collect")
@@ -70,13 +89,22 @@ class GarbageCollector(Service):
 
     def discard(self, names: Sequence[str]) -> None:
         """Delete these in order, some time after the next barrier. The manifest without them must be stored."""
-        if not names:
+        self._add(_Group(names))
+
+    def discard_last(self, names: Sequence[str]) -> None:
+        """As ``discard``, and after everything that is discarded by now is deleted for good."""
+        group = _Group(names)
+        group.is_last = True
+        self._add(group)
+
+    def _add(self, group: _Group) -> None:
+        if not group:
             return
-        if self._waiting + len(names) > waiting_names_max:
-            self.dropped_names += len(names)
+        if self._waiting + len(group) > waiting_names_max:
+            self.dropped_names += len(group)
             return
-        self._waiting += len(names)
-        self._groups.append(deque(names))
+        self._waiting += len(group)
+        self._groups.append(group)
         self._wake.set()
 
     async def pass_barrier(self) -> None:
@@ -103,8 +131,8 @@ class GarbageCollector(Service):
             self._groups.extendleft(reversed(taken))
         return self.deleted_names - before
 
-    def _take(self) -> list[deque[str]]:
-        taken: list[deque[str]] = []
+    def _take(self) -> list[_Group]:
+        taken: list[_Group] = []
         count = 0
         while self._groups and count < names_per_barrier_max:
             taken.append(self._groups.popleft())
@@ -116,15 +144,18 @@ class GarbageCollector(Service):
             if self._layout.epoch_in(name) > self.epoch:
                 raise Fenced(f"epoch {self.epoch} may not delete {name}, which a later owner made")
 
-    async def _delete(self, groups: list[deque[str]]) -> None:
+    async def _delete(self, groups: list[_Group]) -> None:
         """Delete some groups and take off what went."""
-        some = groups[:groups_at_once_max]
+        some = list(itertools.takewhile(lambda group: not group.is_last, groups[:groups_at_once_max]))
+        if not some:
+            some = groups[:1]
+            await self._settle()
         try:
             await all_ended(self._delete_in_order(group) for group in some)
         finally:
             groups[: len(some)] = [group for group in some if group]
 
-    async def _delete_in_order(self, names: deque[str]) -> None:
+    async def _delete_in_order(self, names: _Group) -> None:
         while names:
             await self._chunks.delete(names[0])
             names.popleft()

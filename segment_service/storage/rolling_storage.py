@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from pravega_common.errors import (
@@ -33,11 +34,13 @@ from segment_service.contracts.segment_storage import (
     StorageState,
     write_bytes_max,
 )
+from segment_service.storage.change_journal import ChangeJournal
 from segment_service.storage.chunk_format import joined
 from segment_service.storage.chunk_names import Layout, ManifestName
 from segment_service.storage.chunk_reader import REMEDY, ChunkReader
 from segment_service.storage.compaction import Compactor
 from segment_service.storage.epoch_marks import EpochMarks, PutFresh
+from segment_service.storage.foreign_owners import ForeignOwners, origins
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import Entry, ManifestStore
@@ -66,7 +69,9 @@ class RollingStorage:
 
     The maker of the chunk storage starts and closes it. ``background=False`` leaves collecting garbage, compacting and
     sweeping to explicit calls (tests). ``shares_objects``: small objects become entries of a map, which
-    ``SortedRunMaps`` attaches to ``shared``; what an earlier owner shared is read in any case.
+    ``SortedRunMaps`` attaches to ``shared``; what an earlier owner shared is read in any case. ``trusts_journals``:
+    whether what earlier owners noted of their changes is all that the next sweep has to look at; ``False`` lets the
+    next owner sweep all segments.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class RollingStorage:
         background: bool = True,
         offload: Offload = in_place,
         shares_objects: bool = False,
+        trusts_journals: bool = True,
     ) -> None:
         self.layout = Layout(container_id)
         chunks = self.shared = SharedObjects(chunks, self.layout, clock)
@@ -88,11 +94,14 @@ class RollingStorage:
         self.new_number = self._manifests.new_number
         self._reader = ChunkReader(chunks, self.layout, offload)
         self._offload = offload
-        self.compactor = Compactor(container_id, self._reader, self.layout, self._manifests, self.garbage)
-        self.sweeper = OrphanSweeper(container_id, chunks, self.layout, self._manifests, self.garbage, clock)
-        self._marks = EpochMarks(
-            chunks, self.layout, self.garbage, self._manifests.put_fresh, self._manifests.new_number
-        )
+        self._trusts_journals = trusts_journals
+        place = chunks, self.layout, self.garbage
+        self._journal = ChangeJournal(*place, clock, self.put_fresh, self.new_number)
+        self._owners = ForeignOwners(*place, self.put_fresh, self.new_number)
+        self._marks = EpochMarks(*place, self.put_fresh, self.new_number)
+        noted = self._manifests, self._journal, self._owners
+        self.compactor = Compactor(container_id, self._reader, *noted, self.layout, self.garbage)
+        self.sweeper = OrphanSweeper(container_id, *place, *noted, self._marks, clock)
         self._services: tuple[Service, ...] = (self.garbage, self.compactor, self.sweeper)
         self._chunks = chunks
         self._background = background
@@ -109,8 +118,10 @@ class RollingStorage:
 
     async def start(self, epoch: int, barrier: Barrier, log_state: LogStateNow) -> None:
         check(self._barrier is None, "storage started twice", epoch=epoch)
-        self.garbage.open(epoch, barrier)
-        self._manifests.epoch = epoch
+        self.garbage.open(epoch, barrier, self.shared.settle)
+        self._manifests.epoch = self._journal.epoch = self._owners.epoch = epoch
+        newest = await self._marks.newest()
+        self._marks.has_journals = self._trusts_journals and newest is not None and newest.has_journals
         self._marks.shares_objects = await self.shared.is_needed(self._shares_objects)
         await self._marks.open(epoch, log_state)
         await self.shared.open(epoch, self._shares_objects, self._marks.marked())
@@ -132,8 +143,8 @@ class RollingStorage:
         await self.shared.close()
 
     def watch_damage(self, needed_lengths: NeededLengths, callback: OnDamage) -> None:
-        self.sweeper.needed_lengths = needed_lengths
-        self.compactor.on_damage = self.sweeper.on_damage = callback
+        self.sweeper.watch(needed_lengths, callback)
+        self.compactor.on_damage = callback
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         for service in self._services:
@@ -156,22 +167,26 @@ class RollingStorage:
                 raise SegmentSealed(_label(segment_id))
             if offset != view.length:
                 raise BadOffset(_label(segment_id), view.length, offset)
-            added: tuple[ChunkRef, ...] = ()
-            entry: Entry | None = None
-            if self._manifests.is_entry_length(length) and length:
-                await self._marks.cover(sequence)
-                chunk, entry = await self._manifests.new_entry(segment_id, data)
-                added = (chunk,)
-            elif length:
-                added = (await self._put_chunk_and_mark(segment_id, data, sequence),)
-                failpoint(WRITE_CHUNK_STORED)
-            elif view.exists:
+            if not length and view.exists:
                 return
-            else:
-                await self._marks.cover(sequence)
-            await self._manifests.commit(view, Change(add=added), entry)
-            failpoint(WRITE_MANIFEST_STORED)
+            async with self._journal.noted(segment_id):
+                await self._write(view, data, length, sequence)
             self.compactor.consider(view)
+
+    async def _write(self, view: SegmentView, data: Sequence[Buffer], length: int, sequence: int | None) -> None:
+        added: tuple[ChunkRef, ...] = ()
+        entry: Entry | None = None
+        if not length:
+            await self._marks.cover(sequence)
+        elif self._manifests.is_entry_length(length):
+            await self._marks.cover(sequence)
+            chunk, entry = await self._manifests.new_entry(view.segment_id, data)
+            added = (chunk,)
+        else:
+            added = (await self._put_chunk_and_mark(view.segment_id, data, sequence),)
+            failpoint(WRITE_CHUNK_STORED)
+        await self._manifests.commit(view, Change(add=added), entry)
+        failpoint(WRITE_MANIFEST_STORED)
 
     async def _put_chunk_and_mark(self, segment_id: int, data: Sequence[Buffer], sequence: int | None) -> ChunkRef:
         """Put a chunk, and beside it the mark that must be stored before the manifest that lists it."""
@@ -188,7 +203,9 @@ class RollingStorage:
     async def seal(self, segment_id: int, sequence: int | None = None) -> None:
         async with self._changing(segment_id):
             view = await self._live_or_new(segment_id)
-            if not view.is_sealed:
+            if view.is_sealed:
+                return
+            async with self._journal.noted(segment_id):
                 await self._marks.cover(sequence)
                 await self._manifests.commit(view, Change(seal=True))
 
@@ -199,11 +216,15 @@ class RollingStorage:
                 return
             if offset > view.length and view.is_sealed:
                 raise BadOffset(_label(segment_id), view.length, offset)
-            await self._marks.cover(sequence)
-            dropped = view.chunks[: view.chunks_below(offset)]
-            await self._manifests.commit(view, Change(drop_front=len(dropped), start_offset=offset))
-            failpoint(TRUNCATE_MANIFEST_STORED)
-            self._discard_chunks(dropped)
+            count = view.chunks_below(offset)
+            dropped, left = view.chunks[:count], itertools.islice(view.chunks, count, None)
+            async with self._journal.noted(segment_id, *origins(segment_id, dropped)):
+                await self._marks.cover(sequence)
+                names = await self._owners.names(segment_id, dropped, left)
+                await self._manifests.commit(view, Change(drop_front=count, start_offset=offset))
+                failpoint(TRUNCATE_MANIFEST_STORED)
+                self._discard_chunks(dropped)
+                self.garbage.discard(names)
 
     async def concat(self, target_id: int, offset: int, source_id: int, sequence: int | None = None) -> None:
         check(target_id != source_id, "a segment cannot join itself", segment=target_id)
@@ -221,40 +242,46 @@ class RollingStorage:
                 )
             if target.length < offset or offset < target.length < offset + source.length:
                 raise BadOffset(_label(target_id), target.length, offset)
-            await self._marks.cover(sequence)
-            if target.length < offset + source.length:
-                await self._take_over(target, source)
-            await self._hand_over(source, target_id)
+            moved_from = origins(source_id, source.chunks) - {target_id}
+            async with self._journal.noted(target_id, source_id, *moved_from):
+                await self._marks.cover(sequence)
+                if target.length < offset + source.length:
+                    await self._take_over(target, source)
+                await self._hand_over(source, target_id)
 
     async def _take_over(self, target: SegmentView, source: SegmentView) -> None:
         if target.is_sealed:
             raise SegmentSealed(_label(target.segment_id))
         moved = tuple(source.chunks)
         self._manifests.handed_over.add(source.segment_id)
-        self.sweeper.note_moved(chunk.id for chunk in moved)
-        await self._manifests.commit(target, Change(add=moved))
+        with self.sweeper.moving([chunk.id for chunk in moved]):
+            await self.garbage.pass_barrier()  # so every later owner sees all of the source: nothing of it is garbage
+            await self._owners.announce(target.segment_id, moved)
+            await self._manifests.commit(target, Change(add=moved))
         failpoint(CONCAT_TARGET_STORED)
 
     async def _hand_over(self, source: SegmentView, target_id: int) -> None:
         """The source lets go of its chunks, once every later owner is sure to see that the target has them."""
         await self.garbage.pass_barrier()
         failpoint(CONCAT_BARRIER_PASSED)
+        names = await self._owners.names(source.segment_id, source.chunks)
         replaced = await self._manifests.replace(source, Change(delete=True, merged_into=target_id))
         self._manifests.handed_over.discard(source.segment_id)
         failpoint(CONCAT_SOURCE_STORED)
-        self._discard_tombstone(source, replaced)
+        self._discard_tombstone(source, [*names, *replaced])
 
     async def delete(self, segment_id: int, sequence: int | None = None) -> None:
         async with self._changing(segment_id):
             view = await self._manifests.view(segment_id)
             if view.name is None:
                 return
-            replaced: list[str] = []
-            if not view.is_deleted:
-                await self._marks.cover(sequence)
-                replaced = await self._manifests.replace(view, Change(delete=True))
-                failpoint(DELETE_TOMBSTONE_STORED)
-            self._discard_tombstone(view, replaced)
+            async with self._journal.noted(segment_id, *origins(segment_id, view.chunks)):
+                names = await self._owners.names(segment_id, view.chunks)
+                if not view.is_deleted:
+                    await self._marks.cover(sequence)
+                    names += await self._manifests.replace(view, Change(delete=True))
+                    failpoint(DELETE_TOMBSTONE_STORED)
+                self._discard_tombstone(view, names)
 
     async def read(self, segment_id: int, offset: int, length: int) -> Buffer:
         check(length >= 0 and offset >= 0, "not a range", offset=offset, length=length)
@@ -313,8 +340,8 @@ class RollingStorage:
         self.garbage.discard([self.layout.chunk(chunk.id) for chunk in chunks])
 
     def _discard_tombstone(self, view: SegmentView, replaced: Sequence[str]) -> None:
-        """The chunks it still lists first, then the manifests that it replaced, and the tombstone itself last, so that
-        a crash leaves something to find."""
+        """The chunks it still lists first, then what it replaced, and the tombstone itself last, so that a crash leaves
+        something to find."""
         check(view.is_deleted and view.name is not None, "not a tombstone", segment=view.segment_id)
         names = [*(self.layout.chunk(chunk.id) for chunk in view.chunks), *replaced]
         if view.name is not None:

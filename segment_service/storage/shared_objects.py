@@ -211,6 +211,11 @@ class SharedObjects:
         elif not self._is_damaged:
             await self._remove(entry_key(self._layout, name))
 
+    async def settle(self) -> None:
+        """Return once the removals of all objects that were deleted are durable."""
+        if self._removed:
+            await self._change(())
+
     async def close(self) -> None:
         """End what is under way; the objects stay."""
         flushing, self._flushing = self._flushing, None

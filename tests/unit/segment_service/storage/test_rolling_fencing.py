@@ -109,10 +109,15 @@ async def test_a_merge_that_stopped_half_way_leaves_its_chunks_alone(owners: Own
     await write_small(owner, 8, 20)
     passes = owner.garbage._barrier  # private: the barrier fails between two steps of an owner that has started
 
-    async def fails() -> None:
-        raise Unavailable("the log does not answer")
+    asked = 0
 
-    owner.garbage._barrier = fails
+    async def fails_at_the_second() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:  # the target has the chunks, the source has them still
+            raise Unavailable("the log does not answer")
+
+    owner.garbage._barrier = fails_at_the_second
     with pytest.raises(Unavailable):
         await owner.concat(7, 6, 8)
     owner.garbage._barrier = passes

@@ -1,0 +1,144 @@
+"""Sweeps all segments of a container, once, over what programs left that kept no journals of changes.
+
+Two passes. The first reads the manifests of segments that have chunks written for others (their names say so), notes
+those chunks, and announces the owner (foreign_owners.py). The second looks at each segment's chunks of earlier epochs:
+those that neither the segment's own manifest nor the notes name are orphans.
+
+A segment that has fewer bytes than its container knows of has lost manifests. Its chunks are kept, for an operator may
+restore them; if it may have had chunks written for others, nothing is swept at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import structlog
+
+from pravega_common.errors import Fenced, SegmentDamaged
+from pravega_common.runtime.clock import Clock
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.storage.chunk_names import ChunkId, Layout, ManifestKind
+from segment_service.storage.foreign_owners import ForeignOwners, origins
+from segment_service.storage.manifest_store import ManifestStore
+from segment_service.storage.segment_sweep import SegmentSweep, Swept
+from segment_service.storage.segment_view import SegmentView
+
+pace_s: Final = 0.005
+"""Rest after each segment, so that a sweep never competes with the flushes."""
+
+ids_per_page: Final = 1_000
+"""Ids of segments that are not in memory, asked for at once."""
+
+
+class FullSweep:
+    """Sweeps every segment that has an object; its cost is in proportion to what exists."""
+
+    def __init__(
+        self,
+        chunks: ChunkStorage,
+        layout: Layout,
+        manifests: ManifestStore,
+        owners: ForeignOwners,
+        segments: SegmentSweep,
+        clock: Clock,
+    ) -> None:
+        self._chunks = chunks
+        self._layout = layout
+        self._manifests = manifests
+        self._owners = owners
+        self._segments = segments
+        self._clock = clock
+        self._log = structlog.get_logger(service="full-sweep", container=layout.prefix)
+
+    async def sweep(self) -> Swept:
+        """Both passes; what was found is given to the garbage collector. After it every chunk that a segment lists and
+        that was written for another is announced."""
+        foreign: set[ChunkId] = set()
+        tombstones = await self._read_manifests(foreign)
+        return Swept(await self._find_orphans(foreign), tombstones)
+
+    async def _read_manifests(self, foreign: set[ChunkId]) -> int:
+        tombstones = 0
+        unseen = set(self._segments.needed_at_begin)
+        inactive = self._inactive_ids()
+        inactive_id = await anext(inactive, None)
+        async for segment_id, names in self._grouped(self._layout.manifests):
+            unseen.discard(segment_id)
+            while inactive_id is not None and inactive_id <= segment_id:
+                if inactive_id < segment_id:
+                    await self._check_again(inactive_id)
+                inactive_id = await anext(inactive, None)
+            top = max((self._layout.parse_manifest(name) for name in names), key=lambda one: one.id)
+            if top.kind.is_foreign:
+                async with self._manifests.lock(segment_id):
+                    view = await self._manifests.view(segment_id)
+                    await self._segments.check_length(view)
+                    await self._note_foreign(view, foreign)
+            elif top.kind is ManifestKind.TOMBSTONE and top.id.epoch < self._manifests.epoch:
+                async with self._manifests.lock(segment_id):
+                    tombstones += await self._segments.finish_deletion(await self._manifests.load(segment_id))
+            await self._clock.sleep(pace_s)
+        while inactive_id is not None:
+            await self._check_again(inactive_id)
+            inactive_id = await anext(inactive, None)
+        for segment_id in unseen:
+            await self._check_again(segment_id)
+        return tombstones
+
+    async def _note_foreign(self, view: SegmentView, foreign: set[ChunkId]) -> None:
+        owner_id = view.segment_id
+        foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != owner_id)
+        for segment_id in sorted(origins(owner_id, view.chunks)):
+            if all(one.owner_id != owner_id for one in await self._owners.of(segment_id)):
+                await self._owners.announce_one(owner_id, segment_id)
+
+    async def _inactive_ids(self) -> AsyncIterator[int]:
+        """The ids of the segments that are not in memory and have bytes in Tier 2, in order."""
+        first_id = 0
+        while page := await self._segments.needed_lengths.inactive(first_id, ids_per_page):
+            for segment_id, length in page:
+                if length:
+                    yield segment_id
+            first_id = page[-1][0] + 1
+
+    async def _check_again(self, segment_id: int) -> None:
+        """Check a segment whose manifests were not listed, unless they were written, or it went, meanwhile."""
+        if await self._segments.needed_length(segment_id):
+            async with self._manifests.lock(segment_id):
+                await self._segments.check_length(await self._manifests.load(segment_id))
+
+    async def _find_orphans(self, foreign: set[ChunkId]) -> int:
+        found = 0
+        async for segment_id, names in self._grouped(self._layout.chunks):
+            earlier = [chunk for chunk in map(self._layout.parse_chunk, names) if chunk.epoch < self._manifests.epoch]
+            if earlier:
+                found += await self._discard_orphans(segment_id, [chunk for chunk in earlier if chunk not in foreign])
+            await self._clock.sleep(pace_s)
+        return found
+
+    async def _discard_orphans(self, segment_id: int, chunks: list[ChunkId]) -> int:
+        async with self._manifests.lock(segment_id):
+            try:
+                view = await self._manifests.view(segment_id)
+                await self._segments.check_length(view)
+            except SegmentDamaged as error:
+                self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
+                return 0
+            return await self._segments.discard_orphans(view, chunks)
+
+    async def _grouped(self, prefix: str) -> AsyncIterator[tuple[int, list[str]]]:
+        """Names below the prefix by segment. ``Fenced`` if one carries a higher epoch."""
+        segment_id = -1
+        names: list[str] = []
+        async for info in self._chunks.list(prefix):
+            found = int(info.name.removeprefix(prefix).partition("/")[0], 16)
+            if self._layout.epoch_in(info.name) > self._manifests.epoch:
+                raise Fenced(f"{info.name} was made by a later owner than epoch {self._manifests.epoch}")
+            if found != segment_id and names:
+                yield segment_id, names
+                names = []
+            segment_id = found
+            names.append(info.name)
+        if names:
+            yield segment_id, names

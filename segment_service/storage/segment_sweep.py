@@ -1,0 +1,199 @@
+"""Sweeps one segment: finds the objects in Tier 2 that were left of its changes.
+
+They are chunks that were written for it and that no manifest lists, manifests that were replaced, unfinished deletions,
+and announcements of owners (foreign_owners.py) that list none of its chunks. Before chunks are discarded the segment
+gets a manifest of this epoch: a fenced owner that still writes a manifest naming one of them comes too late, its
+manifest does not count. The same goes for an owner whose announcement is discarded.
+
+A segment that has fewer bytes than its container knows of has lost manifests. Its chunks are kept, for an operator may
+restore them, and so are the chunks of others that it may list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple
+
+import structlog
+
+from pravega_common.errors import Fenced, SegmentDamaged
+from pravega_common.runtime.failpoints import failpoint, register
+from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.segment_storage import NeededLengths, OnDamage
+from segment_service.storage.change_journal import ChangeJournal
+from segment_service.storage.chunk_names import ChunkId, Layout
+from segment_service.storage.foreign_owners import ForeignOwners
+from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.manifest_store import ManifestStore
+from segment_service.storage.segment_view import Change, SegmentView
+
+CLAIMED: Final = register("storage.sweep.claimed")
+
+
+class Swept(NamedTuple):
+    """The result of a sweep."""
+
+    orphans: int
+    tombstones: int
+
+    def and_also(self, other: Swept) -> Swept:
+        return Swept(self.orphans + other.orphans, self.tombstones + other.tombstones)
+
+
+class NothingNeeded:
+    """``NeededLengths`` of a storage without a container."""
+
+    def active(self) -> dict[int, int]:
+        return {}
+
+    async def length(self, segment_id: int) -> int:
+        return 0
+
+    async def inactive(self, first_id: int, count_max: int) -> list[tuple[int, int]]:
+        return []
+
+
+class SegmentSweep:
+    """Sweeps segments, between ``begin`` and ``end``."""
+
+    def __init__(
+        self,
+        chunks: ChunkStorage,
+        layout: Layout,
+        garbage: GarbageCollector,
+        manifests: ManifestStore,
+        journal: ChangeJournal,
+        owners: ForeignOwners,
+    ) -> None:
+        self.needed_lengths: NeededLengths = NothingNeeded()
+        self.on_damage: OnDamage = lambda segment_id, offset, length, error: None
+        self._chunks = chunks
+        self._layout = layout
+        self._garbage = garbage
+        self._manifests = manifests
+        self._journal = journal
+        self._owners = owners
+        self._moving: list[Collection[ChunkId]] = []
+        """Chunks that change their owner now."""
+        self._settled: set[ChunkId] | None = None
+        """Chunks that this sweep does not judge (any more)."""
+        self._needed: dict[int, int] = {}
+        self._log = structlog.get_logger(service="segment-sweep", container=layout.prefix)
+
+    def begin(self) -> None:
+        self._settled = {chunk for chunks in self._moving for chunk in chunks}
+        self._needed = self.needed_lengths.active()
+
+    def end(self) -> None:
+        self._settled = None
+
+    @contextlib.contextmanager
+    def moving(self, chunks: Collection[ChunkId]) -> Iterator[None]:
+        """Let chunks change their owner inside: a sweep that runs meanwhile, or begins, may look at one owner too late
+        and at the other too early."""
+        self._moving.append(chunks)
+        self._settle(chunks)
+        try:
+            yield
+        finally:
+            self._moving.remove(chunks)
+
+    def _settle(self, chunks: Iterable[ChunkId]) -> None:
+        if self._settled is not None:
+            self._settled.update(chunks)
+
+    @property
+    def needed_at_begin(self) -> Collection[int]:
+        """The segments in memory that had bytes in Tier 2 when the sweep began."""
+        return self._needed.keys()
+
+    async def sweep(self, segment_id: int) -> Swept:
+        """Give what is left of the segment to the garbage collector. ``Fenced`` if a later owner wrote any of it."""
+        try:
+            elsewhere = await self._listed_elsewhere(segment_id)
+            chunks = await self._earlier_chunks(segment_id)
+            async with self._manifests.lock(segment_id):
+                view = await self._manifests.load(segment_id)
+                await self.check_length(view)
+                is_tombstone = view.is_deleted and view.name is not None and view.name.id.epoch < self._manifests.epoch
+                orphans = await self.discard_orphans(view, [chunk for chunk in chunks if chunk not in elsewhere])
+                if orphans or not is_tombstone:
+                    return Swept(orphans, 0)
+                return Swept(0, await self.finish_deletion(view))
+        except SegmentDamaged as error:
+            self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
+            return Swept(0, 0)
+
+    async def _listed_elsewhere(self, segment_id: int) -> set[ChunkId]:
+        """The chunks written for the segment that others list. Announcements of those that list none are discarded."""
+        listed: set[ChunkId] = set()
+        announced: dict[int, list[str]] = {}
+        for one in await self._owners.of(segment_id):
+            announced.setdefault(one.owner_id, []).append(self._layout.foreign_owner(one))
+        for owner_id, names in announced.items():
+            async with self._manifests.lock(owner_id):
+                view = await self._manifests.view(owner_id)
+                await self.check_length(view)
+                found = {chunk.id for chunk in view.chunks if chunk.segment_id == segment_id}
+                if not found:
+                    await self._claim(view)
+                    self._garbage.discard(names)
+                listed |= found
+        return listed
+
+    async def _earlier_chunks(self, segment_id: int) -> list[ChunkId]:
+        found = []
+        async for info in self._chunks.list(self._layout.chunks_of(segment_id)):
+            chunk = self._layout.parse_chunk(info.name)
+            if chunk.epoch > self._manifests.epoch:
+                raise Fenced(f"{info.name} was made by a later owner than epoch {self._manifests.epoch}")
+            if chunk.epoch < self._manifests.epoch:
+                found.append(chunk)
+        return found
+
+    async def discard_orphans(self, view: SegmentView, chunks: Iterable[ChunkId]) -> int:
+        """Discard those of these chunks of earlier epochs that the segment does not list. The caller holds its lock."""
+        own = {chunk.id for chunk in view.chunks}
+        orphans = [chunk for chunk in chunks if chunk not in own and chunk not in (self._settled or ())]
+        if orphans:
+            await self._claim(view)
+            self._garbage.discard([self._layout.chunk(chunk) for chunk in orphans])
+            self._settle(orphans)  # not twice
+        return len(orphans)
+
+    async def _claim(self, view: SegmentView) -> None:
+        """Store a manifest of this epoch if the newest one is of an earlier one. For a segment that is not in Tier 2 it
+        is a tombstone, which the next owner removes."""
+        if view.name is not None and view.name.id.epoch == self._manifests.epoch:
+            return
+        async with self._journal.noted(view.segment_id, is_lasting=not view.exists):
+            await self._manifests.commit(view, Change(delete=not view.exists))
+            failpoint(CLAIMED)
+
+    async def finish_deletion(self, view: SegmentView) -> int:
+        """Discard a tombstone with the chunks that it lists; returns 1, and 0 for another manifest."""
+        if not view.is_deleted or view.name is None:
+            return 0
+        names = [self._layout.chunk(chunk.id) for chunk in view.chunks]
+        names += await self._owners.names(view.segment_id, view.chunks)
+        self._garbage.discard([*names, self._layout.manifest(view.name)])
+        self._manifests.forget(view.segment_id)
+        return 1
+
+    async def needed_length(self, segment_id: int) -> int:
+        """The length that Tier 2 must have had when the sweep began; 0 for a segment that is gone."""
+        needed = await self.needed_lengths.length(segment_id)
+        return min(needed, self._needed.get(segment_id, needed))
+
+    async def check_length(self, view: SegmentView) -> None:
+        """``SegmentDamaged`` if the manifests of a segment were lost: the chunks that they listed look like orphans."""
+        needed = await self.needed_length(view.segment_id)
+        if needed > view.length and not view.is_deleted:
+            error = SegmentDamaged(
+                view.segment_id,
+                f"segment {view.segment_id} in Tier 2: the manifests that are there list {view.length} bytes, it must "
+                f"have at least {needed}: restore its manifests from a copy",
+            )
+            self.on_damage(view.segment_id, needed - 1, 1, error)
+            raise error

@@ -1,0 +1,346 @@
+"""A sweep looks at what journals name, and finds all that earlier owners left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pravega_common.errors import Fenced
+from pravega_common.runtime import failpoints
+from segment_service.contracts.chunk_storage import ChunkInfo
+from segment_service.contracts.segment_storage import EpochMark
+from segment_service.storage import change_journal, compaction, foreign_owners, orphan_sweep, rolling_storage
+from segment_service.storage.chunk_names import ChunkId, ForeignOwner, Layout
+from segment_service.storage.epoch_marks import encode_mark
+from segment_service.storage.in_memory import InMemoryChunkStorage
+from segment_service.storage.rolling_storage import RollingStorage
+from tests.support.fakes.clock import ManualClock
+from tests.support.log_states import some_log
+
+LAYOUT = Layout(1)
+KEPT = 3
+"""Earlier epochs whose journals stay in these tests."""
+
+
+class CountingChunks(InMemoryChunkStorage):
+    """Counts listings and the names that they give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listings = 0
+        self.listed = 0
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        self.listings += 1
+        async for info in super().list(prefix):
+            self.listed += 1
+            yield info
+
+
+class Crash(BaseException):
+    """The end of an owner."""
+
+
+class TurningClock(ManualClock):
+    """Sleeping takes no time."""
+
+    async def sleep(self, delay_s: float) -> None:
+        """Return at once."""
+
+
+class Owners:
+    """Opens owners one after the other; a barrier passes for the last one only."""
+
+    def __init__(self) -> None:
+        self.chunks = CountingChunks()
+        self.clock = TurningClock()
+        self.epoch = 0
+
+    async def open(self, **options: Any) -> RollingStorage:
+        self.epoch += 1
+        storage = RollingStorage(self.chunks, 1, self.clock, background=False, **options)
+        await storage.start(self.epoch, self._barrier_of(self.epoch), some_log)
+        return storage
+
+    async def open_and_sweep(self) -> RollingStorage:
+        storage = await self.open()
+        await storage.sweeper.sweep()
+        await collect_all(storage)
+        return storage
+
+    def _barrier_of(self, epoch: int) -> Callable[[], Awaitable[None]]:
+        async def barrier() -> None:
+            if epoch < self.epoch:
+                raise Fenced(f"{epoch} < {self.epoch}")
+
+        return barrier
+
+    def names(self, kind: str) -> list[str]:
+        return sorted(name for name in self.chunks.objects if name.startswith(f"{LAYOUT.prefix}{kind}/"))
+
+
+@pytest.fixture
+def owners() -> Owners:
+    return Owners()
+
+
+@pytest.fixture(autouse=True)
+def _few_epochs_stay(monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setattr(orphan_sweep, "kept_epochs_max", KEPT)
+    yield
+    failpoints.disarm_all()
+
+
+async def collect_all(storage: RollingStorage) -> None:
+    while await storage.garbage.collect():
+        pass
+
+
+async def crash_at(name: str, work: Awaitable[object]) -> None:
+    def crash() -> None:
+        raise Crash
+
+    failpoints.arm(name, crash)
+    with pytest.raises(Crash):
+        await work
+    failpoints.disarm_all()
+
+
+async def merged(storage: RollingStorage, target_id: int, source_id: int) -> None:
+    """Two segments of four and two bytes that become one."""
+    await storage.write(target_id, 0, [b"into"])
+    await storage.write(source_id, 0, [b"it"])
+    await storage.concat(target_id, 4, source_id)
+    await collect_all(storage)
+
+
+def test_names() -> None:
+    names = [LAYOUT.journal(9, 3), LAYOUT.foreign_owner(ForeignOwner(7, 8, 9, 3))]
+    assert names == [
+        "c00001/j/0000000000000009-0000000000000003",
+        "c00001/f/0000000000000007/0000000000000008-0000000000000009-0000000000000003",
+    ]
+    assert [LAYOUT.epoch_in(name) for name in names] == [9, 9]
+    assert LAYOUT.parse_foreign_owner(names[1]) == ForeignOwner(7, 8, 9, 3)
+
+
+async def _cost_of_a_sweep(existing: int) -> tuple[int, int]:
+    """Listings, and names listed, of the sweep after a crash that three segments were part of."""
+    owners = Owners()
+    storage = await owners.open_and_sweep()
+    for segment_id in range(1, existing + 1):
+        await storage.write(segment_id, 0, [b"data"])
+    for _ in range(KEPT + 2):  # what they wrote is long ago
+        storage = await owners.open_and_sweep()
+        for segment_id in (20_001, 20_002, 20_003):
+            state = await storage.state(segment_id)
+            await storage.write(segment_id, state.length if state else 0, [b"data"])
+        await collect_all(storage)
+    await crash_at(rolling_storage.WRITE_CHUNK_STORED, storage.write(20_002, 4 * (KEPT + 2), [b"lost"]))
+    storage = await owners.open()
+    owners.chunks.listings = owners.chunks.listed = 0
+    assert (await storage.sweeper.sweep()).orphans == 1
+    return owners.chunks.listings, owners.chunks.listed
+
+
+async def test_its_cost_is_the_same_however_many_segments_exist() -> None:
+    few, many = await _cost_of_a_sweep(10), await _cost_of_a_sweep(10_000)
+    assert few == many
+    assert few[0] < 20
+    assert few[1] < 50
+
+
+async def test_a_container_of_a_program_without_journals_is_swept_as_a_whole_once(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    await one.write(9, 0, [b"data"])
+    for name in [*owners.names("j"), *owners.names("f")]:
+        await owners.chunks.delete(name)
+    orphan = LAYOUT.chunk(ChunkId(9, 1, 1_000))
+    await owners.chunks.put(orphan, [b"left"])
+    await owners.chunks.put(LAYOUT.epoch(1, 2_000), [encode_mark(EpochMark(1, some_log()))])
+
+    two = await owners.open()
+    assert not (await two.newest_mark()).has_journals  # type: ignore[union-attr]
+    assert (await two.sweeper.sweep()).orphans == 1
+    await collect_all(two)
+    assert orphan not in owners.chunks.objects
+    assert (await two.newest_mark()).has_journals  # type: ignore[union-attr]
+    assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(8, 7)]
+
+    await owners.chunks.put(orphan, [b"left again, and no journal names it"])
+    three = await owners.open()
+    assert (await three.newest_mark()).has_journals  # type: ignore[union-attr]
+    assert (await three.sweeper.sweep()).orphans == 1  # the second one noted it
+    assert await three.read(7, 0, 6) == b"intoit"
+
+
+async def test_a_damaged_journal_lets_all_be_swept(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(9, 0, [b"lost"]))
+    (journal,) = owners.names("j")
+    owners.chunks.objects[journal] = b"PVCJ and something else" * 3
+    two = await owners.open_and_sweep()
+    assert not owners.names("d")
+    assert await two.state(9) is None
+    assert journal not in owners.chunks.objects
+
+
+async def test_a_container_that_was_restored_is_swept_as_a_whole(owners: Owners) -> None:
+    await owners.open_and_sweep()
+    restoring = await owners.open(trusts_journals=False)
+    assert not (await restoring.newest_mark()).has_journals  # type: ignore[union-attr]
+    last = await owners.open()
+    assert not (await last.newest_mark()).has_journals  # type: ignore[union-attr]
+
+
+async def test_moved_chunks_are_found_at_their_owner_however_often_they_move(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    await one.write(9, 0, [b"last"])
+    await one.concat(9, 4, 7)
+    await collect_all(one)
+    assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(7, 9), (8, 9)]
+    for _ in range(KEPT + 2):
+        one = await owners.open_and_sweep()
+        async with one._journal.noted(7, 8):  # private: the segments are looked at again
+            pass
+    assert await one.read(9, 0, 10) == b"lastintoit"
+    await one.truncate(9, 9)
+    await collect_all(one)
+    assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(8, 9)]
+    await one.delete(9)
+    await collect_all(one)
+    assert not [*owners.names("f"), *owners.names("d"), *owners.names("m")]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize("target_id", [6, 9])
+async def test_a_sweep_that_begins_in_the_middle_of_a_merge_takes_nothing(
+    owners: Owners, target_id: int, is_full: bool
+) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    await one.write(target_id, 0, [b"last"])
+    two = await owners.open(trusts_journals=not is_full)
+    passes, go_on = two.garbage._barrier, asyncio.Event()  # private: the barrier of an owner that has started
+    assert passes is not None
+
+    async def waits() -> None:
+        await go_on.wait()
+        await passes()
+
+    two.garbage._barrier = waits
+    merging = asyncio.create_task(two.concat(target_id, 4, 7))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    sweeping = asyncio.create_task(two.sweeper.sweep())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    go_on.set()
+    await merging
+    assert (await sweeping).orphans == 0
+    await collect_all(two)
+    assert await two.read(target_id, 0, 10) == b"lastintoit"
+
+
+async def test_an_owner_that_joins_moved_chunks_is_announced_no_more(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "run_chunks_min", 2)
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    await one.write(7, 6, [b"more"])
+    assert await one.compactor.compact(7)
+    await collect_all(one)
+    assert not owners.names("f")
+    assert await one.read(7, 0, 10) == b"intoitmore"
+
+
+async def test_an_announced_owner_that_got_nothing_is_claimed_and_forgotten(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await one.write(7, 0, [b"into"])
+    await one.write(8, 0, [b"it"])
+    await crash_at(foreign_owners.ANNOUNCED, one.concat(7, 4, 8))
+    assert len(owners.names("f")) == 1
+    two = await owners.open_and_sweep()
+    assert not owners.names("f")
+    zombie = one
+    await zombie._owners.announce(7, zombie._manifests.cached(8).chunks)  # type: ignore[union-attr]  # private: late
+    assert (await two.state(7)).length == 4  # type: ignore[union-attr]
+    assert all(LAYOUT.epoch_in(name) == 2 for name in owners.names("m") if f"/{7:016x}/" in name)
+    await two.concat(7, 4, 8)
+    three = await owners.open_and_sweep()
+    assert await three.read(7, 0, 6) == b"intoit"
+
+
+async def test_what_a_zombie_writes_after_a_sweep_is_found_by_a_later_one(owners: Owners) -> None:
+    zombie = await owners.open_and_sweep()
+    await zombie.write(7, 0, [b"data"])
+    for _ in range(KEPT - 1):
+        await owners.open_and_sweep()
+    await zombie._manifests.put_chunk(7, [b"late"])  # private: a step of a write
+    await zombie.write(8, 0, [b"late"])
+    assert len(owners.names("d")) == 3
+    last = await owners.open()
+    assert (await last.sweeper.sweep()).orphans == 1
+    await collect_all(last)
+    assert len(owners.names("d")) == 2  # the log has 8, as far as Tier 2 knows
+    assert await last.read(8, 0, 4) == b"late"
+
+
+async def test_journals_of_the_last_epochs_stay(owners: Owners) -> None:
+    for number in range(1, KEPT + 4):
+        storage = await owners.open_and_sweep()
+        await storage.write(number, 0, [b"data"])
+    assert [LAYOUT.parse_journal(name) for name in owners.names("j")] == [*range(3, KEPT + 4)]
+
+
+async def test_journals_that_name_many_segments_go_earlier(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphan_sweep, "kept_epochs_max", 10)
+    monkeypatch.setattr(orphan_sweep, "kept_epochs_min", 2)
+    monkeypatch.setattr(orphan_sweep, "kept_ids_max", 3)
+    for number in (1, 1, 1, 1, 2, 3, 4):
+        storage = await owners.open_and_sweep()
+        state = await storage.state(number)
+        await storage.write(number, state.length if state else 0, [b"data"])
+    await owners.open_and_sweep()
+    assert [LAYOUT.parse_journal(name) for name in owners.names("j")] == [5, 6, 7]
+
+
+async def test_a_sweep_that_gave_garbage_up_leaves_the_journals(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await owners.open_and_sweep()
+    await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(9, 0, [b"lost"]))
+    for number in range(KEPT):
+        storage = await owners.open()
+        await storage.write(number + 1, 0, [b"data"])
+    sweeping = await owners.open()
+    with monkeypatch.context() as patched:
+        patched.setattr("segment_service.storage.garbage.waiting_names_max", 0)
+        await sweeping.sweeper.sweep()
+    await collect_all(sweeping)
+    assert LAYOUT.parse_journal(owners.names("j")[0]) == 1
+    assert any(f"/{9:016x}/" in name for name in owners.names("d"))
+    await owners.open_and_sweep()
+    assert LAYOUT.parse_journal(owners.names("j")[0]) == 3
+    assert not any(f"/{9:016x}/" in name for name in owners.names("d"))
+
+
+async def test_the_claim_on_a_segment_that_is_gone_goes_with_the_next_owner(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_journal, "generation_ids_max", 1)
+    one = await owners.open_and_sweep()
+    await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(9, 0, [b"lost"]))
+    two = await owners.open_and_sweep()
+    (claim,) = owners.names("m")
+    assert LAYOUT.parse_manifest(claim).segment_id == 9
+    await two.write(10, 0, [b"of another generation"])
+    await collect_all(two)
+    await owners.open_and_sweep()
+    assert claim not in owners.chunks.objects
