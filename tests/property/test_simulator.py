@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.simulator.limits import PLOG_LIMIT, SHARED, SMALL, exists
+from tests.simulator.limits import JOURNAL, PLOG_LIMIT, SHARED, SMALL, exists
 from tests.simulator.main import regression_seeds
 from tests.simulator.settings import EXPECTED, draw
 from tests.simulator.simulation import simulate
@@ -25,7 +25,7 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
 
 
 def test_the_limits_that_are_made_small_exist() -> None:
-    assert not [name for name in (*SMALL, *SHARED, PLOG_LIMIT) if not exists(name)]
+    assert not [name for name in (*SMALL, *SHARED, *JOURNAL, PLOG_LIMIT) if not exists(name)]
 
 
 def test_what_failed_once() -> None:

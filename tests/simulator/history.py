@@ -21,7 +21,8 @@ violations_max: Final = 5
 class Violation:
     """A rule that was broken.
 
-    ``kind``: lost, duplicated, reordered, phantom, torn, wrong byte, silent loss, offline, refused or broken.
+    ``kind``: lost, duplicated, reordered, phantom, torn, wrong byte, silent loss, left over, offline, refused or
+    broken.
     """
 
     kind: str

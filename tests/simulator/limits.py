@@ -59,6 +59,12 @@ SHARED: Final[Mapping[str, tuple[float, ...]]] = {
 }
 """The same, of objects that share others. Runs double in length: with six of them a map of a hundred flushes would be
 rewritten by every third one, and Tier 2 never come up with what is written."""
+JOURNAL: Final[Mapping[str, tuple[float, ...]]] = {
+    "storage.change_journal.generation_ids_max": (1, 3, 10),
+    "storage.change_journal.generation_objects_max": (1, 2),
+    "storage.change_journal.generation_time_max_s": (0.5, 5.0),
+}
+"""The same, of journals of changes."""
 PLOG_LIMIT: Final = "plog.plog_client.frame_bytes_max"
 """The least size of a plog: it follows the size of a frame."""
 frame_rest_bytes: Final = 100
@@ -79,6 +85,11 @@ def draw_limits(rng: random.Random) -> dict[str, float]:
 def draw_shared_limits(rng: random.Random) -> dict[str, float]:
     """Those of shared objects, half of them."""
     return {name: rng.choice(values) for name, values in SHARED.items() if rng.random() < 0.5}
+
+
+def draw_journal_limits(rng: random.Random) -> dict[str, float]:
+    """Those of journals of changes, half of them."""
+    return {name: rng.choice(values) for name, values in JOURNAL.items() if rng.random() < 0.5}
 
 
 @contextlib.contextmanager

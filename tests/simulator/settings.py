@@ -11,7 +11,7 @@ from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.plog.entry import envelope_bytes
 from segment_service.writer.config import WriterConfig
-from tests.simulator.limits import PLOG_LIMIT, draw_limits, draw_shared_limits
+from tests.simulator.limits import PLOG_LIMIT, draw_journal_limits, draw_limits, draw_shared_limits
 
 FAMILIES: Final = ("crash", "loss", "full", "damage", "repair")
 """``crash``: stores, servers, networks and Tier 2 fail in every way that loses nothing that was acknowledged.
@@ -75,6 +75,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
     if family == "full":
         unflushed = 12_000_000
     limits = draw_limits(rng) | draw_shared_limits(random.Random(f"{seed} shared limits"))
+    limits |= draw_journal_limits(random.Random(f"{seed} journal limits"))
     return Settings(
         seed=seed,
         family=family,

@@ -18,6 +18,7 @@ from tests.simulator.cluster import Cluster
 from tests.simulator.crash_points import CrashPoints
 from tests.simulator.determinism import repeatable, silent_destructors
 from tests.simulator.history import History, Violation
+from tests.simulator.leftovers import Leftovers
 from tests.simulator.limits import in_force
 from tests.simulator.losses import LossPlan
 from tests.simulator.nemesis import Nemesis
@@ -93,6 +94,7 @@ class Simulation:
         self.nemesis = Nemesis(
             settings, self.cluster, self.network, self.tier1, self.tier2, self.crash_points, self.note
         )
+        self._leftovers = Leftovers(self.cluster, self.tier2, clock, self.history.violated)
         self._lives: list[SegmentLife] = []
         self._tables: list[list[TableClient]] = []
 
@@ -178,13 +180,17 @@ class Simulation:
         for step in itertools.count(1):
             self.note(f"audit {step}")
             auditor = Auditor(self, f"auditor {step}")
-            if not await self._within(self._check_all(auditor), "audit") or step == 2:
+            if not await self._within(self._check_all(auditor), "audit"):
                 return
+            if step == 2:
+                break
             if not await self._within(self._drain(auditor), "drain"):
                 return
             for store in self.cluster.alive:
                 self.cluster.kill(store.process, "to read everything again")
             self.cluster.start_store()
+        if not self.tier1.losses and not self.cluster.damaged:
+            await self._within(self._leftovers.check(), "sweep")
 
     async def _check_all(self, auditor: Auditor) -> None:
         for life in self._lives:
