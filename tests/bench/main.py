@@ -53,7 +53,7 @@ def main() -> None:
 
 def run_spark(args: argparse.Namespace, document: Result) -> None:
     """Fills the document as it goes."""
-    with running_rig(args.tier2, with_kafka=args.kafka) as rig:
+    with running_rig(args.tier2, with_kafka=args.kafka, with_tls=args.tls) as rig:
         redis = redis_bytes_per_second(rig.folder / "raw-redis") / 1e6
         say(f"raw Redis, 1 MiB entries: {redis:,.0f} MB/s")
         document["redis_megabytes_per_second"] = round(redis, 1)
@@ -104,6 +104,7 @@ def spark_parser() -> argparse.ArgumentParser:
     _common(parser, SPARK_CASES)
     add("--runs", type=_positive, default=3, help="measured runs of each case; medians are reported")
     add("--no-kafka", dest="kafka", action="store_false", help="without Kafka (needs no Maven)")
+    add("--tls", action="store_true", help="the same beside it over TLS, on services of its own")
     add("--rate", type=_positive, default=1_000, help="latency: events a second")
     add("--seconds", type=_positive, default=60, help="latency: how long each run is, after 10 s to warm up")
     add(

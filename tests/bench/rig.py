@@ -26,7 +26,7 @@ progress_updates_max: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Rig:
-    """``sides``: ours first, then Kafka if it takes part."""
+    """``sides``: ours first, then ours over TLS, then Kafka, as far as they take part."""
 
     folder: Path
     spark: SparkSession
@@ -51,7 +51,7 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def running_rig(tier2: str, *, with_kafka: bool) -> Iterator[Rig]:
+def running_rig(tier2: str, *, with_kafka: bool, with_tls: bool = False) -> Iterator[Rig]:
     """Starts all of it in a folder of its own, and stops and removes it at the end.
 
     Raises ``NotAvailable`` when Kafka is wanted and cannot be had, before anything is started.
@@ -69,6 +69,10 @@ def running_rig(tier2: str, *, with_kafka: bool) -> Iterator[Rig]:
         cluster = ends.enter_context(_running_cluster(folder / "cluster", tier2))
         sides: list[Side] = [PravegaSide(cluster.controller_uri)]
         others: dict[str, int] = {}
+        if with_tls:
+            second = ends.enter_context(_running_cluster(folder / "tls", tier2, tls=True))
+            sides.append(PravegaSide(second.controller_uri, name="ours-tls", ca_file=second.ca_file))
+            others |= {f"tls-{name}": pid for name, pid in _services(second).items()}
         if with_kafka:
             from tests.bench.kafka.broker import running_broker
             from tests.bench.kafka.side import KafkaSide
@@ -88,9 +92,9 @@ def running_rig(tier2: str, *, with_kafka: bool) -> Iterator[Rig]:
 
 
 @contextmanager
-def _running_cluster(folder: Path, tier2: str) -> Iterator[StandaloneProcess]:
+def _running_cluster(folder: Path, tier2: str, **options: object) -> Iterator[StandaloneProcess]:
     """Prints the last lines of the logs on a failure inside, before the folder goes."""
-    with StandaloneProcess(folder, tier2=tier2) as cluster:
+    with StandaloneProcess(folder, tier2=tier2, **options) as cluster:
         try:
             yield cluster
         except Exception:

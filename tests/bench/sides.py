@@ -54,13 +54,13 @@ class Side(Protocol):
 
 
 class PravegaSide:
-    """Our services by our connector, with the options it has by default."""
+    """Our services by our connector, with the options it has by default; ``ca_file`` for services with TLS."""
 
-    name = "ours"
-
-    def __init__(self, controller: str) -> None:
+    def __init__(self, controller: str, *, name: str = "ours", ca_file: str = "") -> None:
+        self.name = name
         self.address = controller
-        self._client = StreamClient(controller)
+        self._trust = {"ca_file": ca_file} if ca_file else {}
+        self._client = StreamClient(controller, **self._trust)
         self._numbers = itertools.count()
 
     def new_target(self, kind: str, partitions: int = workload.partitions) -> str:
@@ -85,7 +85,7 @@ class PravegaSide:
         return frame
 
     def options(self, target: str) -> dict[str, str]:
-        return {"controller": self.address, "scope": SCOPE, "stream": target}
+        return {"controller": self.address, **self._trust, "scope": SCOPE, "stream": target}
 
     def stamped_events(self, spark: SparkSession, target: str) -> Iterator[Event]:
         frame = self.read(spark.read, target, full=True).selectExpr("segment_id", "offset", "substring(event, 1, 8) s")
