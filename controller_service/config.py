@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from controller_service.policies.auto_scale import AutoScaleLimits
+from pravega_common.services.redis_access import RedisSection
 from pravega_common.services.security.settings import SecuritySection
 from pravega_common.services.settings import (
     Address,
@@ -78,6 +79,7 @@ class ControllerConfig(ServiceSettings):
     auto_scale: AutoScaleSection = AutoScaleSection()
     security: SecuritySection = SecuritySection()
     tls: TlsSection = TlsSection()
+    redis: RedisSection = RedisSection()
 
     def contradictions(self) -> list[str]:
-        return self.tls.problems()
+        return [*self.tls.problems(), *self.redis.problems()]

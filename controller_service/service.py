@@ -329,7 +329,12 @@ class Controller(Service):
 
 def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Backends:
     """The real ones: the oracle in Redis or a file, and segment stores over the wire."""
-    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.cluster.allow_unsafe_redis, clock=clock)
+    cpo = make_cpo(
+        config.cluster.cpo,
+        allow_unsafe_redis=config.cluster.allow_unsafe_redis,
+        clock=clock,
+        access=config.redis.access(),
+    )
     tokens = config.security.tokens(clock, f"controller {config.controller.id}".strip())
     hosts = AssignmentHostStore(cpo, config.controller.containers, clock, config.tls.client(), tokens)
     client = RawClient(hosts, clock=clock)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from pravega_common.services.cluster.cpo import PersistenceGroup
+from pravega_common.services.redis_access import RedisSection
 from pravega_common.services.security.settings import SecuritySection
 from pravega_common.services.settings import (
     Address,
@@ -132,10 +133,11 @@ class SegmentStoreConfig(ServiceSettings):
     cache: CacheSection = CacheSection()
     auto_scale: TrafficSection = TrafficSection()
     tls: TlsSection = TlsSection()
+    redis: RedisSection = RedisSection()
     security: SecuritySection = SecuritySection()
 
     def contradictions(self) -> list[str]:
-        found = self.tls.problems()
+        found = [*self.tls.problems(), *self.redis.problems()]
         store, cache = self.store, self.cache
         if store.unflushed_bytes_max * 3 // 2 > cache.bytes_max:
             found.append(

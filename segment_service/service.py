@@ -36,7 +36,7 @@ from segment_service.health.tier2_probe import Tier2Probe
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.open_files import raise_open_files
-from segment_service.plog.cluster_registration import AskServer, ask_redis, register_groups
+from segment_service.plog.cluster_registration import AskServer, ask_redis, asking_with, register_groups
 from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
@@ -81,8 +81,8 @@ class StoreParts:
 
 def real_parts(config: SegmentStoreConfig) -> StoreParts:
     """The Tier 1, Tier 2 and CPO that the settings name. Nothing is connected yet."""
-    clock = SystemClock()
-    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
+    clock, access = SystemClock(), config.redis.access()
+    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock, access=access)
     chunks = make_chunk_storage(
         config.tier2.url,
         access_key=config.tier2.access_key,
@@ -106,13 +106,14 @@ def real_parts(config: SegmentStoreConfig) -> StoreParts:
         block_bytes=config.tier1.plog_bytes,
         allow_unsafe_redis=config.tier1.allow_unsafe_redis,
         heal_time_max_s=heal_time_max_s,
+        access=access,
     )
     groups = ChoiceByUse(config.tier1.persistence_groups)
 
     def make_log(container_id: int, store_id: str) -> DurableDataLog:
         return RedisDataLog(container_id, store_id, cpo, config.cluster.name, settings, clock, groups)
 
-    return StoreParts(cpo, chunks, make_log, clock, groups)
+    return StoreParts(cpo, chunks, make_log, clock, groups, asking_with(access))
 
 
 class SegmentStoreProcess(Service):
@@ -139,7 +140,9 @@ class SegmentStoreProcess(Service):
         self._fetches = FetchBudget(self._cache)
         self._checks = BlockingCalls("checks of chunks", offload_threads_max, call_time_max_s_default)
         self._manager: ContainerManager | None = None
-        self._memory_watch = Tier1MemoryWatch(self._parts.groups, self.back_pressure, self.registry, self._parts.clock)
+        self._memory_watch = Tier1MemoryWatch(
+            self._parts.groups, self.back_pressure, self.registry, self._parts.clock, config.redis.access()
+        )
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store, maps=self.store)
         self._tls = make_server_tls(config.tls, self._parts.clock)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 import structlog
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from pravega_common.errors import ConfigurationError
+from pravega_common.errors import ConfigurationError, PravegaError
+from pravega_common.services.redis_access import RedisAccess
 from segment_service.config import SegmentStoreConfig
 from segment_service.metadata.back_pressure import hard_limit_ratio
+from segment_service.plog.redis_connection import RedisConnection
 
 reserve_bytes: Final = 64 * 1024 * 1024
 """For recovery, checkpoints and metadata logs of a store whose Tier 1 is full."""
@@ -37,9 +37,9 @@ async def check_tier1_memory(config: SegmentStoreConfig) -> None:
     """
     if config.tier1.folder is not None:
         return
-    needed = tier1_bytes_needed(config)
+    needed, access = tier1_bytes_needed(config), config.redis.access()
     for address in (server for group in config.tier1.persistence_groups for server in group.servers):
-        limit = await _maxmemory(address)
+        limit = await _maxmemory(address, access)
         if 0 < limit < needed:
             raise ConfigurationError(
                 f"Redis at {address} has maxmemory = {limit}, but this store may need {needed} bytes there: "
@@ -47,17 +47,17 @@ async def check_tier1_memory(config: SegmentStoreConfig) -> None:
             )
 
 
-async def _maxmemory(address: str) -> int:
+async def _maxmemory(address: str, access: RedisAccess) -> int:
     """The server's limit in bytes; 0 for no limit, and also if the server gives no answer."""
-    url = address if address.startswith("unix:") else f"redis://{address}"
-    client = Redis.from_url(
-        url.replace("unix:", "unix://", 1), socket_timeout=_call_timeout_s, socket_connect_timeout=_call_timeout_s
-    )
     try:
-        answer = await client.config_get("maxmemory")
-        return int(answer.get("maxmemory") or 0)
-    except (RedisError, OSError) as error:
-        structlog.get_logger().warning("maxmemory of a Redis is not known", server=address, error=repr(error))
+        connection = await RedisConnection.open(
+            address, connect_timeout_s=_call_timeout_s, reply_timeout_s=_call_timeout_s, access=access
+        )
+        try:
+            answer = await connection.call("CONFIG", "GET", "maxmemory")
+        finally:
+            connection.abort()
+        return int(answer[1]) if answer else 0
+    except (PravegaError, OSError) as error:
+        structlog.get_logger().warning("maxmemory of a Redis is not known", server=address, error=str(error))
         return 0
-    finally:
-        await client.aclose()

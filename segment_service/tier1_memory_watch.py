@@ -11,6 +11,7 @@ from pravega_common.errors import PravegaError
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.redis_audit import memory_of
+from pravega_common.services.redis_access import OPEN_ACCESS, RedisAccess
 from segment_service.container.registry import ContainerRegistry
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.plog.group_choice import ChoiceByUse
@@ -35,9 +36,15 @@ class Tier1MemoryWatch(Service):
     """
 
     def __init__(
-        self, groups: ChoiceByUse, back_pressure: StoreBackPressure, registry: ContainerRegistry, clock: Clock
+        self,
+        groups: ChoiceByUse,
+        back_pressure: StoreBackPressure,
+        registry: ContainerRegistry,
+        clock: Clock,
+        access: RedisAccess = OPEN_ACCESS,
     ) -> None:
         super().__init__("tier1-memory")
+        self._access = access
         self._groups = groups
         self._back_pressure = back_pressure
         self._registry = registry
@@ -78,7 +85,10 @@ class Tier1MemoryWatch(Service):
             connection = self._connections.get(server)
             if connection is None or not connection.is_open:
                 connection = self._connections[server] = await RedisConnection.open(
-                    server, connect_timeout_s=call_time_max_s, reply_timeout_s=call_time_max_s
+                    server,
+                    connect_timeout_s=call_time_max_s,
+                    reply_timeout_s=call_time_max_s,
+                    access=self._access,
                 )
             self._groups.memory[server] = memory_of((await connection.call("INFO", "memory")).decode())
             self._answered_s[server] = self._clock.monotonic_s()

@@ -10,7 +10,7 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
@@ -18,21 +18,37 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from pravega_common.errors import ConfigurationError
 
+TLS_REDIS_SCHEME: Final = "rediss://"
+
 
 def redis_address(url: str) -> str:
-    """``host:port`` or ``unix:/path`` of ``redis://host[:port][/0]``, ``host:port`` or ``unix:/path``.
+    """``host:port`` or ``unix:/path`` of ``redis://host[:port][/0]``, ``host:port`` or ``unix:/path``;
+    ``rediss://host:port`` for a server that speaks TLS.
 
     ``ValueError`` if it has another form, names another database, or has a user or password.
     """
     if url.startswith("unix:/"):
         return url
+    if "@" in url:
+        raise ValueError(
+            f"{without_login(url)!r} has a user or password, which belong into redis.username and redis.password_file"
+        )
     parts = urlsplit(url if "://" in url else f"redis://{url}")
     has_port = "://" in url or parts.port is not None
-    if parts.scheme != "redis" or not parts.hostname or not has_port or parts.path not in ("", "/", "/0"):
-        raise ValueError(f"{url!r} is no Redis address: use redis://host:port or unix:/path (database 0 only)")
-    if parts.query or "@" in parts.netloc:
-        raise ValueError(f"{url!r} is no Redis address: use redis://host:port without user, password or options")
-    return f"{parts.hostname}:{parts.port or 6379}"
+    is_known = parts.scheme in ("redis", "rediss")
+    if not is_known or not parts.hostname or not has_port or parts.path not in ("", "/", "/0"):
+        raise ValueError(
+            f"{url!r} is no Redis address: use redis://host:port, rediss://host:port or unix:/path (database 0 only)"
+        )
+    if parts.query:
+        raise ValueError(f"{url!r} is no Redis address: use redis://host:port without options")
+    address = f"{parts.hostname}:{parts.port or 6379}"
+    return f"{TLS_REDIS_SCHEME}{address}" if parts.scheme == "rediss" else address
+
+
+def without_login(text: str) -> str:
+    """The text of an address without user and password, for an error."""
+    return f"***@{text.rpartition('@')[2]}" if "@" in text else text
 
 
 def cpo_address(url: str) -> str:
@@ -176,7 +192,7 @@ def _mistake(settings: type[BaseSettings], item: Any) -> str:
         return f"{name}: no such setting"
     if len(location) == 1 or _is_secret(settings, location):
         return f"{name}: {item['msg']}"
-    return f"{name} = {item['input']!r}: {item['msg']}"
+    return f"{name} = {without_login(repr(item['input']))}: {item['msg']}"
 
 
 def _is_secret(settings: type[BaseSettings], location: Sequence[str | int]) -> bool:

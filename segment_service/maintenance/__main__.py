@@ -18,7 +18,7 @@ from segment_service.maintenance import backup_command, doctor_command, restore_
 from segment_service.maintenance.cpo_rebuild import ClusterPlan, CPORebuild
 from segment_service.maintenance.server_replacement import Progress, ServerReplacement
 from segment_service.maintenance.tier2_access import open_tier2
-from segment_service.plog.cluster_registration import ask_redis
+from segment_service.plog.cluster_registration import asking_with
 from segment_service.plog.plog_client import PlogSettings
 
 
@@ -29,7 +29,12 @@ async def rebuild_cpo(config: SegmentStoreConfig, *, replace: bool, dry_run: boo
             f"tier1.url = {config.tier1.url}: logs in files need no registrations, so there is nothing to rebuild"
         )
     clock = SystemClock()
-    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
+    cpo = make_cpo(
+        config.cluster.cpo,
+        allow_unsafe_redis=config.tier1.allow_unsafe_redis,
+        clock=clock,
+        access=config.redis.access(),
+    )
     try:
         async with open_tier2(config) as chunks:
             rebuild = CPORebuild(
@@ -37,13 +42,13 @@ async def rebuild_cpo(config: SegmentStoreConfig, *, replace: bool, dry_run: boo
                 chunks,
                 config.cluster.name,
                 config.tier1.persistence_groups,
-                PlogSettings(),
+                PlogSettings(access=config.redis.access()),
                 clock,
                 config.cluster.lease_ms,
             )
             plan = await rebuild.plan(config.store.containers)
             if not dry_run:
-                await rebuild.carry_out(plan, ask_redis, replace=replace)
+                await rebuild.carry_out(plan, asking_with(config.redis.access()), replace=replace)
             return plan
     finally:
         await cpo.close()
@@ -54,9 +59,16 @@ async def replace_server(config: SegmentStoreConfig, group: str, old: str, new: 
     if config.tier1.folder is not None:
         raise ConfigurationError(f"tier1.url = {config.tier1.url}: logs in files have no servers to replace")
     clock = SystemClock()
-    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
+    cpo = make_cpo(
+        config.cluster.cpo,
+        allow_unsafe_redis=config.tier1.allow_unsafe_redis,
+        clock=clock,
+        access=config.redis.access(),
+    )
     try:
-        replacement = ServerReplacement(cpo, ask_redis, clock, config.cluster.name, group, old, new)
+        replacement = ServerReplacement(
+            cpo, asking_with(config.redis.access()), clock, config.cluster.name, group, old, new
+        )
         if dry_run:
             _, after = await replacement.plan()
         else:

@@ -59,7 +59,9 @@ def log_source(config: SegmentStoreConfig) -> LogSource:
     """The logs that the settings name; stores may run."""
     if config.tier1.folder is not None:
         return FileLogSource(config.tier1.folder)
-    return RedisLogSource(config.tier1.persistence_groups, config.store.containers, PlogSettings())
+    return RedisLogSource(
+        config.tier1.persistence_groups, config.store.containers, PlogSettings(access=config.redis.access())
+    )
 
 
 def _print_report(report: StoreReport) -> None:

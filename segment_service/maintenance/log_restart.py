@@ -117,6 +117,7 @@ class RedisLogRestart:
                 server.address,
                 connect_timeout_s=self._settings.connect_timeout_s,
                 reply_timeout_s=self._settings.reply_timeout_s,
+                access=self._settings.access,
             )
             try:
                 await connection.run(SET_IDENTITY, (key, f"{key}:none"), secrets.token_hex(16))

@@ -88,6 +88,7 @@ async def _ask(server: ServerCensus, containers: int, settings: PlogSettings) ->
             server.address,
             connect_timeout_s=settings.connect_timeout_s,
             reply_timeout_s=settings.reply_timeout_s,
+            access=settings.access,
         )
         try:
             await _Reader(connection, settings.prefix).read(server, containers)

@@ -182,6 +182,7 @@ class _Reading:
                     server.address,
                     connect_timeout_s=self._settings.connect_timeout_s,
                     reply_timeout_s=self._settings.reply_timeout_s,
+                    access=self._settings.access,
                 )
                 self._connections[server.address] = connection
                 self._stack.callback(connection.abort)

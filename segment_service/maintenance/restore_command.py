@@ -27,7 +27,7 @@ from segment_service.maintenance.restore_plan import ListedSegments, RestorePlan
 from segment_service.maintenance.store_restore import ContainerOutcome, StoreRestore
 from segment_service.maintenance.tier2_access import open_tier2
 from segment_service.maintenance.tier2_restore import LogRestart
-from segment_service.plog.cluster_registration import ask_redis
+from segment_service.plog.cluster_registration import asking_with
 from segment_service.plog.plog_client import PlogSettings
 
 if TYPE_CHECKING:
@@ -104,7 +104,12 @@ class _Places:
 @contextlib.asynccontextmanager
 async def _opened(config: SegmentStoreConfig) -> AsyncIterator[_Places]:
     clock = SystemClock()
-    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock)
+    cpo = make_cpo(
+        config.cluster.cpo,
+        allow_unsafe_redis=config.tier1.allow_unsafe_redis,
+        clock=clock,
+        access=config.redis.access(),
+    )
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(cpo.close)
         chunks = await stack.enter_async_context(open_tier2(config))
@@ -114,9 +119,12 @@ async def _opened(config: SegmentStoreConfig) -> AsyncIterator[_Places]:
             stack.push_async_callback(folder.stop)
             yield _Places(cpo, chunks, log_source(config), FileLogRestart(folder, clock), clock)
             return
+        access = config.redis.access()
         groups, containers = config.tier1.persistence_groups, config.store.containers
-        settings = PlogSettings(block_bytes=config.tier1.plog_bytes, allow_unsafe_redis=config.tier1.allow_unsafe_redis)
-        restart = RedisLogRestart(cpo, config.cluster.name, groups, containers, settings, clock, ask_redis)
+        settings = PlogSettings(
+            block_bytes=config.tier1.plog_bytes, allow_unsafe_redis=config.tier1.allow_unsafe_redis, access=access
+        )
+        restart = RedisLogRestart(cpo, config.cluster.name, groups, containers, settings, clock, asking_with(access))
         yield _Places(cpo, chunks, log_source(config), restart, clock)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -19,6 +20,7 @@ from pravega_common.errors import ConfigurationError, Unavailable, VersionConfli
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
 from pravega_common.services.cluster.redis_audit import parse_info
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
+from pravega_common.services.redis_access import OPEN_ACCESS, RedisAccess
 from segment_service.plog.plog import identity_key
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_connection import ConnectionLost, RedisConnection
@@ -220,9 +222,16 @@ def _servers(groups: Sequence[PersistenceGroup]) -> Iterator[tuple[str, str]]:
             yield server, group.name
 
 
-async def ask_redis(address: str) -> ServerFacts:
+def asking_with(access: RedisAccess) -> AskServer:
+    """``ask_redis`` with a login."""
+    return partial(ask_redis, access=access)
+
+
+async def ask_redis(address: str, access: RedisAccess = OPEN_ACCESS) -> ServerFacts:
     """Ask the Redis at an address, over a connection for this alone."""
-    connection = await RedisConnection.open(address, connect_timeout_s=call_time_max_s, reply_timeout_s=call_time_max_s)
+    connection = await RedisConnection.open(
+        address, connect_timeout_s=call_time_max_s, reply_timeout_s=call_time_max_s, access=access
+    )
     try:
         info = parse_info((await connection.call("INFO", "server")).decode())
         identity = await connection.call("GET", identity_key(PlogSettings().prefix))

@@ -10,6 +10,7 @@ from pravega_common.errors import ConfigurationError, DataCorruption, FailedErro
 from pravega_common.invariants import check
 from pravega_common.services.cluster.redis_audit import memory_of
 from pravega_common.services.cluster.redis_script import Script
+from pravega_common.services.redis_access import OPEN_ACCESS, RedisAccess
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import frame_bytes_max
 from segment_service.plog.append_quorum import OnAppended
@@ -52,6 +53,7 @@ class PlogSettings:
     reply_timeout_s: float = 10.0
     heal_time_max_s: float = 30.0
     """How long a log tries to get over a broken connection, a restarted or a full server."""
+    access: RedisAccess = OPEN_ACCESS
 
     def __post_init__(self) -> None:
         smallest = frame_bytes_max + envelope_bytes

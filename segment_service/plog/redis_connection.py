@@ -7,15 +7,17 @@ whether the server did it is unknown.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 import hiredis
 
-from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.services.cluster.redis_script import Script
+from pravega_common.services.redis_access import OPEN_ACCESS, RedisAccess, RedisEndpoint
 from segment_service.contracts.buffer import Buffer
 
 requests_in_flight_max: Final = 4096
@@ -35,7 +37,8 @@ class ReplyError(Unavailable):
 
     def __init__(self, text: str) -> None:
         self.code = text.partition(" ")[0]
-        super().__init__(f"Redis refused a request: {text}")
+        way_out = "; set redis.username and redis.password_file" if self.code == "NOAUTH" else ""
+        super().__init__(f"Redis refused a request: {text}{way_out}")
 
 
 def encode_command(*args: Buffer | str | int) -> bytes:
@@ -45,6 +48,14 @@ def encode_command(*args: Buffer | str | int) -> bytes:
         data = arg if isinstance(arg, bytes | bytearray | memoryview) else str(arg).encode()
         parts += (b"$%d\r\n" % len(data), data, b"\r\n")
     return b"".join(parts)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}); check redis.ca_file"
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return "it does not speak TLS there; use redis://, or the port that does"
+    return str(error) or "timed out"
 
 
 class Timer(Protocol):
@@ -78,9 +89,15 @@ class RedisConnection(asyncio.Protocol):
 
     @classmethod
     async def open(
-        cls, address: str, *, connect_timeout_s: float, reply_timeout_s: float, timers: ConnectionTimers | None = None
+        cls,
+        address: str,
+        *,
+        connect_timeout_s: float,
+        reply_timeout_s: float,
+        timers: ConnectionTimers | None = None,
+        access: RedisAccess = OPEN_ACCESS,
     ) -> RedisConnection:
-        """Connect to ``host:port`` or ``unix:/path``; ``Unavailable`` if that fails in time."""
+        """Connect to ``[rediss://]host:port`` or ``unix:/path``, and log in; ``Unavailable`` if that fails in time."""
         loop = asyncio.get_running_loop()
         connection = cls(address, reply_timeout_s, timers)
         try:
@@ -88,11 +105,34 @@ class RedisConnection(asyncio.Protocol):
                 if address.startswith("unix:"):
                     await loop.create_unix_connection(lambda: connection, address.removeprefix("unix:"))
                 else:
-                    host, _, port = address.rpartition(":")
-                    await loop.create_connection(lambda: connection, host, int(port))
+                    place = RedisEndpoint.parse(address)
+                    await loop.create_connection(
+                        lambda: connection,
+                        place.host,
+                        place.port,
+                        ssl=access.tls.context if place.has_tls else None,
+                        server_hostname=place.host if place.has_tls else None,
+                    )
+                await connection._log_in(access)
         except (OSError, TimeoutError) as error:
-            raise Unavailable(f"Redis at {address} is not reachable: {error or 'timed out'}") from error
+            connection.abort()
+            raise Unavailable(f"Redis at {address} is not reachable: {_reason(error)}") from error
+        except PravegaError:
+            connection.abort()
+            raise
         return connection
+
+    async def _log_in(self, access: RedisAccess) -> None:
+        if not access.credentials:
+            return
+        try:
+            await self.call("AUTH", *access.credentials)
+        except ReplyError as error:
+            # Not chained: its text is the server's, and may hold what was sent.
+            raise Unavailable(
+                f"Redis at {self.address} refused the login of {access.describe()} ({error.code}): "
+                "check redis.username and redis.password_file"
+            ) from None
 
     @property
     def is_open(self) -> bool:

@@ -13,10 +13,12 @@ from pravega_common.errors import DataCorruption, Unavailable
 from pravega_common.services.cluster.redis_audit import (
     CONFIG_NAMES,
     INFO_SECTIONS,
+    find_login_problems,
     find_problems,
     parse_info,
     refuse_unsafe,
 )
+from pravega_common.services.redis_access import RedisAccess
 from segment_service.plog.plog import SET_IDENTITY, identity_key
 from segment_service.plog.redis_connection import RedisConnection, ReplyError
 
@@ -48,6 +50,8 @@ class ConnectionSettings(Protocol):
     def connect_timeout_s(self) -> float: ...
     @property
     def reply_timeout_s(self) -> float: ...
+    @property
+    def access(self) -> RedisAccess: ...
 
 
 class ServerConnections:
@@ -111,6 +115,7 @@ class ServerConnections:
             self.address,
             connect_timeout_s=self._settings.connect_timeout_s,
             reply_timeout_s=self._settings.reply_timeout_s,
+            access=self._settings.access,
         )
 
     async def _audit(self, connection: RedisConnection) -> None:
@@ -127,9 +132,18 @@ class ServerConnections:
         except ReplyError as error:
             # A managed server without CONFIG: what could not be read counts as unsafe below.
             structlog.get_logger().warning("settings cannot be read", address=self.address, error=str(error))
-        refuse_unsafe(self.address, find_problems(info, config), allow_unsafe=self._settings.allow_unsafe_redis)
+        problems = find_problems(info, config) + await self._login_problems(connection)
+        refuse_unsafe(self.address, problems, allow_unsafe=self._settings.allow_unsafe_redis)
         await self._check_identity(connection)
         self.run_id = info.get("run_id", "")
+
+    async def _login_problems(self, connection: RedisConnection) -> list[str]:
+        if self._settings.access.is_of_default_user:
+            return []  # whatever this connection may do, a restart may replay
+        try:
+            return find_login_problems(await connection.call("ACL", "GETUSER", "default"))
+        except ReplyError:
+            return find_login_problems(None)
 
     async def _check_identity(self, connection: RedisConnection) -> None:
         """A server that shows another identity than before was emptied or replaced: it is lost, not empty."""

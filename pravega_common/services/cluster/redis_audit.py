@@ -5,9 +5,9 @@ Pure rules over the answers of ``INFO`` and ``CONFIG GET``; the caller connects 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -25,6 +25,8 @@ CONFIG_NAMES: Final = (
     "maxmemory-policy",
     "auto-aof-rewrite-min-size",
 )
+_HARMLESS_REMOVALS: Final = {"-@dangerous", "-@admin"}
+"""Categories with none of the commands that the append-only file of a service's server has."""
 _REQUIRED: Final = {
     "appendonly": ("yes", "acknowledged data would be gone after a restart"),
     "appendfsync": ("always", "acknowledged data would be lost in a crash of the machine"),
@@ -84,6 +86,28 @@ def find_problems(info: Mapping[str, str], config: Mapping[str, str]) -> list[st
     if info.get("cluster_enabled", "0") != "0":
         problems.append("the server runs in cluster mode; use single servers, replication is done by the client")
     return problems
+
+
+def find_login_problems(default_user: Sequence[Any] | None) -> list[str]:
+    """As ``find_problems``, for a server that has users. ``default_user``: its answer to ``ACL GETUSER default``, pairs
+    of names and values as bytes; ``None`` if it did not answer that.
+
+    Redis replays its append-only file with the permissions of the default user. A transaction in it that these do not
+    allow, as that of each script, is skipped with a line in its log, and what was acknowledged is gone.
+    """
+    if default_user is None:
+        return ["the permissions of the default user are not readable: permit acl|getuser to the user of the service"]
+    answer = {bytes(name).decode(): value for name, value in zip(default_user[::2], default_user[1::2], strict=False)}
+    commands = bytes(answer.get("commands", b"")).decode().split()
+    keys = answer.get("keys", b"")
+    is_all_keys = keys == b"~*" or (isinstance(keys, list) and b"*" in keys)
+    is_all_commands = commands[:1] == ["+@all"] and set(commands[1:]) <= _HARMLESS_REMOVALS
+    if is_all_commands and is_all_keys:
+        return []
+    return [
+        "the default user lacks permissions, and with those a restart replays the append-only file: the rest would be "
+        "skipped; set it to 'off resetpass ~* &* +@all', which lets nobody log in"
+    ]
 
 
 def refuse_unsafe(address: str, problems: list[str], *, allow_unsafe: bool) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
-from redis.asyncio.connection import Connection, ConnectionPool, UnixDomainSocketConnection
+from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, NoScriptError, RedisError, ResponseError
@@ -31,11 +32,13 @@ from pravega_common.services.cluster.cpo import Assignment, PersistenceCluster
 from pravega_common.services.cluster.redis_audit import (
     CONFIG_NAMES,
     INFO_SECTIONS,
+    find_login_problems,
     find_problems,
     parse_info,
     refuse_unsafe,
 )
 from pravega_common.services.cluster.redis_script import Script
+from pravega_common.services.redis_access import OPEN_ACCESS, RedisAccess, RedisEndpoint
 from pravega_common.services.retrying import RetryLimits, retry
 
 call_timeout_s: Final = 5.0
@@ -208,7 +211,7 @@ def _pairs(answer: Iterable[bytes]) -> Iterable[tuple[str, bytes]]:
     return [(name.decode(), value) for name, value in zip(items, items, strict=True)]
 
 
-def _pool(address: str) -> ConnectionPool:
+def _pool(address: str, access: RedisAccess) -> ConnectionPool:
     common: dict[str, Any] = {
         "max_connections": connections_max,
         "socket_timeout": call_timeout_s,
@@ -216,16 +219,22 @@ def _pool(address: str) -> ConnectionPool:
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "driver_info": None,
+        "username": access.username or None,
+        "password": access.password.get_secret_value() or None,
     }
     if address.startswith("unix:"):
         path = address.removeprefix("unix:")
         return ConnectionPool(connection_class=UnixDomainSocketConnection, path=path, **common)
-    host, _, port = address.rpartition(":")
-    return ConnectionPool(connection_class=Connection, host=host, port=int(port), **common)
+    endpoint = RedisEndpoint.parse(address)
+    place: dict[str, Any] = {"host": endpoint.host, "port": endpoint.port}
+    if not endpoint.has_tls:
+        return ConnectionPool(connection_class=Connection, **place, **common)
+    trust: dict[str, Any] = {"ssl_ca_data": access.tls.ca_pem or None, "ssl_min_version": ssl.TLSVersion.TLSv1_2}
+    return ConnectionPool(connection_class=SSLConnection, ssl_check_hostname=True, **trust, **place, **common)
 
 
 class RedisCPO:
-    """``ControlPlaneOracle`` over the Redis server at ``address`` (``host:port`` or ``unix:/path``).
+    """``ControlPlaneOracle`` over the Redis server at ``address``, as ``redis_address`` makes it of a setting.
 
     ``prefix`` separates clusters that share a server. Leases are measured by the server's clock.
     """
@@ -237,12 +246,14 @@ class RedisCPO:
         prefix: str = "pravega:cpo:",
         allow_unsafe_redis: bool = False,
         clock: Clock | None = None,
+        access: RedisAccess = OPEN_ACCESS,
     ) -> None:
         self._address = address
         self._prefix = prefix
         self._allow_unsafe = allow_unsafe_redis
         self._clock = clock or SystemClock()
-        self._pool = _pool(address)
+        self._access = access
+        self._pool = _pool(address, access)
         self._audited = False
         self._log = structlog.get_logger()
 
@@ -463,8 +474,21 @@ class RedisCPO:
             raise Unavailable(f"CPO at {self._address} did not answer the audit: {error}") from error
         if info.get("loading", "0") != "0":
             raise Unavailable(f"CPO at {self._address} is loading its data")
-        refuse_unsafe(self._address, find_problems(info, config), allow_unsafe=self._allow_unsafe)
+        problems = find_problems(info, config) + await self._login_problems(connection)
+        refuse_unsafe(self._address, problems, allow_unsafe=self._allow_unsafe)
         self._audited = True
+
+    async def _login_problems(self, connection: Any) -> list[str]:
+        if self._access.is_of_default_user:
+            return []  # whatever this connection may do, a restart may replay
+        try:
+            await connection.send_command("ACL", "GETUSER", "default")
+            return find_login_problems(await connection.read_response())
+        except ResponseError:
+            return find_login_problems(None)
+        except _LOST as error:
+            await connection.disconnect(nowait=True)
+            raise Unavailable(f"CPO at {self._address} did not answer the audit: {error}") from error
 
 
 def _text(answer: bytes | None) -> str | None:

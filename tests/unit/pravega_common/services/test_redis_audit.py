@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.services.cluster.redis_audit import find_problems, parse_info, refuse_unsafe
+from pravega_common.services.cluster.redis_audit import find_login_problems, find_problems, parse_info, refuse_unsafe
 
 INFO = {"redis_version": "7.0.15", "role": "master", "cluster_enabled": "0"}
 CONFIG = {
@@ -69,3 +69,27 @@ def test_info_is_parsed() -> None:
         "redis_version": "7.0.15",
         "os": "Linux 6: x",
     }
+
+
+def default_user(commands: bytes, keys: bytes | list[bytes]) -> list[object]:
+    """As Redis answers; 6.2 has a list of keys."""
+    return [b"flags", [b"off"], b"passwords", [], b"commands", commands, b"keys", keys, b"channels", b"&*"]
+
+
+@pytest.mark.parametrize("keys", [b"~*", [b"*"]])
+@pytest.mark.parametrize("commands", [b"+@all", b"+@all -@dangerous"])
+def test_a_default_user_that_may_replay_everything_is_safe(commands: bytes, keys: bytes | list[bytes]) -> None:
+    assert find_login_problems(default_user(commands, keys)) == []
+
+
+@pytest.mark.parametrize(
+    ("commands", "keys"),
+    [(b"-@all", b""), (b"+@all", b""), (b"-@all +@read", b"~*"), (b"+@all -xadd", b"~*"), (b"", []), (b"+@all", [])],
+)
+def test_a_default_user_that_may_not_is_named_with_the_remedy(commands: bytes, keys: bytes | list[bytes]) -> None:
+    (problem,) = find_login_problems(default_user(commands, keys))
+    assert "off resetpass ~* &* +@all" in problem
+
+
+def test_a_default_user_that_cannot_be_looked_at_is_a_problem() -> None:
+    assert "permit acl|getuser" in find_login_problems(None)[0]
