@@ -50,6 +50,7 @@ from controller_service.transactions.lifecycle import TransactionService
 from controller_service.watermarks.mark_segment import MarkSegments
 from controller_service.watermarks.stream_watermarks import StreamWatermarks
 from controller_service.watermarks.watermark_job import WatermarkJob
+from controller_service.window.parts import WindowParts
 from controller_service.workflows.auto_scale import AutoScale
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_scope import DeleteScope
@@ -202,6 +203,19 @@ class Controller(Service):
         hosts, live_ids = self.backends.hosts, self.membership.live_ids
         return ApiParts(store, workflows, tables, groups, self.marks, hosts, live_ids, self._new_id)
 
+    def window_parts(self) -> WindowParts:
+        """The parts that the page at ``/`` asks for its answers."""
+        transactions = self.transactions
+        return WindowParts(
+            self.store,
+            self.backends.access,
+            transactions.records,
+            self.sets,
+            self.parts.groups,
+            lambda: transactions.blocked,
+            self.backends.clock,
+        )
+
     def _make_retention(self) -> RetentionJob:
         period_ms, truncate = self.config.retention.period_ms, self.parts.workflows.truncate
         retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, self._new_id)
@@ -240,7 +254,7 @@ class Controller(Service):
     def _make_rest(self) -> RestServer | None:
         listen = self.config.controller.rest
         context = None if self.tls is None else self.tls.context
-        return RestServer(listen, self.health, self.parts, context) if listen else None
+        return RestServer(listen, self.health, self.parts, self.window_parts(), context) if listen else None
 
     def _grpc_services(self) -> list[Callable[[Any], None]]:
         api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)

@@ -127,10 +127,12 @@ class ScopeMembers(Generic[M]):
         except (ScopeNotFound, SegmentNotFound):
             return
 
-    async def page(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, M]], bytes]:
-        """``ScopeNotFound``."""
+    async def page(
+        self, scope: str, token: bytes = b"", count_max: int = page_size
+    ) -> tuple[list[tuple[str, M]], bytes]:
+        """Some members and the token of the next page, empty at the end; ``ScopeNotFound``."""
         try:
-            page = await self._store.tables.scan(await self._store.list_table(scope, self._kind), token, page_size)
+            page = await self._store.tables.scan(await self._store.list_table(scope, self._kind), token, count_max)
         except SegmentNotFound as error:
             raise ScopeNotFound.of(scope) from error
         return [(name, decode(self._record, found.value)) for name, found in page.entries], page.continuation

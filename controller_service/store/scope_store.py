@@ -156,9 +156,9 @@ class ScopeStore:
 
     # ---- lists -------------------------------------------------------------------------------------------------------
 
-    async def list_scopes(self, token: bytes = b"") -> tuple[list[str], bytes]:
+    async def list_scopes(self, token: bytes = b"", count_max: int = page_size) -> tuple[list[str], bytes]:
         """A page of names and the token of the next; the token is empty after the last page."""
-        page = await self.tables.scan(SCOPES_TABLE, token, page_size)
+        page = await self.tables.scan(SCOPES_TABLE, token, count_max)
         return [name for name, _ in page.entries], page.continuation
 
     async def list_table(self, scope: str, kind: str) -> str:

@@ -81,8 +81,11 @@ class StreamStore(ScopeStore):
             await self.retained.mark_complete()
         return is_new
 
-    async def list_streams(self, scope: str, token: bytes = b"") -> tuple[list[tuple[str, StreamEntry]], bytes]:
-        page = await self.tables.scan(await self.list_table(scope, STREAMS_LIST), token, page_size)
+    async def list_streams(
+        self, scope: str, token: bytes = b"", count_max: int = page_size
+    ) -> tuple[list[tuple[str, StreamEntry]], bytes]:
+        """A page of streams and the token of the next, empty at the end; ``ScopeNotFound``."""
+        page = await self.tables.scan(await self.list_table(scope, STREAMS_LIST), token, count_max)
         return [(name, decode(StreamEntry, found.value)) for name, found in page.entries], page.continuation
 
     # ---- tags --------------------------------------------------------------------------------------------------------

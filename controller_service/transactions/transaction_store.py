@@ -192,6 +192,16 @@ class TransactionStore:
         except SegmentNotFound as error:
             raise StreamNotFound.of(scope, stream) from error
 
+    async def some_active(self, scope: str, stream: str, count_max: int) -> tuple[list[ActiveTransaction], bool]:
+        """The first active transactions of the stream, in no order, and whether that is all; one round trip."""
+
+        async def read(tables: StreamTables) -> tuple[list[ActiveTransaction], bool]:
+            page = await self._store.scan(tables.table, b"", count_max)
+            found = [_found(value).record for key, value in page.entries if not is_order_key(key)]
+            return found, not page.continuation
+
+        return await self._on_stream(scope, stream, read)
+
     async def lowest_epoch(self, scope: str, stream: str) -> int | None:
         """The lowest epoch that a transaction of the stream needs to come to its end, None without any."""
 

@@ -17,6 +17,7 @@ from pravega_common.errors import (
     ScopeNotEmpty,
     SegmentNotFound,
     StreamNotSealed,
+    Throttled,
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -59,4 +60,6 @@ def _status_of(error: PravegaError) -> int:
             return HTTPStatus.CONFLICT
         case StreamNotSealed() | ScopeNotEmpty():
             return HTTPStatus.PRECONDITION_FAILED
+        case Throttled():
+            return HTTPStatus.TOO_MANY_REQUESTS
     return HTTPStatus.INTERNAL_SERVER_ERROR

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
+from controller_service.api.rest.live import EVENTS_TYPE
 from controller_service.api.rest.operation import JSON_TYPE, RestOperation
 from pravega_common.version import __version__
 
@@ -24,6 +25,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
     409: "The name is taken.",
     412: "What is to be deleted is not sealed, or not empty.",
     413: "The body is longer than a request may be.",
+    429: "As many clients as may listen at once do so already.",
     500: "The controller could not do it; the status line says why. What it began may be done all the same.",
 }
 
@@ -42,7 +44,8 @@ def document(operations: Sequence[RestOperation]) -> dict[str, Any]:
             "title": "Controller",
             "version": __version__,
             "description": "Administers scopes, streams and reader groups, and tells the health of a controller, "
-            "as Pravega's REST API does.",
+            "as Pravega's REST API does. What is below /v1/window is ours, for the page at /; an answer of type "
+            "text/event-stream has the schema in the data of each event.",
         },
         "paths": paths,
         "components": {"schemas": components},
@@ -105,6 +108,7 @@ def _responses(operation: RestOperation, schemas: Schemas) -> dict[str, Any]:
     responses: dict[str, Any] = {str(int(status)): {"description": _MEANINGS[status]} for status in statuses}
     if operation.answer is not None:
         schema = schemas[operation, "serialization"]
-        wanted = {"type": "array", "items": schema} if operation.gives_items else schema
-        responses[str(operation.status)]["content"] = {JSON_TYPE: {"schema": wanted}}
+        wanted = {"type": "array", "items": schema} if operation.gives_items and not operation.is_live else schema
+        kind = EVENTS_TYPE if operation.is_live else JSON_TYPE
+        responses[str(operation.status)]["content"] = {kind: {"schema": wanted}}
     return responses

@@ -3,7 +3,8 @@
 What a handler takes and gives is read from its annotations, and used for the checks as well as for the OpenAPI
 document (``openapi.py``), so that the two cannot differ. Its parameters: those of the path by their names (texts),
 ``query`` (a ``RestQuery``) and ``body`` (a ``RestBody``). Its result: a value that becomes JSON, None for an empty
-answer, or an asynchronous iterator whose items become a JSON array as they come.
+answer, or an asynchronous iterator whose items become a JSON array as they come; those of a live operation become
+server-sent events (``live.py``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from controller_service.api.rest.bodies import RestBody, RestQuery
+from controller_service.api.rest.live import LIVE_ANSWERS
 from pravega_common.errors import InvalidArgument
 from pravega_common.invariants import check
 
@@ -30,7 +32,8 @@ _value_chars_max: Final = 40
 @dataclass(frozen=True)
 class RestOperation:
     """``errors``: the statuses below 500 that it may answer with, besides ``status``. ``status_if``: the status of an
-    answer, for an operation that has more than one."""
+    answer, for an operation that has more than one. ``is_live``: the items that the handler gives are sent as events,
+    for as long as the client listens."""
 
     method: str
     path: str
@@ -40,6 +43,7 @@ class RestOperation:
     status: int = 200
     tag: str = ""
     status_if: Callable[[Any], int] | None = None
+    is_live: bool = False
     path_names: tuple[str, ...] = field(init=False)
     query: type[RestQuery] | None = field(init=False)
     body: type[RestBody] | None = field(init=False)
@@ -71,6 +75,10 @@ class RestOperation:
         if self.body is not None:
             content = await request.read()
             arguments["body"] = _checked(lambda kind: kind.model_validate_json(content), self.body)
+        if self.is_live and self.answer is not None:
+            answer = self.answer
+            events = (_json(answer, item) async for item in self.handle(**arguments))
+            return await request.app[LIVE_ANSWERS].serve(request, events)
         if self.gives_items and self.answer is not None:
             return await _serve_items(request, self.handle(**arguments), self.answer)
         result = await self.handle(**arguments)

@@ -15,8 +15,12 @@ from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.rest.admin import ReaderGroupOperations, ScopeOperations, StreamOperations
 from controller_service.api.rest.errors import map_errors
 from controller_service.api.rest.health import HealthOperations, HealthRegistry
+from controller_service.api.rest.live import LIVE_ANSWERS, LiveAnswers
 from controller_service.api.rest.openapi import document
 from controller_service.api.rest.operation import RestOperation
+from controller_service.api.rest.window import WindowOperations
+from controller_service.window.page_routes import page_routes
+from controller_service.window.parts import WindowParts
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.base import Service
 from pravega_common.services.settings import host_and_port
@@ -35,11 +39,18 @@ EXPLORER_POLICY: Final = "default-src 'none'; script-src 'self'; style-src 'self
 class RestServer(Service):
     """``port`` is the bound one after the start."""
 
-    def __init__(self, listen: str, health: HealthRegistry, parts: ApiParts, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        listen: str,
+        health: HealthRegistry,
+        parts: ApiParts,
+        window: WindowParts,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         super().__init__("rest-server")
         self._listen = listen
         self._tls = tls
-        self.operations = all_operations(health, parts)
+        self.operations = all_operations(health, parts, window)
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -47,7 +58,10 @@ class RestServer(Service):
         made = web.Application(client_max_size=request_bytes_max, middlewares=[map_errors])
         made.add_routes([operation.route() for operation in self.operations])
         made.add_routes(DescriptionRoutes(self.operations).routes())
+        made.add_routes(page_routes())
         made.add_routes([web.get("/metrics", _metrics)])
+        made[LIVE_ANSWERS] = live = LiveAnswers()
+        made.on_shutdown.append(live.end)
         return made
 
     async def on_start(self) -> None:
@@ -66,9 +80,15 @@ class RestServer(Service):
             await self._runner.cleanup()
 
 
-def all_operations(health: HealthRegistry, parts: ApiParts) -> Sequence[RestOperation]:
+def all_operations(health: HealthRegistry, parts: ApiParts, window: WindowParts) -> Sequence[RestOperation]:
     """Those of the API, in the order in which they are tried: one with a fixed path before one with a name there."""
-    groups = (HealthOperations(health), ScopeOperations(parts), StreamOperations(parts), ReaderGroupOperations(parts))
+    groups = (
+        HealthOperations(health),
+        ScopeOperations(parts),
+        StreamOperations(parts),
+        ReaderGroupOperations(parts),
+        WindowOperations(window),
+    )
     return tuple(operation for group in groups for operation in group.operations())
 
 

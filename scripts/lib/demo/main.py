@@ -127,6 +127,7 @@ def main() -> int:
     display.result(figures, comparison)
     if args.keep:
         display.say(f"left running: controller {demo.cluster.controller_uri}, data in {folder}; stop it with Ctrl-C")
+        display.say(f"the window shows its stream: http://{demo.cluster.ready()['rest']}/")
         demo.cluster.wait()
     demo.cluster.stop()
     if comparison.holds:

@@ -17,11 +17,12 @@ from controller_service.api.rest.openapi import OPENAPI_VERSION, document
 from controller_service.api.rest.operation import RestOperation
 from controller_service.api.rest.server import EXPLORER_FILES, RestServer, all_operations
 from controller_service.service import Controller
+from controller_service.window.page_routes import PAGE_FILES
 from pravega_common.invariants import InvariantViolation
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.repository import TRANSCRIPTS
 
-NOT_DESCRIBED = {"/openapi.json", "/metrics", *EXPLORER_FILES}
+NOT_DESCRIBED = {"/openapi.json", "/metrics", *EXPLORER_FILES, *PAGE_FILES}
 """The description itself, and what is not JSON."""
 
 
@@ -151,7 +152,8 @@ async def test_recorded_calls_are_answered_as_described(
 
 
 def test_an_answer_that_differs_from_its_description_is_found() -> None:
-    operations = all_operations(HealthRegistry(), ControllerParts().controller().parts)
+    controller = ControllerParts().controller()
+    operations = all_operations(HealthRegistry(), controller.parts, controller.window_parts())
     scopes = operation_for(operations, "GET", "/v1/scopes")
     assert scopes.answer is not None
     with pytest.raises(ValidationError):
@@ -232,7 +234,8 @@ async def test_a_bug_in_a_handler_is_an_answer_without_a_trace() -> None:
     async def handle() -> None:
         raise ZeroDivisionError("secret")
 
-    server = RestServer("127.0.0.1:0", HealthRegistry(), ControllerParts().controller().parts)
+    controller = ControllerParts().controller()
+    server = RestServer("127.0.0.1:0", HealthRegistry(), controller.parts, controller.window_parts())
     server.operations = (RestOperation("GET", "/v1/broken", "Fails.", handle),)
     await server.start()
     try:

@@ -1,0 +1,1 @@
+"""Answers the questions of the window, the controller's page for people."""

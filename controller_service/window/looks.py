@@ -1,0 +1,121 @@
+"""Looks at the lengths of streams' open segments, from which the page makes rates.
+
+A look costs one read of the stream's records and one request to each store for all segments together. What the stores
+do not tell in time is left out and said to be unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from controller_service.store.records import EpochRecord, StreamState
+from controller_service.window.answers import SegmentLength, StreamLook, StreamsLook
+from controller_service.window.parts import WindowParts, look_time_max_s, within
+from controller_service.window.picture import segment_label
+from pravega_common.errors import NotFound, PravegaError
+from pravega_common.model.segments import SegmentInfo
+from pravega_common.names import segments_per_stream_max
+from pravega_common.runtime.joined import all_ended
+
+streams_per_look_max: Final = 50
+segments_per_look_max: Final = segments_per_stream_max
+"""Segments that one look asks the stores about; streams that do not fit any more are left out."""
+
+
+@dataclass(frozen=True)
+class SegmentsSeen:
+    """``unknown``: why a segment that was asked for is missing; None if none is."""
+
+    infos: Mapping[int, SegmentInfo]
+    unknown: str | None = None
+
+
+@dataclass(frozen=True)
+class _Known:
+    scope: str
+    stream: str
+    state: StreamState
+    epoch: EpochRecord
+
+
+async def segments_of(parts: WindowParts, scope: str, stream: str, epoch: EpochRecord) -> SegmentsSeen:
+    """The open segments of one stream."""
+    try:
+        infos = await within(look_time_max_s, parts.access.infos_found(epoch.names(scope, stream)))
+    except PravegaError as error:
+        return SegmentsSeen({}, str(error))
+    found = {key: info for key, info in zip(epoch.segment_ids, infos, strict=True) if info is not None}
+    if len(found) < len(infos):
+        return SegmentsSeen(found, f"{len(infos) - len(found)} segments are not there")
+    return SegmentsSeen(found)
+
+
+async def look_at(parts: WindowParts, scope: str, stream: str) -> StreamLook:
+    """One stream with each of its open segments; ``StreamNotFound``."""
+    context = await parts.store.open(scope, stream)
+    epoch, state = await context.current_epoch(), await context.state()
+    seen = await segments_of(parts, scope, stream, epoch)
+    lengths = [SegmentLength(id=segment_label(key), bytes=info.length) for key, info in seen.infos.items()]
+    known = _Known(scope, stream, state, epoch)
+    return _look(parts, known, None if seen.unknown else [one.bytes for one in lengths], lengths, seen.unknown)
+
+
+async def look_at_many(parts: WindowParts, names: Sequence[tuple[str, str]]) -> StreamsLook:
+    """Many streams, by scope and name, with one request to each store; those that are gone are left out."""
+    found = [one for one in await all_ended(_known(parts, *name) for name in names) if one is not None]
+    asked: list[_Known] = []
+    room = segments_per_look_max
+    for known in found:
+        if len(known.epoch.segments) <= room:
+            room -= len(known.epoch.segments)
+            asked.append(known)
+    segments = [name for known in asked for name in known.epoch.names(known.scope, known.stream)]
+    lengths: dict[str, int] = {}
+    unknown = f"not asked: the streams of a page may have {segments_per_look_max} open segments together"
+    late = ""
+    try:
+        infos = await within(look_time_max_s, parts.access.infos_found(segments)) if segments else []
+        lengths = {name: info.length for name, info in zip(segments, infos, strict=True) if info is not None}
+    except PravegaError as error:
+        late = str(error)
+    looks = []
+    for known in found:
+        own = [lengths.get(name) for name in known.epoch.names(known.scope, known.stream)]
+        there = [length for length in own if length is not None]
+        if known not in asked:
+            looks.append(_look(parts, known, None, None, unknown))
+        elif len(there) < len(own):
+            looks.append(_look(parts, known, None, None, late or f"{len(own) - len(there)} segments are not there"))
+        else:
+            looks.append(_look(parts, known, there, None, None))
+    return StreamsLook(streams=looks)
+
+
+async def _known(parts: WindowParts, scope: str, stream: str) -> _Known | None:
+    try:
+        context = await parts.store.open(scope, stream)
+        return _Known(scope, stream, await context.state(), await context.current_epoch())
+    except NotFound:
+        return None
+
+
+def _look(
+    parts: WindowParts,
+    known: _Known,
+    lengths: Sequence[int] | None,
+    segments: list[SegmentLength] | None,
+    unknown: str | None,
+) -> StreamLook:
+    return StreamLook(
+        scope=known.scope,
+        stream=known.stream,
+        at_ms=parts.clock.wall_ms(),
+        state=known.state.value,
+        epoch=known.epoch.epoch,
+        segment_count=len(known.epoch.segments),
+        bytes=None if lengths is None else sum(lengths),
+        segments=segments,
+        unknown=unknown,
+    )

@@ -1,0 +1,186 @@
+// Shows one stream: figures, the picture of its keys over its epochs, and what writes and reads it.
+
+import { card, element, facts, notice, stateMark, table } from "./dom.js";
+import { ago, count, counted, moment, rate, size, span } from "./format.js";
+import { StreamDrawing } from "./picture.js";
+import { Rates } from "./rates.js";
+import { ask, listen, path } from "./server.js";
+
+const usePeriodMs = 5_000;
+const factsPeriodMs = 10_000;
+
+/** @param {HTMLElement} main @param {string[]} parts scope and stream @param {URLSearchParams} _query @param {AbortSignal} signal */
+export async function showStream(main, [scope, stream], _query, signal) {
+  document.title = `${scope}/${stream}`;
+  const own = path("scopes", scope, "streams", stream);
+  const found = await ask(own, signal);
+  const page = new StreamPage(own, signal);
+  main.replaceChildren(element("h1", {}, `${scope}/${stream}`), page.tiles.node, page.problems, page.drawing.node, page.details, page.use);
+  page.showFacts(found);
+  signal.addEventListener("abort", () => page.drawing.end());
+  await Promise.all([page.draw(null, null), page.showUse()]);
+  page.repeat(() => page.showUse(), usePeriodMs);
+  page.repeat(async () => page.showFacts(await ask(own, signal)), factsPeriodMs);
+  const rates = new Rates();
+  listen(path("live", "scopes", scope, "streams", stream), signal, (look) => page.takeLook(look, rates.take(look)));
+}
+
+class StreamPage {
+  constructor(own, signal) {
+    this.own = own;
+    this.signal = signal;
+    this.tiles = new Tiles(["State", "Written now", "Size", "Open segments", "Epoch", "Open transactions", "Waiting commits"]);
+    this.problems = element("div");
+    this.details = element("div", { class: "columns" });
+    this.use = element("div", { class: "columns" });
+    this.span = [null, null];
+    this.drawing = new StreamDrawing((first, last) => this.draw(first, last).catch((error) => this.refuse(error)));
+    this.epoch = null;
+  }
+
+  refuse(error) {
+    if (!this.signal.aborted) this.problems.replaceChildren(notice(error.message, true));
+  }
+
+  repeat(work, periodMs) {
+    const timer = setInterval(() => document.visibilityState === "visible" && work().catch((error) => this.refuse(error)), periodMs);
+    this.signal.addEventListener("abort", () => clearInterval(timer));
+  }
+
+  async draw(first, last) {
+    this.span = [first, last];
+    const query = new URLSearchParams(Object.entries({ first, last }).filter(([, value]) => value !== null));
+    const picture = await ask(`${this.own}/picture?${query}`, this.signal);
+    if (this.span[0] === first && this.span[1] === last) this.drawing.show(picture);
+  }
+
+  showFacts(found) {
+    const opened = this.details.querySelector("details[open]") !== null;
+    this.epoch ??= found.currentEpoch;
+    this.tiles.set("State", stateMark(found.state));
+    this.tiles.set("Size", size(found.sizeBytes));
+    this.tiles.set("Open segments", count(found.segmentCount));
+    this.tiles.set("Epoch", count(found.currentEpoch));
+    this.problems.replaceChildren(...found.unknown.map((text) => notice(text)));
+    const rolled = found.oldestEpoch > 0 ? `epochs before ${found.oldestEpoch} are forgotten` : "all epochs are on record";
+    this.details.replaceChildren(
+      card(
+        "Configuration",
+        facts([
+          ["Scaling", found.scaling],
+          ["Retention", found.retention],
+          ["Tags", found.tags.join(", ")],
+          ["History", `${counted(found.splits, "split")}, ${counted(found.merges, "merge")}; ${rolled}`],
+          ["Scaling now", found.scalingToEpoch === undefined ? null : `to epoch ${found.scalingToEpoch}`],
+          ["Held by", found.holder],
+        ]),
+      ),
+      card(
+        "Head and tail",
+        facts([
+          ["Head", found.head ? cut(found.head) : "the beginning: nothing was truncated"],
+          ["Tail", found.tail ? cut(found.tail) : "not known now"],
+          ["From head to tail", size(found.sizeBytes)],
+          ["Cuts for retention", found.retentionCuts ? `${count(found.retentionCuts)}, the last one ${ago(found.lastRetentionCutMs)}` : "none yet"],
+        ]),
+      ),
+    );
+    for (const folded of this.details.querySelectorAll("details")) folded.open = opened;
+    this.subscribers = card(
+      "Subscribers",
+      found.subscribers.length
+        ? table(
+            [{ title: "Reader group" }, { title: "Behind", isNumber: true }, { title: "Position told" }],
+            found.subscribers.map((one) => [one.name, one.unknown ?? size(one.behindBytes), ago(one.updatedMs)]),
+            "Subscribers",
+          )
+        : element("p", { class: "soft" }, "None: no reader group holds retention back."),
+    );
+  }
+
+  async showUse() {
+    const use = await ask(`${this.own}/use`, this.signal);
+    const { transactions } = use;
+    this.tiles.set("Open transactions", more(transactions.open, transactions.isPartial), transactions.oldestOpenMs ? `oldest ${span(Date.now() - transactions.oldestOpenMs)}` : "");
+    this.tiles.set("Waiting commits", count(transactions.waiting), transactions.blocked ? "standing still" : "");
+    const round = transactions.round;
+    this.use.replaceChildren(
+      card(
+        "Transactions and commit rounds",
+        transactions.blocked ? notice(`Commits stand still: ${transactions.blocked}. “pravega-spark stream transaction list” shows what is lost; then abort it, or accept the loss.`, true) : null,
+        facts([
+          ["Open", more(transactions.open, transactions.isPartial)],
+          ["Committing", more(transactions.committing, transactions.isPartial)],
+          ["Aborting", more(transactions.aborting, transactions.isPartial)],
+          ["In the commit order", count(transactions.waiting)],
+          ["Round under way", round ? `${counted(round.transactions, "transaction")} of epoch ${round.epoch}${round.isRolling ? ", begun before a scaling" : ""}, for ${span(Date.now() - round.startedMs)}` : "none"],
+        ]),
+      ),
+      card("Sinks", sinks(use.sinks), ...use.unknown.filter((text) => text.startsWith("Sinks")).map((text) => element("p", { class: "soft small" }, text))),
+      card("Reader groups", groups(use.groups), ...use.unknown.filter((text) => text.startsWith("Reader")).map((text) => element("p", { class: "soft small" }, text))),
+      this.subscribers,
+    );
+  }
+
+  takeLook(look, rates) {
+    this.tiles.set("State", stateMark(look.state));
+    this.tiles.set("Written now", look.unknown ? "not known" : rates.total === null ? "…" : rate(rates.total), look.unknown ?? "");
+    this.tiles.set("Open segments", count(look.segmentCount));
+    this.tiles.set("Epoch", count(look.epoch));
+    this.drawing.showLive(rates.segments);
+    if (look.epoch === this.epoch) return;
+    this.epoch = look.epoch;
+    const again = async () => {
+      this.showFacts(await ask(this.own, this.signal));
+      if (this.span[1] === null) await this.draw(...this.span);
+    };
+    again().catch((error) => this.refuse(error));
+  }
+}
+
+class Tiles {
+  constructor(names) {
+    this.values = new Map(names.map((name) => [name, element("dd", {}, "…")]));
+    this.node = element("dl", { class: "tiles" }, ...names.map((name) => element("div", { class: "tile" }, element("dt", {}, name), this.values.get(name))));
+  }
+
+  set(name, value, more = "") {
+    this.values.get(name).replaceChildren(value, more ? element("small", {}, ` ${more}`) : "");
+  }
+}
+
+function more(number, isPartial) {
+  return isPartial ? `${count(number)} or more` : count(number);
+}
+
+function cut(found) {
+  const shown = found.positions.map((position) => `${position.id.split(".")[0]} at ${count(position.offset)}`).join(", ");
+  const rest = found.segments - found.positions.length;
+  const text = rest ? `${shown} and ${counted(rest, "further segment")}` : shown;
+  if (found.positions.length <= 4) return text;
+  return element("details", {}, element("summary", {}, counted(found.segments, "segment")), text);
+}
+
+function sinks(found) {
+  if (!found.length) return element("p", { class: "soft" }, "None: no Spark query wrote to it with its last batch.");
+  return table(
+    [{ title: "Query" }, { title: "Last batch", isNumber: true }, { title: "Events", isNumber: true }, { title: "Size", isNumber: true }, { title: "Begun" }, { title: "Now" }],
+    found.map((sink) => [element("code", {}, sink.queryId), count(sink.lastBatch), count(sink.lastEvents), size(sink.lastBytes), sink.lastStartedMs ? element("span", { title: moment(sink.lastStartedMs) }, ago(sink.lastStartedMs)) : null, doing(sink)]),
+    "Sinks",
+  );
+}
+
+function doing(sink) {
+  if (sink.pendingBatch !== undefined) return `deciding batch ${sink.pendingBatch}`;
+  if (sink.openBatches) return `writing ${counted(sink.openBatches, "batch", "batches")}`;
+  return sink.lastState === "finished" || sink.lastState === undefined ? "idle" : `batch is ${sink.lastState}`;
+}
+
+function groups(found) {
+  if (!found.length) return element("p", { class: "soft" }, "None of this scope reads it.");
+  return table(
+    [{ title: "Group" }, { title: "State" }, { title: "Frees data" }, { title: "Streams", isNumber: true }],
+    found.map((group) => [group.name, group.state, group.retention === "none" ? "never" : group.retention, count(group.streams)]),
+    "Reader groups",
+  );
+}

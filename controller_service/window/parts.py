@@ -1,0 +1,45 @@
+"""Lists what the window asks, and limits what one question may cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.sets.transaction_set_service import TransactionSetService
+from controller_service.store.stream_store import StreamStore
+from controller_service.transactions.transaction_store import TransactionStore
+from controller_service.workflows.reader_groups import ReaderGroups
+from pravega_common.errors import Unavailable
+from pravega_common.runtime.clock import Clock
+
+T = TypeVar("T")
+
+answer_time_max_s: Final = 10.0
+"""One answer of the window; stores are asked again and again within it."""
+look_time_max_s: Final = 3.0
+"""The part of an answer that only stores know: without it the rest is answered all the same."""
+
+
+@dataclass(frozen=True)
+class WindowParts:
+    """``blocked``: the reasons of streams whose commits stand still, by ``scope/stream``."""
+
+    store: StreamStore
+    access: SegmentAccess
+    transactions: TransactionStore
+    sets: TransactionSetService
+    groups: ReaderGroups
+    blocked: Callable[[], Mapping[str, str]]
+    clock: Clock
+
+
+async def within(seconds: float, work: Awaitable[T]) -> T:
+    """The result of the work; ``Unavailable`` if it takes longer. The work only reads, so it may be cut off."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        raise Unavailable(f"the segment stores did not answer within {seconds:g} s") from None

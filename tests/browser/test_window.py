@@ -1,0 +1,321 @@
+"""The window shows streams, their key space over their epochs, and what it does not know, in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+import pytest
+
+from controller_service.service import Controller
+from controller_service.store.records import StreamEntry
+from controller_service.store.scope_store import STREAMS_LIST
+from controller_service.store.serializer import encode
+from controller_service.store.versioned_store import ABSENT
+from controller_service.window import looks
+from pravega_common.errors import Unavailable
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.segments import SegmentInfo
+from pravega_common.model.stream_configuration import StreamConfiguration
+from tests.support.browser import Browser
+from tests.support.controller_in_memory import ControllerParts
+from tests.support.eventually import eventually
+from tests.support.fakes.segment_access import InMemorySegmentAccess
+from tests.support.history import stream_with_history
+
+NASTY: Final = "<script>document.title='owned'<script>"
+"""What no client can name a stream, and a store's records may have all the same."""
+ENTER, ESCAPE, LEFT, UP = "\ue007", "\ue00c", "\ue012", "\ue013"
+
+
+class Stores(InMemorySegmentAccess):
+    """Segments in memory that a test can take away."""
+
+    are_down = False
+
+    async def infos_found(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
+        if self.are_down:
+            raise Unavailable("the segment store at 127.0.0.1:1 does not answer")
+        return await super().infos_found(segments)
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return Stores()
+
+
+@pytest.fixture
+def parts(stores: Stores) -> ControllerParts:
+    return ControllerParts(access=stores)
+
+
+@pytest.fixture
+async def controller(parts: ControllerParts) -> AsyncIterator[Controller]:
+    controller = parts.controller(rest="127.0.0.1:0")
+    await controller.start()
+    yield controller
+    await controller.stop()
+
+
+@pytest.fixture
+def page(controller: Controller) -> str:
+    assert controller.rest is not None
+    return f"http://127.0.0.1:{controller.rest.port}/"
+
+
+async def create(controller: Controller, scope: str, stream: str, segments: int = 1) -> None:
+    await controller.store.create_scope(scope)
+    configuration = StreamConfiguration(ScalingPolicy.fixed(segments))
+    await controller.parts.workflows.create.create(scope, stream, configuration)
+
+
+async def write(stores: Stores, scope: str, stream: str, amount: int) -> None:
+    for name, segment in stores.segments.items():
+        if name.startswith(f"{scope}/{stream}/") and not segment.is_sealed:
+            segment.length += amount
+
+
+async def until(browser: Browser, selector: str, count: int) -> None:
+    async def there() -> bool:
+        return await browser.count(selector) == count
+
+    await eventually(there, f"{count} of {selector}")
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_empty_cluster_says_what_to_do(browser: Browser, page: str) -> None:
+    await browser.open(page)
+    await browser.sees("There are no streams yet.")
+    await browser.sees("pravega-spark stream create")
+
+
+async def test_a_thousand_streams_are_paged_and_searched(browser: Browser, controller: Controller, page: str) -> None:
+    for scope in range(10):
+        await controller.store.create_scope(f"scope-{scope}")
+    made = (create(controller, f"scope-{number % 10}", f"stream-{number:04}") for number in range(1_000))
+    await asyncio.gather(*made, return_exceptions=False)
+    await browser.open(page)
+    await until(browser, "tbody tr", 50)
+    first = await browser.text("tbody tr")
+    await browser.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'More →').click()")
+    await eventually(lambda: differs(browser, first), "another page")
+    await until(browser, "tbody tr", 50)
+    await browser.run("[...document.querySelectorAll('button')].find((one) => one.textContent === '← Before').click()")
+    await browser.sees(first.split("\t")[0], "tbody tr")
+    await browser.type("input[type=search]", "stream-0777")
+    await until(browser, "tbody tr", 1)
+    await browser.sees("scope-7/stream-0777")
+    await browser.click("tbody a")
+    await browser.sees("Keys over epochs")
+
+
+async def differs(browser: Browser, text: str) -> bool:
+    return await browser.text("tbody tr") not in ("", text)
+
+
+async def test_rates_are_live(browser: Browser, controller: Controller, stores: Stores, page: str) -> None:
+    await create(controller, "shop", "orders", 2)
+    await browser.open(page)
+    await browser.sees("shop/orders")
+    await browser.sees("0 B/s")
+
+    async def is_written() -> bool:
+        await write(stores, "shop", "orders", 100_000)
+        return "iB/s" in await browser.text("tbody")
+
+    await eventually(is_written, "a rate")
+
+
+async def test_no_name_becomes_markup(browser: Browser, controller: Controller, page: str) -> None:
+    await create(controller, "shop", "orders")
+    entry = StreamEntry("0" * 32, 1_000, tags=("<img src=x onerror=document.title='owned'>",))
+    table = await controller.store.list_table("shop", STREAMS_LIST)
+    await controller.store.tables.put(table, NASTY, encode(entry), ABSENT)
+    await browser.open(page)
+    await browser.sees(NASTY)
+    await browser.sees("<img src=x")
+    assert await browser.count("main script, main img") == 0
+    assert await browser.run("return document.title") == "Streams"
+
+
+# ---- one stream ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_picture_of_a_stream(
+    browser: Browser, controller: Controller, parts: ControllerParts, stores: Stores, page: str
+) -> None:
+    await stream_with_history(parts, controller, "shop", "orders", 4, 12)
+    context = await controller.store.open("shop", "orders")
+    cut = {segment.segment_id: 10 for segment in (await context.epoch(4)).segments}
+    await controller.parts.workflows.truncate.truncate("r", "shop", "orders", cut)
+    await browser.open(f"{page}#/stream/shop/orders")
+    current = await context.current_epoch()
+    await until(browser, "rect.segment.active[data-index]", len(current.segments))
+    assert await browser.count("rect.segment.truncated[data-index]") > 0
+    assert await browser.count("rect.segment.sealed[data-index]") > 0
+    assert await browser.count("path.split") > 1 and await browser.count("path.merge") > 1
+    assert "epochs 0 to 11" in str(await browser.run("return document.querySelector('svg[role]').ariaLabel"))
+    await write(stores, "shop", "orders", 50_000)
+    await eventually(lambda: has(browser, "rect.now"), "live rates")
+    # A scaling is seen without a reload.
+    middle = current.segments[0].key_start + (current.segments[0].key_end - current.segments[0].key_start) / 2
+    ranges = [(current.segments[0].key_start, middle), (middle, current.segments[0].key_end)]
+    to_seal = [current.segments[0].segment_id]
+    await controller.parts.workflows.scale.start("shop", "orders", to_seal, ranges, 0)
+    await browser.sees("Epochs 0 to 12")
+    await until(browser, "rect.segment.active[data-index]", len(current.segments) + 1)
+
+
+async def has(browser: Browser, selector: str) -> bool:
+    return await browser.count(selector) > 0
+
+
+async def test_the_keyboard_goes_through_the_picture(
+    browser: Browser, controller: Controller, parts: ControllerParts, page: str
+) -> None:
+    await stream_with_history(parts, controller, "shop", "orders", 4, 60)
+    await browser.open(f"{page}#/stream/shop/orders")
+    await eventually(lambda: has(browser, "rect.segment.active"), "the picture")
+    await browser.run("document.querySelector('.picture svg').focus()")
+    await browser.press(LEFT, UP)
+    await browser.sees("of epoch", ".chosen-text")
+    assert await browser.count("rect.chosen") == 1
+    await browser.press(ENTER)
+    await browser.sees(", keys ", ".bar .small")
+    await browser.press(ESCAPE)
+    await browser.sees("Epochs 0 to 59. ", ".bar .small")
+
+
+async def test_five_hundred_segments_and_two_hundred_epochs_stay_usable(
+    browser: Browser, controller: Controller, parts: ControllerParts, page: str
+) -> None:
+    await stream_with_history(parts, controller, "shop", "big", 500, 200)
+    await browser.open(f"{page}#/stream/shop/big")
+    current = await (await controller.store.open("shop", "big")).current_epoch()
+    await until(browser, "rect.segment.active[data-index]", len(current.segments))
+    await browser.sees("Epochs 0 to 199")
+    shown = await browser.count("rect.segment[data-index]")
+    drag = [(400, 100), (700, 200)]
+    steps = [{"type": "pointerMove", "origin": await centre(browser), "x": x - 550, "y": y - 200} for x, y in drag]
+    pointer = {
+        "type": "pointer",
+        "id": "mouse",
+        "actions": [steps[0], {"type": "pointerDown", "button": 0}, steps[1], {"type": "pointerUp", "button": 0}],
+    }
+    await browser.call("POST", "/actions", {"actions": [pointer]})
+    await browser.sees(", keys ", ".bar .small")
+    assert 0 < await browser.count("rect.segment[data-index]") < shown / 2
+
+
+async def centre(browser: Browser) -> object:
+    return await browser.run("return document.querySelector('.picture svg')")
+
+
+async def test_stores_that_are_away_are_said_so(
+    browser: Browser, controller: Controller, stores: Stores, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "look_time_max_s", 0.2)
+    await create(controller, "shop", "orders", 2)
+    stores.are_down = True
+    await browser.open(page)
+    await browser.sees("not known")
+    await browser.open(f"{page}#/stream/shop/orders")
+    await browser.sees("The lengths of open segments are not known now")
+    await browser.sees("127.0.0.1:1 does not answer")
+    assert "0 B" not in await browser.text(".tiles")
+    stores.are_down = False
+    await browser.sees("B/s", ".tiles")
+
+
+async def test_a_stream_that_does_not_exist(browser: Browser, controller: Controller, page: str) -> None:
+    await controller.store.create_scope("shop")
+    await browser.open(f"{page}#/stream/shop/none")
+    await browser.sees("shop/none does not exist")
+    # The answer 404 is in the console, and nothing else is.
+    assert [problem for problem in await browser.problems() if "404" not in problem] == []
+
+
+@pytest.mark.parametrize("is_dark", [False, True])
+async def test_texts_can_be_read_light_and_dark(
+    browser: Browser, controller: Controller, page: str, is_dark: bool
+) -> None:
+    await create(controller, "shop", "orders")
+    await browser.prefer_dark(is_dark)
+    await browser.open(page)
+    await browser.sees("shop/orders")
+    for selector in ("body", "th", "tbody a", "nav a", ".state"):
+        assert await contrast(browser, selector) >= 4.5, selector
+
+
+async def contrast(browser: Browser, selector: str) -> float:
+    """Of a text with what is behind it, as WCAG 2 counts it."""
+    found = await browser.run(
+        """
+        const channels = (text) => text.match(/[\\d.]+/g).map(Number);
+        const light = (text) => {
+          const parts = channels(text).slice(0, 3).map((one) => one / 255);
+          const [r, g, b] = parts.map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+          return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const node = document.querySelector(arguments[0]);
+        let behind = node;
+        while (channels(getComputedStyle(behind).backgroundColor)[3] === 0) behind = behind.parentElement;
+        const lights = [light(getComputedStyle(node).color), light(getComputedStyle(behind).backgroundColor)];
+        return (Math.max(...lights) + 0.05) / (Math.min(...lights) + 0.05);
+        """,
+        selector,
+    )
+    assert isinstance(found, float | int)
+    return float(found)
+
+
+async def test_names_for_screen_readers(browser: Browser, controller: Controller, page: str) -> None:
+    await create(controller, "shop", "orders")
+    await browser.open(f"{page}#/stream/shop/orders")
+    await eventually(lambda: has(browser, "rect.segment"), "the picture")
+    nameless = """
+        return [...document.querySelectorAll('a, button, input, svg[tabindex], table')].filter((node) => {
+          const name = node.ariaLabel || node.textContent.trim() || node.closest('label')?.textContent.trim();
+          return !name;
+        }).length
+        """
+    assert await browser.run(nameless) == 0
+    await browser.open(page)
+    await browser.sees("shop/orders")
+    assert await browser.run(nameless) == 0
+    assert await browser.run("return document.documentElement.lang") == "en"
+
+
+# ---- pure functions --------------------------------------------------------------------------------------------------
+
+
+async def test_rates_and_colours(browser: Browser, page: str) -> None:
+    await browser.open(page)
+    found = await browser.call(
+        "POST",
+        "/execute/async",
+        {
+            "script": """
+            const done = arguments[0];
+            (async () => {
+              const { Rates } = await import('/window/rates.js');
+              const { level, darkRate, columnEdges, meanRate } = await import('/window/picture.js');
+              const { size } = await import('/window/format.js');
+              const rates = new Rates();
+              const look = (atMs, epoch, bytes) => rates.take({ scope: 's', stream: 't', atMs, epoch, bytes }).total;
+              const edges = columnEdges([{ createdMs: 0 }, { createdMs: 25 }], true, 200, 100);
+              done([
+                look(0, 1, 100), look(2000, 1, 300), look(4000, 2, 0), look(5000, 2, undefined), look(6000, 2, 50),
+                level(null, 9), level(0, 9), level(8, 8), level(4, 8), level(0.001, 8),
+                darkRate([null, 0]), edges, size(undefined), size(0), size(1536),
+                meanRate({ fate: 'sealed', createdMs: 0, bytes: 5 }, 9),
+              ]);
+            })();
+            """,
+            "args": [],
+        },
+    )
+    assert found == [None, 100, None, None, 25, None, 0, 6, 5, 1, 0, [0, 50, 200], "–", "0 B", "1.5 KiB", None]

@@ -1,0 +1,51 @@
+"""The window of a standalone shows what is written, and says so when the store is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.client import StreamClient
+from pravega_streams.event.event_writer import EventWriter
+from tests.support.browser import Browser
+from tests.support.cluster import cluster
+from tests.support.eventually import eventually
+
+__all__ = ["cluster"]
+
+
+def address_of(cluster: StandaloneProcess) -> str:
+    return f"http://{cluster.ready()['rest']}/"
+
+
+async def test_what_is_written_is_seen(browser: Browser, cluster: StandaloneProcess, tmp_path: Path) -> None:
+    with StreamClient(cluster.controller_uri) as client:
+        client.controller.create_scope("shop")
+        client.controller.create_stream("shop", "orders", StreamConfiguration(ScalingPolicy.fixed(2)))
+        with EventWriter(client, "shop", "orders") as writer:
+            for number in range(1_000):
+                writer.write(b"x" * 1_000, f"key-{number}")
+        await browser.open(address_of(cluster))
+        await browser.sees("shop/orders")
+        await browser.sees("B/s")
+        await browser.open(f"{address_of(cluster)}#/stream/shop/orders")
+        await browser.sees("984 KiB", ".tiles")
+        await browser.sees("fixed, 2 at the start or more")
+        with EventWriter(client, "shop", "orders") as writer:
+            for _ in range(3):
+                writer.write(b"x" * 300_000, "key")
+                writer.flush()
+
+        async def is_written() -> bool:
+            return "iB/s" in await browser.text(".tiles")
+
+        await eventually(is_written, "the rate of what is written")
+        transaction = client.controller.create_transaction("shop", "orders", 30_000)
+        assert transaction
+
+        async def is_open() -> bool:
+            return "Open transactions\n1" in await browser.text(".tiles")
+
+        await eventually(is_open, "the open transaction")

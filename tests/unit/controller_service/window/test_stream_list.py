@@ -1,0 +1,117 @@
+"""The list of streams goes through all scopes page by page, and finds names."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller_service.service import Controller
+from controller_service.window import stream_list
+from controller_service.window.answers import StreamRow
+from controller_service.window.parts import WindowParts
+from controller_service.window.stream_list import Wanted, list_streams
+from pravega_common.errors import InvalidArgument, ScopeNotFound
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
+from tests.support.controller_in_memory import ControllerParts
+
+
+@pytest.fixture
+def window(controller: Controller) -> WindowParts:
+    return controller.window_parts()
+
+
+async def fill(controller: Controller, scope: str, *streams: str, tags: tuple[str, ...] = ()) -> None:
+    await controller.store.create_scope(scope)
+    for stream in streams:
+        configuration = StreamConfiguration(ScalingPolicy.fixed(2), tags=tags)
+        await controller.parts.workflows.create.create(scope, stream, configuration)
+
+
+async def everything(window: WindowParts, wanted: Wanted) -> tuple[list[StreamRow], int]:
+    """All rows, and the number of pages."""
+    rows: list[StreamRow] = []
+    token, pages = "", 0
+    while True:
+        page = await list_streams(window, wanted, token)
+        assert len(page.streams) <= stream_list.rows_max
+        assert page.names_looked_at <= stream_list.names_looked_at_max
+        rows += page.streams
+        pages += 1
+        if page.next is None:
+            return rows, pages
+        token = page.next
+
+
+async def test_all_streams_come_once_whatever_the_pages(
+    controller: Controller, window: WindowParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for scope in ("a", "b", "c"):
+        await fill(controller, scope, *(f"stream-{number}" for number in range(7)))
+    await controller.store.create_scope("empty")
+    for rows_max in (1, 2, 3, 5, 100):
+        for chunk in (1, 3, 250):
+            monkeypatch.setattr(stream_list, "rows_max", rows_max)
+            monkeypatch.setattr(stream_list, "chunk_names", chunk)
+            monkeypatch.setattr(stream_list, "scopes_chunk", chunk)
+            rows, _ = await everything(window, Wanted())
+            names = [f"{row.scope}/{row.stream}" for row in rows]
+            assert len(names) == len(set(names)) == 21, (rows_max, chunk)
+
+
+async def test_a_row_tells_what_is_on_record(controller: Controller, window: WindowParts) -> None:
+    await fill(controller, "shop", "orders", tags=("gold",))
+    [row] = (await list_streams(window, Wanted())).streams
+    assert (row.scope, row.stream, row.tags, row.is_internal) == ("shop", "orders", ["gold"], False)
+    assert (row.state, row.epoch, row.segment_count) == ("active", 0, 2)
+    assert row.scaling == "fixed, 2 at the start or more" and row.retention == "everything is kept"
+
+
+async def test_a_search_is_bounded_and_goes_on(
+    controller: Controller, window: WindowParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(controller, "a", *(f"noise-{number}" for number in range(20)), "Wanted")
+    monkeypatch.setattr(stream_list, "names_looked_at_max", 10)
+    rows, pages = await everything(window, Wanted("wanted"))
+    assert [row.stream for row in rows] == ["Wanted"] and pages > 2
+    assert not (await everything(window, Wanted("nothing like it")))[0]
+
+
+async def test_internal_streams_come_when_asked_for(controller: Controller, window: WindowParts) -> None:
+    await fill(controller, "a", "one")
+    assert [row.stream for row in (await list_streams(window, Wanted())).streams] == ["one"]
+    rows = (await list_streams(window, Wanted(internal=True))).streams
+    assert {row.stream for row in rows if row.scope == "a"} == {"one", "_MARKone"}
+
+
+async def test_one_scope_alone(controller: Controller, window: WindowParts) -> None:
+    await fill(controller, "a", "one")
+    await fill(controller, "b", "two")
+    assert [row.stream for row in (await list_streams(window, Wanted(scope="b"))).streams] == ["two"]
+    with pytest.raises(ScopeNotFound):
+        await list_streams(window, Wanted(scope="none"))
+
+
+@pytest.mark.parametrize("token", ["x", "e30", "eyJzY29wZSI6LTF9", "WzFd", "eyJ4IjoxfQ=="])
+async def test_a_token_that_is_none_is_refused(window: WindowParts, token: str) -> None:
+    with pytest.raises(InvalidArgument, match="token"):
+        await list_streams(window, Wanted(), token)
+
+
+async def test_a_page_asks_for_its_own_rows_alone(parts: ControllerParts, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = parts.controller()
+    await controller.start()
+    try:
+        await fill(controller, "a", *(f"s{number}" for number in range(30)))
+        monkeypatch.setattr(stream_list, "rows_max", 5)
+        opened: list[str] = []
+        original = controller.store.open
+
+        async def counted(scope: str, stream: str, *keys: object) -> object:
+            opened.append(stream)
+            return await original(scope, stream, *keys)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(controller.store, "open", counted)
+        page = await list_streams(controller.window_parts(), Wanted())
+        assert sorted(opened) == sorted(row.stream for row in page.streams) and len(opened) == 5
+    finally:
+        await controller.stop()
