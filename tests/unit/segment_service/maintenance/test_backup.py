@@ -13,6 +13,7 @@ from segment_service.contracts.data_log import LogEntry
 from segment_service.maintenance.backup_files import TIER2
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.store_backup import StoreBackup
+from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import container_marker_prefix
 from tests.support.backups import LAYOUT, Place, Worker, backed_up, flushed, restored, truncated
 from tests.support.containers import read_all
@@ -37,15 +38,30 @@ async def assert_serves(
         assert await read_all(container, name, info.start_offset) == after[0][name][info.start_offset : info.length]
 
 
+def storage_of(container: SegmentContainer) -> RollingStorage:
+    assert isinstance(container._storage, RollingStorage)
+    return container._storage
+
+
+async def swept(container: SegmentContainer) -> None:
+    await storage_of(container).sweeper.sweep()
+    mark = await storage_of(container).newest_mark()
+    assert mark is not None and mark.has_journals
+
+
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_backup_beside_a_working_container(place: Place, target: Place, tmp_path: Path, seed: int) -> None:
     container = await place.open()
     worker = Worker(place, container, seed)
     await worker.run(60)
+    await swept(container)
     before = worker.snapshot()
     outcome = await backed_up(place, tmp_path / "b", lambda: worker.run(1))
     await container.stop()
     other = await restored(target, tmp_path / "b")
+    mark = await storage_of(other).newest_mark()
+    assert mark is not None and not mark.has_journals  # a copy has none: all segments are swept
+    await swept(other)
     await assert_serves(other, worker, before)
     live = [name for name in before[0] if name not in worker.deleted]
     for name in live:

@@ -215,6 +215,9 @@ async def test_a_segment_made_after_the_last_flush_is_nameless(kit: Kit) -> None
     await container.append("new", [b"bytes"])
     segment_id = container.metadata.ids["new"]
     await flushed(kit, container)
+    storage = container._storage
+    await storage.sweeper.sweep()  # type: ignore[attr-defined]
+    assert (await storage.newest_mark()).has_journals  # type: ignore[union-attr]
     await crash(container)
     kit.logs.restore(0)
     plan = await kit.restore()
@@ -223,7 +226,11 @@ async def test_a_segment_made_after_the_last_flush_is_nameless(kit: Kit) -> None
     await assert_serves(container, content)
     await container.create_segment("new")
     assert container.metadata.ids["new"] > segment_id and await read_all(container, "new") == b""
-    await container._storage.sweeper.sweep()  # type: ignore[attr-defined]  # the bytes are kept
+    storage = container._storage
+    assert not (await storage.newest_mark()).has_journals  # type: ignore[union-attr]  # all segments are swept
+    await storage.sweeper.sweep()  # type: ignore[attr-defined]
+    assert (await storage.newest_mark()).has_journals  # type: ignore[union-attr]
+    # The bytes are kept.
     assert [name for name in kit.stored.objects if name.startswith(LAYOUT.chunks_of(segment_id))]
     await container.stop()
 
