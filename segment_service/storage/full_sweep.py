@@ -76,8 +76,7 @@ class FullSweep:
                     await self._segments.check_length(view)
                     await self._note_foreign(view, foreign)
             elif top.kind is ManifestKind.TOMBSTONE and top.id.epoch < self._manifests.epoch:
-                async with self._manifests.lock(segment_id):
-                    tombstones += await self._segments.finish_deletion(await self._manifests.load(segment_id))
+                tombstones += await self._segments.finish_deletion(segment_id)
             await self._clock.sleep(pace_s)
         while inactive_id is not None:
             await self._check_again(inactive_id)

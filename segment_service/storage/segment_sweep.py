@@ -118,9 +118,10 @@ class SegmentSweep:
                 await self.check_length(view)
                 is_tombstone = view.is_deleted and view.name is not None and view.name.id.epoch < self._manifests.epoch
                 orphans = await self.discard_orphans(view, [chunk for chunk in chunks if chunk not in elsewhere])
-                if orphans or not is_tombstone:
-                    return Swept(orphans, 0)
-                return Swept(0, await self.finish_deletion(view))
+                if is_tombstone and not orphans:
+                    await self._finish_deletion(view)
+                    return Swept(0, 1)
+                return Swept(orphans, 0)
         except SegmentDamaged as error:
             self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
             return Swept(0, 0)
@@ -157,8 +158,9 @@ class SegmentSweep:
         own = {chunk.id for chunk in view.chunks}
         orphans = [chunk for chunk in chunks if chunk not in own and chunk not in (self._settled or ())]
         if orphans:
-            await self._claim(view)
-            self._garbage.discard([self._layout.chunk(chunk) for chunk in orphans])
+            async with self._journal.noted(view.segment_id):
+                await self._claim(view)
+                self._garbage.discard([self._layout.chunk(chunk) for chunk in orphans])
             self._settle(orphans)  # not twice
         return len(orphans)
 
@@ -171,15 +173,21 @@ class SegmentSweep:
             await self._manifests.commit(view, Change(delete=not view.exists))
             failpoint(CLAIMED)
 
-    async def finish_deletion(self, view: SegmentView) -> int:
-        """Discard a tombstone with the chunks that it lists; returns 1, and 0 for another manifest."""
-        if not view.is_deleted or view.name is None:
-            return 0
+    async def finish_deletion(self, segment_id: int) -> int:
+        """Discard a tombstone with the chunks that it lists; returns 1, and 0 if the segment has none any more."""
+        async with self._manifests.lock(segment_id), self._journal.noted(segment_id):
+            view = await self._manifests.load(segment_id)
+            if view.is_deleted:
+                await self._finish_deletion(view)
+            return int(view.is_deleted)
+
+    async def _finish_deletion(self, view: SegmentView) -> None:
+        if view.name is None:
+            return
         names = [self._layout.chunk(chunk.id) for chunk in view.chunks]
         names += await self._owners.names(view.segment_id, view.chunks)
         self._garbage.discard([*names, self._layout.manifest(view.name)])
         self._manifests.forget(view.segment_id)
-        return 1
 
     async def needed_length(self, segment_id: int) -> int:
         """The length that Tier 2 must have had when the sweep began; 0 for a segment that is gone."""

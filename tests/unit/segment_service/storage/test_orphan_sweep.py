@@ -178,6 +178,29 @@ async def test_a_container_of_a_program_without_journals_is_swept_as_a_whole_onc
     assert await three.read(7, 0, 6) == b"intoit"
 
 
+async def test_what_a_sweep_of_all_found_is_found_again_after_a_crash(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await one.write(9, 0, [b"data"])
+    await one.write(8, 0, [b"gone"])
+    await crash_at(rolling_storage.DELETE_TOMBSTONE_STORED, one.delete(8))
+    for name in owners.names("j"):
+        await owners.chunks.delete(name)
+    await owners.chunks.put(LAYOUT.chunk(ChunkId(9, 1, 1_000)), [b"left"])
+
+    two = await owners.open(trusts_journals=False)
+    await two.write(9, 4, [b"more"])
+    await owners.clock.advance(change_journal.generation_time_max_s)
+    await two.write(10, 0, [b"in another generation"])
+    await collect_all(two)
+    assert await two.sweeper.sweep() == (1, 1)  # and it dies before it deletes
+
+    three = await owners.open_and_sweep()
+    assert (await three.newest_mark()).has_journals  # type: ignore[union-attr]
+    assert len(owners.names("d")) == 3
+    assert not [name for name in owners.names("m") if f"/{8:016x}/" in name]
+    assert await three.read(9, 0, 8) == b"datamore"
+
+
 async def test_a_damaged_journal_lets_all_be_swept(owners: Owners) -> None:
     one = await owners.open_and_sweep()
     await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(9, 0, [b"lost"]))
