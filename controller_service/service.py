@@ -36,6 +36,7 @@ from controller_service.event_processors.request_stream import Instance, WireCli
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.segment_access.revisioned_segments import RevisionedSegments
+from controller_service.segment_access.second_deletion import SecondDeletion
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.segment_access.wire_access import WireSegmentAccess
 from controller_service.segment_access.wire_revisions import WireRevisionedSegments
@@ -57,6 +58,7 @@ from controller_service.workflows.delete_scope import DeleteScope
 from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
+from controller_service.workflows.remove_stream import StreamRemoval
 from controller_service.workflows.scale_stream import ScaleStream
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.truncate_stream import TruncateStream
@@ -154,6 +156,7 @@ class Controller(Service):
         self.store = StreamStore(backends.tables, clock, self._new_id, self.member_id)
         self.marks = WriterMarks(self.store)
         self.queue = TableRequestQueue(backends.tables, self.member_id, clock, self.membership.live_ids)
+        self._again = SecondDeletion(self.queue, backends.access, clock)
         self.transactions = TransactionService(
             store=backends.tables,
             streams=self.store,
@@ -161,6 +164,7 @@ class Controller(Service):
             queue=self.queue,
             clock=clock,
             listener=CommitMarks(self.marks),
+            again=self._again,
             live_owners=self.membership.live_ids,
         )
         self.sets = TransactionSetService(
@@ -186,16 +190,17 @@ class Controller(Service):
 
     def _make_parts(self) -> ApiParts:
         store, access, queue = self.store, self.backends.access, self.queue
-        create = CreateStream(store, access, queue)
+        removal = StreamRemoval(store, access, self.transactions, self._again)
+        create = CreateStream(store, access, queue, removal)
         seal = SealStream(store, access, queue, self.transactions)
-        delete = DeleteStream(store, access, queue, self.transactions)
+        delete = DeleteStream(store, queue, removal)
         groups = ReaderGroups(store, queue, create, seal, delete)
         tables = KeyValueTables(store, access, queue)
         workflows = Workflows(
             create,
             UpdateStream(store, access, queue),
             ScaleStream(store, access, queue),
-            TruncateStream(store, access, queue),
+            TruncateStream(store, access, queue, self._again),
             seal,
             delete,
             DeleteScope(store, queue, seal, delete, groups, tables),

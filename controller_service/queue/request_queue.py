@@ -35,7 +35,11 @@ AnsweringHandler = Callable[[Request, Answer], Awaitable[None]]
 
 
 class Postpone(Exception):
-    """The stream is in a state that does not admit this work yet."""
+    """The stream is in a state that does not admit this work yet. ``delay_s``: the least time until it may."""
+
+    def __init__(self, reason: str, delay_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.delay_s = delay_s
 
 
 class SubmittedRequest:

@@ -209,7 +209,7 @@ class TableRequestQueue(Service):
                 failpoint(HANDLED)
         except Postpone as reason:
             self.log.debug("request postponed", kind=request.kind, key=request.key, reason=str(reason))
-            return delay_s
+            return max(delay_s, reason.delay_s)
         except RejectedError as error:
             self.log.info("request refused", kind=request.kind, key=request.key, error=str(error))
             await self._finish(queued)

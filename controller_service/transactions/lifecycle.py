@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from controller_service.errors import IllegalState
 from controller_service.queue.request_queue import RequestQueue
+from controller_service.segment_access.second_deletion import SecondDeletion
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import EpochRecord, SegmentRecord, StreamState
 from controller_service.store.stream_context import StreamContext
@@ -27,6 +28,7 @@ from controller_service.transactions.records import (
     ActiveTransaction,
     RegistrationRecord,
     SetReference,
+    transaction_segments,
 )
 from controller_service.transactions.scheduling import ABORT_KIND, COMMIT_KIND, WorkScheduler
 from controller_service.transactions.stream_index import StreamIndex, StreamName
@@ -99,6 +101,7 @@ class TransactionService(Service):
         queue: RequestQueue,
         clock: Clock,
         listener: CommitListener,
+        again: SecondDeletion,
         live_owners: Callable[[], Awaitable[set[str]]],
     ) -> None:
         """``live_owners`` tells which controllers hold a lease now; this one counts as alive by itself."""
@@ -111,6 +114,7 @@ class TransactionService(Service):
         self._streams = streams
         self._segments = segments
         self._clock = clock
+        self._again = again
         self._ids = TransactionIds(store)
         self._timers = Timers()
         self._sets: BindingSets | None = None
@@ -315,12 +319,20 @@ class TransactionService(Service):
             active = await self.records.active_of(scope, stream, stream_id)
             # Aborting ones as well: the controller that decided it may have died before it had them cleaned up.
             ending = [one for one, found in active if found.record.state is not TransactionState.COMMITTING]
+            await self._again.promise(list(self._about_to_be_made(scope, stream, active)))
             for start in range(0, len(ending), aborts_concurrent_max):
                 chunk = ending[start : start + aborts_concurrent_max]
                 await all_ended(self.abort(scope, stream, identifier) for identifier in chunk)
             return not active and (await self.records.commit_state(scope, stream)).is_idle
         except StreamNotFound:
             return True
+
+    def _about_to_be_made(self, scope: str, stream: str, active: Sequence[tuple[uuid.UUID, Found]]) -> Iterator[str]:
+        """The segments of those that were begun just now, whose creator may not know yet that they end."""
+        for identifier, found in active:
+            record = found.record
+            if record.state is TransactionState.OPEN and self._again.may_come(record.created_ms):
+                yield from transaction_segments(scope, stream, identifier, record.segments)
 
     # ---- state -------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.remove_stream import StreamRemoval
-from controller_service.workflows.seal_stream import NoTransactions
 from pravega_common.errors import (
     PravegaError,
     SegmentNotFound,
@@ -49,11 +48,11 @@ _MARK_CONFIGURATION: Final = StreamConfiguration(ScalingPolicy.fixed(1))
 
 
 class CreateStream:
-    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, removal: StreamRemoval) -> None:
         self._store = store
         self._access = access
         self._queue = queue
-        self._removal = StreamRemoval(store, access, NoTransactions())
+        self._removal = removal
         queue.register(KIND, self.handle)
 
     async def create(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
-from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.remove_stream import StreamRemoval, require_ended
-from controller_service.workflows.seal_stream import TransactionEnder
 from pravega_common.errors import StreamNotFound
 from pravega_common.names import scoped_name
 
@@ -16,12 +14,10 @@ KIND: Final = "delete_stream"
 
 
 class DeleteStream:
-    def __init__(
-        self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, transactions: TransactionEnder
-    ) -> None:
+    def __init__(self, store: StreamStore, queue: RequestQueue, removal: StreamRemoval) -> None:
         self._store = store
         self._queue = queue
-        self._removal = StreamRemoval(store, access, transactions)
+        self._removal = removal
         queue.register(KIND, self.handle)
 
     async def delete(self, request_id: str, scope: str, stream: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller_service.queue.request_queue import Postpone
+from controller_service.segment_access.second_deletion import SecondDeletion
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.epochs import last_number
 from controller_service.store.records import (
@@ -36,10 +37,13 @@ NUMBER_RECORDED = register("controller.delete_number_recorded")
 class StreamRemoval:
     """For the handlers of requests, which repeat it."""
 
-    def __init__(self, store: StreamStore, access: SegmentAccess, transactions: TransactionEnder) -> None:
+    def __init__(
+        self, store: StreamStore, access: SegmentAccess, transactions: TransactionEnder, again: SecondDeletion
+    ) -> None:
         self._store = store
         self._access = access
         self._transactions = transactions
+        self._again = again
 
     async def carry_out(self, scope: str, stream: str, stream_id: str) -> None:
         """All steps. The stream must be sealed or never completed, else ``StreamNotSealed``: it may have been
@@ -108,6 +112,7 @@ class StreamRemoval:
 
     async def _delete_all(self, context: StreamContext, segments: Sequence[SegmentRecord]) -> None:
         names = [segment.name(context.scope, context.stream) for segment in segments]
+        await self._again.promise_young(context.scope, context.stream, segments)
         for start in range(0, len(names), segments_per_delete_max):
             await self._access.delete_segments(names[start : start + segments_per_delete_max])
 

@@ -37,13 +37,6 @@ class TransactionEnder(Protocol):
         ...
 
 
-class NoTransactions:
-    """For streams that have none, such as mark streams."""
-
-    async def end_all(self, scope: str, stream: str, stream_id: str) -> bool:
-        return True
-
-
 class SealStream:
     def __init__(
         self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, transactions: TransactionEnder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
+from controller_service.segment_access.second_deletion import SecondDeletion
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import bytes_between, place_in, walk_before
@@ -29,10 +30,11 @@ COMPLETED = register("controller.truncate_completed")
 
 
 class TruncateStream:
-    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, again: SecondDeletion) -> None:
         self._store = store
         self._access = access
         self._queue = queue
+        self._again = again
         queue.register(KIND, self.handle)
 
     async def truncate(self, request_id: str, scope: str, stream: str, cut: SegmentOffsets) -> None:
@@ -83,6 +85,7 @@ class TruncateStream:
         since = await place_in(context, record.since) if record.since else None
         head = await place_in(context, cut)
         async for page in walk_before(context, head, since):
+            await self._again.promise_young(scope, stream, page)
             await self._access.delete_segments([segment.name(scope, stream) for segment in page])
         failpoint(SEGMENTS_DELETED)
         # Before and after: a run in between that found nothing to expire takes the entry out.

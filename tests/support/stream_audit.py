@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controller_service.queue.table_request_queue import REQUESTS_TABLE
+from controller_service.segment_access.second_deletion import KIND
 from controller_service.service import Controller
 from controller_service.store.records import (
     CONFIGURATION,
@@ -23,7 +24,8 @@ from tests.support.fakes.segment_access import InMemorySegmentAccess
 
 
 async def requests_left(tables: VersionedStore) -> int:
-    return len((await tables.scan(REQUESTS_TABLE)).entries)
+    """Those that wait by design, to delete segments a second time, are left out."""
+    return len([key for key, _ in (await tables.scan(REQUESTS_TABLE)).entries if f"/{KIND}-" not in key])
 
 
 async def audit(controller: Controller, access: InMemorySegmentAccess) -> None:

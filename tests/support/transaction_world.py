@@ -17,6 +17,7 @@ from controller_service.buckets.stream_retention import StreamRetention
 from controller_service.errors import PreconditionFailed
 from controller_service.policies.auto_scale import AutoScaleLimits
 from controller_service.queue.table_request_queue import TableRequestQueue
+from controller_service.segment_access.second_deletion import SecondDeletion
 from controller_service.sets.transaction_set import MemberRecord
 from controller_service.sets.transaction_set_service import TransactionSetService
 from controller_service.store.epochs import initial_epoch
@@ -46,6 +47,7 @@ from controller_service.workflows.delete_scope import DeleteScope
 from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
+from controller_service.workflows.remove_stream import StreamRemoval
 from controller_service.workflows.scale_stream import ScaleStream
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.truncate_stream import TruncateStream
@@ -225,6 +227,7 @@ class Instance:
         self.segments = segments
         self.streams = StreamStore(store, world.clock, world.new_id, name)
         self.queue = TableRequestQueue(store, name, world.clock, world.live_owners)
+        again = SecondDeletion(self.queue, segments, world.clock)
         self.transactions = TransactionService(
             store=store,
             streams=self.streams,
@@ -232,17 +235,19 @@ class Instance:
             queue=self.queue,
             clock=world.clock,
             listener=CommitMarks(WriterMarks(self.streams)),
+            again=again,
             live_owners=world.live_owners,
         )
         self.sets = TransactionSetService(transactions=self.transactions, store=store, clock=world.clock)
         queue, streams = self.queue, self.streams
-        self.create = CreateStream(streams, segments, queue)
+        removal = StreamRemoval(streams, segments, self.transactions, again)
+        self.create = CreateStream(streams, segments, queue, removal)
         self.update = UpdateStream(streams, segments, queue)
         self.scale = ScaleStream(streams, segments, queue)
         self.auto_scale = AutoScale(streams, segments, self.scale, world.clock, AutoScaleLimits(cooldown_ms=0))
-        self.truncate = TruncateStream(streams, segments, queue)
+        self.truncate = TruncateStream(streams, segments, queue, again)
         self.seal = SealStream(streams, segments, queue, self.transactions)
-        self.delete = DeleteStream(streams, segments, queue, self.transactions)
+        self.delete = DeleteStream(streams, queue, removal)
         self.groups = ReaderGroups(streams, queue, self.create, self.seal, self.delete)
         self.tables = KeyValueTables(streams, segments, queue)
         self.delete_scope = DeleteScope(streams, queue, self.seal, self.delete, self.groups, self.tables)

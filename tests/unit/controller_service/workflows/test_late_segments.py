@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
 
+from controller_service.queue.request_queue import Postpone, Request
+from controller_service.segment_access.second_deletion import (
+    SecondDeletion,
+    creation_ms_max,
+    requests_waiting_max,
+    segments_per_request_max,
+)
 from controller_service.store.records import StreamState
 from pravega_common.errors import StreamNotFound, StreamNotSealed, Unavailable, UnknownOutcome
 from pravega_common.names import mark_stream
 from tests.support.gate import Gate
 from tests.support.stream_audit import audit_streams, requests_left
-from tests.support.transaction_world import Instance
+from tests.support.transaction_world import WORKING, Instance
 from tests.support.workflow_steps import TWO, S, Scene, scene_of_two
 
 
@@ -247,3 +254,107 @@ def lose_answers(one: Instance, name: str) -> None:
         raise UnknownOutcome("the answer was lost")
 
     setattr(one.segments, name, lost)
+
+
+@pytest.mark.parametrize(
+    "work, name, end",
+    [
+        ("creation", f"'{S}/stream/", "deleted"),
+        ("transaction", "#transaction.", "deleted"),
+        ("scale", ".#epoch.1", "deleted"),
+        ("scale", ".#epoch.1", "truncated"),
+        ("rolling commit", ".#epoch.2", "deleted"),
+        ("rolling commit", ".#epoch.2", "truncated"),
+        ("rolling commit", ".#epoch.3", "deleted"),
+    ],
+)
+async def test_segments_of_a_controller_that_dies_before_it_could_take_them_away_are_deleted(
+    work: str, name: str, end: str
+) -> None:
+    """They come after the deletion of their stream, and their maker ends with its call."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    if work != "creation":
+        await world.run(first.create.create(S, "stream", TWO))
+    if work == "rolling commit":
+        begun = await world.begin(first, S, "stream", "event")
+        await world.run(world.split(second, S, "stream"))
+        await world.clock.pass_time(10)
+    made = Gate(world)
+    die_after_creating(first, name)
+    made.at(first.segments, "create_segments", name)
+    WORKING.set(first.name)
+    if work == "creation":
+        call: Coroutine[Any, Any, object] = first.create.create(S, "stream", TWO)
+    elif work == "transaction":
+        call = first.transactions.create(S, "stream", 60_000)
+    elif work == "scale":
+        call = world.split(first, S, "stream")
+    else:
+        call = first.transactions.commit(S, "stream", begun.id)
+    begin = asyncio.ensure_future(call)
+    await made.come()
+    world.live.discard(first.name)
+    if work in ("scale", "rolling commit"):
+        await world.clock.pass_time(10)
+    if work == "creation":
+        await world.run(second.delete.delete("delete", S, "stream"))
+    else:
+        await finish_elsewhere(scene, end)
+    kept = set(world.segments.segments)
+    made.opened.set()
+    await world.clock.pass_time(1)
+    assert first.switch.crashed
+    assert set(world.segments.segments) > kept
+    begin.cancel()
+    await settled(scene)
+
+
+async def test_segments_are_deleted_twice_if_they_are_young_and_not_too_many_wait() -> None:
+    scene = await scene_of_two()
+    world, first = scene.world, scene.first
+    queue: Any = RecordingQueue()
+    again = SecondDeletion(queue, first.segments, world.clock)
+    assert again.may_come(world.clock.wall_ms() - creation_ms_max + 1)
+    assert not again.may_come(world.clock.wall_ms() - creation_ms_max)
+    for number in range(requests_waiting_max + 5):
+        await again.promise([f"segment-{number}"])
+    await again.promise([f"segment-{number}" for number in range(5)])
+    submitted = queue.submitted
+    assert len(submitted) == requests_waiting_max
+    with pytest.raises(Postpone) as waits:
+        await again.handle(submitted[0])
+    assert waits.value.delay_s == creation_ms_max / 1000
+    world.clock.skip(creation_ms_max / 1000)
+    await world.segments.create_segments(["segment-0"])
+    await again.handle(submitted[0])
+    assert "segment-0" not in world.segments.segments
+    await again.promise([f"other-{number}" for number in range(segments_per_request_max)])
+    await again.promise(["one more"])
+    assert len(submitted) == requests_waiting_max + 1
+    await settled(scene)
+
+
+class RecordingQueue:
+    """Keeps what is submitted, and runs nothing."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Request] = []
+
+    def register(self, kind: str, handler: Any) -> None:
+        pass
+
+    async def submit(self, request: Request) -> Any:
+        self.submitted.append(request)
+
+
+def die_after_creating(one: Instance, name: str) -> None:
+    """Have the controller end as soon as it has made segments with these characters in their names."""
+    create_segments = one.segments.create_segments
+
+    async def last(segments: Sequence[str], **kwargs: Any) -> None:
+        await create_segments(segments, **kwargs)
+        if name in repr(segments):
+            one.switch.crash()
+
+    one.segments.create_segments = last
