@@ -35,6 +35,11 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     for container_id, segment_id in outcome.damaged:
         print(f"container {container_id}: segment {segment_id} is damaged in Tier 2, and so in the backup")
+    for container_id, segment_id in outcome.damaged_indexes:
+        print(
+            f"container {container_id}: the attribute index of segment {segment_id} is damaged in Tier 2, and so in "
+            "the backup: writers that it alone knows are refused there as here"
+        )
     print(f"backup {outcome.header.backup_id} in {options.to}: {outcome.files} files")
     return 0
 

@@ -63,6 +63,8 @@ class ContainerBackup:
         self.layout = Layout(container_id)
         self.damaged: set[int] = set()
         """Segments that are damaged in Tier 2, and are so in the backup."""
+        self.damaged_indexes: set[int] = set()
+        """Segments whose attribute index is damaged in Tier 2, and is so in the backup."""
         self._copies = copies
         self._reader = ContainerReader(chunks, container_id, clock)
         self._chunks = self._reader.chunks
@@ -145,14 +147,21 @@ class ContainerBackup:
     async def _copy_indexes(self, step: Step) -> None:
         """Copy the maps of segments. The copy has no key index of a table that is gone, damaged, or replaced too fast:
         a store makes it again of the table's log, which is copied with its segment. Nothing else has the attributes
-        of writers, so that they must be copied. The log was copied first, so that it has what left it since."""
+        of writers, so that they are copied as they are, damage included: without an index a store would take a writer
+        for a new one. The log was copied first, so that it has what left it since."""
+        self.damaged_indexes.clear()
         names = {name for name in await self._reader.map_names() if _is_segment_map(name)}
         for name in sorted(names.union(await self._copied.map_names()) - {metadata_map}):
             try:
                 manifest = await self._copy_map(name) if name in names else None
             except (DataCorruption, Unavailable) as error:
-                if segment_of_attribute_map(name) is not None:
-                    raise
+                writers_of = segment_of_attribute_map(name)
+                if writers_of is not None:
+                    if isinstance(error, Unavailable):
+                        raise
+                    await self._copy_damaged_index(name)
+                    self.damaged_indexes.add(writers_of)
+                    continue
                 self._log.warning("a table's index is not in the backup", container=self.container_id, error=str(error))
                 manifest = None
             if manifest is None:
@@ -161,8 +170,9 @@ class ContainerBackup:
             await step(f"container {self.container_id}: {name}")
 
     async def _copy_map(self, name: str) -> MapManifest | None:
-        """Copy the newest state of a map: its runs, then its manifest. ``None`` if it has none, or was removed."""
-        missing = ""
+        """Copy the newest state of a map: its runs, then its manifest. ``None`` if it has none, or was removed;
+        ``DataCorruption`` if one of its files is lost."""
+        missing, before = "", None
         for _ in range(attempts_max):
             manifest = await self._reader.newest_map(name)
             if manifest is None:
@@ -173,11 +183,22 @@ class ContainerBackup:
                 await self._copy_together([self.layout.map_file(name, file) for file in files], must_exist=True)
                 await self._copy(newest)
             except SegmentNotFound as error:
-                missing = str(error)
+                if manifest.id == before:
+                    raise DataCorruption(f"the map {name} has lost a file in Tier 2: {error}") from error
+                missing, before = str(error), manifest.id
                 continue
             await self._keep_only(self.layout.map_manifests(name), {newest})
             return manifest
         raise Unavailable(f"the map {name} keeps being replaced while it is copied ({missing}): try again")
+
+    async def _copy_damaged_index(self, name: str) -> None:
+        """Copy what is left of an attribute index, so that it refuses the same writers in the copy as in the store."""
+        manifests = self.layout.map_manifests(name)
+        found = {info.name async for info in self._chunks.list(manifests)}
+        files = {info.name async for info in self._chunks.list(self.layout.map_files(name))}
+        await self._copy_together(files)
+        await self._copy_together(found)
+        await self._keep_only(manifests, found)
 
     # --- segments
 

@@ -46,6 +46,8 @@ class BackupOutcome:
     files: int
     damaged: tuple[tuple[int, int], ...] = ()
     """Containers and segments that are damaged in Tier 2, and so in the backup."""
+    damaged_indexes: tuple[tuple[int, int], ...] = ()
+    """Containers and segments whose attribute index is damaged in Tier 2, and so in the backup."""
 
 
 def check_place(folder: Path) -> None:
@@ -125,7 +127,8 @@ class StoreBackup:
         files = write_inventory(self._folder, header)
         failpoint(INVENTORY_WRITTEN)
         damaged = tuple((one.container_id, segment) for one in containers for segment in sorted(one.damaged))
-        return BackupOutcome(header, files, damaged)
+        indexes = tuple((one.container_id, segment) for one in containers for segment in sorted(one.damaged_indexes))
+        return BackupOutcome(header, files, damaged, indexes)
 
     async def _copy_marker(self) -> None:
         async for info in self._chunks.list(container_marker_prefix):

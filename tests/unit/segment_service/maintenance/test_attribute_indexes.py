@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import Unavailable
+from pravega_common.errors import DataCorruption
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import (
     NULL_ATTRIBUTE_VALUE,
@@ -95,19 +95,37 @@ async def test_a_backup_while_writers_go_on(tmp_path: Path) -> None:
     await other.stop()
 
 
-async def test_a_damaged_index_is_found_and_no_backup_is_made_without_it(tmp_path: Path) -> None:
-    place = Place()
+@pytest.mark.parametrize("lost", ["files", "a manifest's bytes"])
+async def test_a_damaged_index_is_found_and_is_as_damaged_in_a_backup(lost: str, tmp_path: Path) -> None:
+    """The backup names it, and has everything else; who is on record in memory or in the log may go on."""
+    place, target = Place(), Place()
     await place.mark()
     made = await begun(place)
     await made.container.stop()
-    files = [name for name in place.stored.objects if name.startswith(LAYOUT.map_files(attribute_map_name(1)))]
-    for name in files:
-        await place.stored.delete(name)
+    index = attribute_map_name(1)
+    if lost == "files":
+        for name in [name for name in place.stored.objects if name.startswith(LAYOUT.map_files(index))]:
+            await place.stored.delete(name)
+    else:
+        newest = max(name for name in place.stored.objects if name.startswith(LAYOUT.map_manifests(index)))
+        data = await place.stored.get(newest, 0, (await place.stored.info(newest)).length)
+        await place.stored.delete(newest)
+        await place.stored.put(newest, [data[:-1] + bytes([data[-1] ^ 1])])
     report = await examined(place)
     assert [finding.segment_id for finding in report.findings if finding.kind == "index"] == [1]
     assert "restore the object from a copy" in report.findings[0].remedy
-    with pytest.raises(Unavailable, match=attribute_map_name(1)):
-        await backed_up(place, tmp_path / "b", idle)
+    outcome = await backed_up(place, tmp_path / "b", idle)
+    assert (outcome.damaged, outcome.damaged_indexes) == ((), ((0, 1),))
+    other = await restored(target, tmp_path / "b")
+    assert (await other.get_info(S)).length == 3 * writers
+    refused = 0
+    for number, value in made.last.items():
+        try:
+            assert await other.get_attribute(S, writer(number)) == value
+        except DataCorruption:
+            refused += 1
+    assert 0 < refused < writers
+    await other.stop()
 
 
 async def test_a_restore_from_tier_2_alone() -> None:
