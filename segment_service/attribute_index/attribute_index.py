@@ -43,6 +43,7 @@ class AttributeIndex(Service):
         super().__init__(f"attribute-index-{metadata.container_id}")
         self.evicted_total = 0
         self.read_total = 0
+        self.look_ups_total = 0
         self._metadata = metadata
         self._maps = maps
         self._log = log
@@ -155,6 +156,7 @@ class AttributeIndex(Service):
         """Read the index. Nothing changes an attribute there while it is not in memory."""
         if not segment.index_high_water:
             return dict.fromkeys(attribute_ids, NULL_ATTRIBUTE_VALUE)  # nothing left memory yet
+        self.look_ups_total += 1
         index = self.map_of(segment)
         await index.open()
         stamp = index.stamp

@@ -22,6 +22,10 @@ from segment_service.traffic.monitor import TrafficMonitor
 _CONTAINER_GAUGES: Final[dict[str, tuple[str, Callable[[SegmentContainer], float]]]] = {
     "epoch": ("Epoch of the owner of the log", lambda one: one.epoch),
     "segments": ("Segments in memory", lambda one: len(one.metadata.ids)),
+    "many_writers_attributes": (
+        "Attributes in memory of segments that have 500 of them or more",
+        lambda one: one.metadata.held.in_many,
+    ),
     "quarantined_segments": ("Segments damaged in Tier 2", lambda one: len(one.metadata.quarantine)),
     "queued_operations": ("Operations waiting to be packed", lambda one: len(one.durable_log.queue)),
     "queued_bytes": ("Bytes of appends waiting to be packed", lambda one: one.durable_log.queue.bytes),
@@ -43,6 +47,12 @@ _CONTAINER_COUNTERS: Final[dict[str, tuple[str, Callable[[SegmentContainer], flo
     "checkpoints": ("Checkpoints made durable by this owner", lambda one: one.durable_log.checkpoints_total),
     "loaded_segments": ("Segments brought back from the metadata table", lambda one: one.loader.loaded_total),
     "evicted_segments": ("Segments that left memory", lambda one: one.evictor.evicted_total),
+    "evicted_attributes": ("Writers' attributes that left memory", lambda one: one.attributes.evicted_total),
+    "read_attributes": ("Writers' attributes looked up in Tier 2", lambda one: one.attributes.read_total),
+    "attribute_look_ups": (
+        "Look-ups in attribute indexes, each for all that one call lacked",
+        lambda one: one.attributes.look_ups_total,
+    ),
     "index_appends": ("Appends to index segments made by this owner", lambda one: one.event_index.appends_total),
     "index_records": ("Event boundaries indexed by this owner", lambda one: one.event_index.records_total),
 }

@@ -62,6 +62,12 @@ class HeldAttributes:
             self._many[segment.segment_id] = segment
             self._keep_budget()
 
+    @property
+    def in_many(self) -> int:
+        """Attributes in memory of the segments that have many; costs as much as there are such segments, at most
+        ``held_in_container_max / many_min``."""
+        return sum(len(segment.attributes) for segment in self._many.values())
+
     def gone(self, segment_id: int) -> None:
         """The segment left memory."""
         self._many.pop(segment_id, None)

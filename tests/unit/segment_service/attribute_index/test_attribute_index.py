@@ -21,10 +21,10 @@ from segment_service.contracts.attributes import (
     is_core,
 )
 from segment_service.contracts.table_maps import ATTRIBUTE_MAPS, attribute_map_name
-from segment_service.metadata import held_attributes
 from segment_service.metadata.snapshot import write_snapshot
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from tests.support.containers import ContainerKit, leave_memory, read_all
+from tests.support.event_writers import hold_few, writer
 from tests.support.eventually import eventually
 
 S = "scope/stream/0.#epoch.0"
@@ -34,13 +34,7 @@ REPLACE = AttributeUpdateType.REPLACE
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_attributes, "held_max", 20)
-    monkeypatch.setattr(held_attributes, "held_hard_max", 60)
-    monkeypatch.setattr(held_attributes, "many_min", 5)
-
-
-def writer(number: int) -> AttributeId:
-    return AttributeId(b"writer-%09d" % number)
+    hold_few(monkeypatch, 20, held_hard_max=60, many_min=5)
 
 
 def kit() -> ContainerKit:

@@ -16,6 +16,7 @@ from pravega_common.services.loop_lag import LoopLag
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.container.registry import ContainerRegistry
+from segment_service.contracts.attributes import AttributeUpdate, AttributeUpdateType
 from segment_service.contracts.data_log import Replication
 from segment_service.health.collector import StoreCollector
 from segment_service.health.status_page import StatusPage
@@ -25,6 +26,7 @@ from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.measured_chunks import MeasuredChunkStorage
 from tests.support.containers import ContainerKit
+from tests.support.event_writers import hold_few, writer
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.data_log import InMemoryDataLog
@@ -211,6 +213,31 @@ async def test_metrics_show_what_happens(page: Page) -> None:
         "pravega_store_tier2_failing_seconds 0.0",
     ):
         assert line in lines, text
+
+
+async def test_metrics_show_what_attribute_indexes_do(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_few(monkeypatch, 20, many_min=5)
+    container = await page.kit.open(3)
+    page.registry.add(container)
+    await container.create_segment("s")
+    updates = [AttributeUpdate(writer(number), AttributeUpdateType.REPLACE, 1) for number in range(50)]
+    await container.append("s", [b"x"], updates)
+    found = container.metadata.by_name("s")
+    assert found is not None
+    container.metadata.held.look(found)
+    await eventually(lambda: container.attributes.evicted_total > 0)
+    for number in (0, 1):
+        assert await container.get_attribute("s", writer(number)) == 1
+    _, text = await page.get("/metrics")
+    attributes = container.attributes
+    assert (attributes.evicted_total, attributes.read_total, attributes.look_ups_total) == (35, 2, 2)
+    for line in (
+        f'pravega_container_many_writers_attributes{{container="3"}} {len(found.attributes)}.0',
+        'pravega_container_evicted_attributes_total{container="3"} 35.0',
+        'pravega_container_read_attributes_total{container="3"} 2.0',
+        'pravega_container_attribute_look_ups_total{container="3"} 2.0',
+    ):
+        assert line in text.splitlines(), text
 
 
 async def test_health_names_plog_servers_that_are_out(page: Page) -> None:

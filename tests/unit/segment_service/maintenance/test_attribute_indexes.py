@@ -18,9 +18,9 @@ from segment_service.contracts.attributes import (
 from segment_service.contracts.table_maps import attribute_map_name
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.findings import ContainerReport
-from segment_service.metadata import held_attributes
 from tests.support.backups import LAYOUT, Place, backed_up, flushed, idle, restored
 from tests.support.containers import ContainerKit
+from tests.support.event_writers import hold_few, writer
 from tests.support.log_reading import InMemoryLogSource
 from tests.unit.segment_service.maintenance.test_tier2_restore import Kit
 
@@ -30,11 +30,7 @@ writers = 60
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_attributes, "held_max", 10)
-
-
-def writer(number: int) -> AttributeId:
-    return AttributeId(b"writer-%09d" % number)
+    hold_few(monkeypatch, 10)
 
 
 class Writers:
