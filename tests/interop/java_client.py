@@ -17,12 +17,13 @@ heap_bytes_max: Final = 512 << 20
 class JavaClient:
     """Java objects of one scope; their methods are those of ``io.pravega.client``. Made by ``running_java_client``."""
 
-    def __init__(self, gateway: JavaGateway, controller_uri: str, scope: str) -> None:
+    def __init__(self, gateway: JavaGateway, controller_uri: str, scope: str, trust_store: str = "") -> None:
         self._pravega = gateway.jvm.io.pravega.client
         self._scope = scope
         self._bytes = self._pravega.stream.impl.ByteArraySerializer()
         uri = gateway.jvm.java.net.URI.create(controller_uri)
-        config = self._pravega.ClientConfig.builder().controllerURI(uri).build()
+        builder = self._pravega.ClientConfig.builder().controllerURI(uri)
+        config = builder.trustStore(trust_store).validateHostName(True).build() if trust_store else builder.build()
         self._streams = self._pravega.EventStreamClientFactory.withScope(scope, config)
         self._groups = self._pravega.admin.ReaderGroupManager.withScope(scope, config)
 
@@ -50,14 +51,14 @@ class JavaClient:
 
 
 @contextmanager
-def running_java_client(controller_uri: str, scope: str) -> Iterator[JavaClient]:
-    """The process ends with the context."""
+def running_java_client(controller_uri: str, scope: str, trust_store: str = "") -> Iterator[JavaClient]:
+    """The process ends with the context. ``trust_store``: certificates in PEM, for a ``tls://`` address."""
     options = [f"-Xmx{heap_bytes_max}", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened_packages)]
     gateway = JavaGateway.launch_gateway(
         classpath=f"{jar_folder()}/*", javaopts=options, java_path=java(), die_on_exit=True
     )
     try:
-        client = JavaClient(gateway, controller_uri, scope)
+        client = JavaClient(gateway, controller_uri, scope, trust_store)
         try:
             yield client
         finally:
