@@ -28,6 +28,7 @@ from controller_service.cluster.assignment_leader import AssignmentLeader
 from controller_service.cluster.controller_health import ControllerHealth
 from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.cluster.membership import Membership
+from controller_service.cluster.placement import Placement
 from controller_service.config import ControllerConfig, StoreKind
 from controller_service.event_processors.event_processor_group import EventProcessorGroup
 from controller_service.event_processors.internal_streams import InternalStreams
@@ -97,6 +98,11 @@ class Closeable(Protocol):
 
 class Hosts(HostStore, Protocol):
     @property
+    def placement(self) -> Placement:
+        """The containers and their stores, as of the last look."""
+        ...
+
+    @property
     def ownerless(self) -> Sequence[int]:
         """The containers that no live store owns."""
         ...
@@ -144,14 +150,13 @@ class Controller(Service):
         host, port = host_and_port(config.controller.published or config.controller.listen)
         lease_ms = config.cluster.lease_ms
         self.membership = Membership(backends.cpo, self.member_id, Member(host, port, self.member_id), lease_ms, clock)
-        self.health = HealthRegistry(
-            ControllerHealth(
-                lambda: self.membership.lease_left_s,
-                lambda: self.backends.hosts.ownerless,
-                lambda: self.transactions.blocked,
-                self.loop_lag,
-            )
+        self.judge = ControllerHealth(
+            lambda: self.membership.lease_left_s,
+            lambda: self.backends.hosts.ownerless,
+            lambda: self.transactions.blocked,
+            self.loop_lag,
         )
+        self.health = HealthRegistry(self.judge)
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
         self.store = StreamStore(backends.tables, clock, self._new_id, self.member_id)
         self.marks = WriterMarks(self.store)
@@ -218,8 +223,16 @@ class Controller(Service):
             self.sets,
             self.parts.groups,
             lambda: transactions.blocked,
+            self.judge.problems,
+            self._status,
+            lambda: self.backends.hosts.placement,
+            self.backends.hosts.controllers,
             self.backends.clock,
         )
+
+    def _status(self) -> tuple[str, dict[str, str]]:
+        overall = self.health.overall()
+        return overall.status, {name: child.status for name, child in overall.children.items()}
 
     def _make_retention(self) -> RetentionJob:
         period_ms, truncate = self.config.retention.period_ms, self.parts.workflows.truncate

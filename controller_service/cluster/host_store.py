@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from controller_service.cluster.placement import Placement
 from controller_service.errors import NoHost
 from pravega_common.errors import PravegaError, Unavailable
 from pravega_common.hashing import container_of_segment
@@ -56,6 +57,11 @@ class AssignmentHostStore(Service):
         """The containers that no live store owns."""
         owners = self._assignment.owners
         return [number for number in range(self.container_count) if owners.get(number) not in self._stores]
+
+    @property
+    def placement(self) -> Placement:
+        """The containers and their stores, as of the last look."""
+        return Placement(self._assignment.version, self.container_count, self._assignment.owners, self._stores)
 
     async def owner_of(self, segment: str) -> tuple[str, int]:
         endpoint = await self._endpoint(container_of_segment(segment, self.container_count))

@@ -20,6 +20,45 @@ class WindowAnswer(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True)
 
 
+# ---- the cluster ----------------------------------------------------------------------------------------------------
+
+
+class FoundProblem(WindowAnswer):
+    code: str = Field(description="Stable, for programs.")
+    text: str
+    remedy: str
+    stops_work: bool
+
+
+class ContainerFailure(WindowAnswer):
+    container: int
+    reason: str | None = None
+
+
+class StoreView(WindowAnswer):
+    """A segment store that has a lease, with the containers that are assigned to it."""
+
+    id: str
+    address: str
+    containers: list[int]
+    failures: list[ContainerFailure] = Field(description="Containers that stopped there and are assigned again.")
+
+
+class ClusterView(WindowAnswer):
+    at_ms: int
+    version: str
+    status: str
+    problems: list[FoundProblem] = Field(description="Those that stop the work come first.")
+    services: dict[str, str] = Field(description="The states of this controller's parts.")
+    assignment_version: int
+    container_count: int
+    ownerless: list[int] = Field(description="Containers without a live store.")
+    stores: list[StoreView]
+    stores_left_out: int
+    controllers: list[str] | None = None
+    unknown: str | None = None
+
+
 # ---- the picture of a stream -----------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from controller_service.cluster.placement import Placement
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.sets.transaction_set_service import TransactionSetService
 from controller_service.store.stream_store import StreamStore
@@ -14,6 +15,7 @@ from controller_service.transactions.transaction_store import TransactionStore
 from controller_service.workflows.reader_groups import ReaderGroups
 from pravega_common.errors import Unavailable
 from pravega_common.runtime.clock import Clock
+from pravega_common.services.problems import Problem
 
 T = TypeVar("T")
 
@@ -25,7 +27,8 @@ look_time_max_s: Final = 3.0
 
 @dataclass(frozen=True)
 class WindowParts:
-    """``blocked``: the reasons of streams whose commits stand still, by ``scope/stream``."""
+    """``blocked``: the reasons of streams whose commits stand still, by ``scope/stream``. ``status``: of this
+    controller, and of its parts by their names. ``controllers``: the addresses of those that are live."""
 
     store: StreamStore
     access: SegmentAccess
@@ -33,13 +36,17 @@ class WindowParts:
     sets: TransactionSetService
     groups: ReaderGroups
     blocked: Callable[[], Mapping[str, str]]
+    problems: Callable[[], Sequence[Problem]]
+    status: Callable[[], tuple[str, Mapping[str, str]]]
+    placement: Callable[[], Placement]
+    controllers: Callable[[], Awaitable[Sequence[tuple[str, int]]]]
     clock: Clock
 
 
-async def within(seconds: float, work: Awaitable[T]) -> T:
+async def within(seconds: float, work: Awaitable[T], asked: str = "the segment stores") -> T:
     """The result of the work; ``Unavailable`` if it takes longer. The work only reads, so it may be cut off."""
     try:
         async with asyncio.timeout(seconds):
             return await work
     except TimeoutError:
-        raise Unavailable(f"the segment stores did not answer within {seconds:g} s") from None
+        raise Unavailable(f"{asked} did not answer within {seconds:g} s") from None

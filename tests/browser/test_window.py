@@ -141,6 +141,31 @@ async def test_no_name_becomes_markup(browser: Browser, controller: Controller, 
     assert await browser.run("return document.title") == "Streams"
 
 
+# ---- the cluster -----------------------------------------------------------------------------------------------------
+
+
+async def test_problems_come_first_with_their_remedies(
+    browser: Browser, controller: Controller, parts: ControllerParts, page: str
+) -> None:
+    await browser.open(page)
+    await browser.sees("well", ".tiles")
+    parts.hosts.ownerless = (1, 2)
+    await browser.sees("Containers 1, 2 have no live segment store. To do: start segment stores", "p[role=alert]")
+    await browser.sees("2 without a store", ".tiles")
+    await browser.open(f"{page}#/cluster")
+    await browser.sees("Containers 1, 2 have no live segment store")
+    await browser.sees("None since this page was opened.")
+    parts.hosts.ownerless = (2,)
+    await browser.sees("Container 1\tno store\tstore")
+    parts.hosts.ownerless = ()
+    await eventually(lambda: lacks(browser, "p[role=alert]"), "no problem")
+    await browser.sees("0–3")
+
+
+async def lacks(browser: Browser, selector: str) -> bool:
+    return await browser.count(selector) == 0
+
+
 # ---- one stream ------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from controller_service.cluster.placement import Placement
 from controller_service.config import ControllerConfig
 from controller_service.event_processors.request_stream import WireClients
 from controller_service.segment_access.revisioned_segments import RevisionedSegments
@@ -14,6 +15,7 @@ from controller_service.service import Backends, Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.versioned_store import VersionedStore
 from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.services.cluster.registry import Member
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.fakes.segment_access import InMemorySegmentAccess
 
@@ -26,6 +28,12 @@ class StaticHosts:
     port: int = 22346
     known_controllers: list[tuple[str, int]] = field(default_factory=list)
     ownerless: tuple[int, ...] = ()
+    container_count: int = 4
+
+    @property
+    def placement(self) -> Placement:
+        owners = {number: "store" for number in range(self.container_count) if number not in self.ownerless}
+        return Placement(1, self.container_count, owners, {"store": Member(self.host, self.port)})
 
     async def owner_of(self, segment: str) -> tuple[str, int]:
         return self.host, self.port

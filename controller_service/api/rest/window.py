@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from controller_service.api.rest.bodies import RestQuery, Whole
 from controller_service.api.rest.operation import RestOperation
 from controller_service.window.answers import (
+    ClusterView,
     StreamDescription,
     StreamListPage,
     StreamLook,
@@ -17,6 +18,7 @@ from controller_service.window.answers import (
     StreamsLook,
     StreamUse,
 )
+from controller_service.window.cluster_view import cluster_view
 from controller_service.window.looks import look_at, look_at_many, streams_per_look_max
 from controller_service.window.parts import WindowParts, answer_time_max_s, within
 from controller_service.window.stream_facts import facts, picture
@@ -65,6 +67,7 @@ class WindowOperations:
         stream, live = window + "/scopes/{scope}/streams/{stream}", window + "/live/scopes/{scope}/streams/{stream}"
         many = window + "/live/streams"
         return (
+            RestOperation("GET", window + "/cluster", "Tells how the cluster is.", self.cluster, tag=tag),
             RestOperation("GET", window + "/streams", "Lists streams.", self.streams, (400, 404), tag=tag),
             RestOperation("GET", stream, "Tells what is on record about a stream.", self.facts, (404,), tag=tag),
             RestOperation("GET", stream + "/use", "Tells what writes and reads a stream.", self.use, (404,), tag=tag),
@@ -76,6 +79,9 @@ class WindowOperations:
                 "GET", many, "Follows the lengths of streams.", self.follow_many, (400, 429), tag=tag, is_live=True
             ),
         )
+
+    async def cluster(self) -> ClusterView:
+        return await cluster_view(self._parts)
 
     async def streams(self, query: StreamsQuery) -> StreamListPage:
         wanted = Wanted(query.search, query.scope, query.internal)

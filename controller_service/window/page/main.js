@@ -1,12 +1,13 @@
 // Shows the page that the address names, and ends what the page before it was doing.
 
+import { showCluster } from "./cluster_page.js";
 import { element, notice } from "./dom.js";
 import { Refused } from "./server.js";
 import { showStream } from "./stream_page.js";
 import { showStreams } from "./streams_page.js";
 
 /** @type {Record<string, (main: HTMLElement, parts: string[], query: URLSearchParams, signal: AbortSignal) => Promise<void>>} */
-const pages = { "": showStreams, stream: showStream };
+const pages = { "": showStreams, cluster: showCluster, stream: showStream };
 
 let current = new AbortController();
 

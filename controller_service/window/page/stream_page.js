@@ -5,6 +5,7 @@ import { ago, count, counted, moment, rate, size, span } from "./format.js";
 import { StreamDrawing } from "./picture.js";
 import { Rates } from "./rates.js";
 import { ask, listen, path } from "./server.js";
+import { Tiles } from "./tiles.js";
 
 const usePeriodMs = 5_000;
 const factsPeriodMs = 10_000;
@@ -135,17 +136,6 @@ class StreamPage {
       if (this.span[1] === null) await this.draw(...this.span);
     };
     again().catch((error) => this.refuse(error));
-  }
-}
-
-class Tiles {
-  constructor(names) {
-    this.values = new Map(names.map((name) => [name, element("dd", {}, "…")]));
-    this.node = element("dl", { class: "tiles" }, ...names.map((name) => element("div", { class: "tile" }, element("dt", {}, name), this.values.get(name))));
-  }
-
-  set(name, value, more = "") {
-    this.values.get(name).replaceChildren(value, more ? element("small", {}, ` ${more}`) : "");
   }
 }
 

@@ -1,9 +1,11 @@
 // Shows the streams of all scopes, a page at a time, with live rates of those on the page.
 
+import { problemNotices, repeat } from "./cluster_page.js";
 import { button, card, element, notice, stateMark, table } from "./dom.js";
 import { ago, count, rate } from "./format.js";
 import { Rates } from "./rates.js";
 import { ask, listen, path } from "./server.js";
+import { Tiles } from "./tiles.js";
 
 const typingPauseMs = 250;
 
@@ -18,12 +20,19 @@ export async function showStreams(main, _parts, query, signal) {
   const search = element("input", { type: "search", "aria-label": "Search", placeholder: "Part of scope/stream", value: query.get("search") ?? "" });
   const internal = element("input", { type: "checkbox" });
   const found = element("div", { "aria-live": "polite" });
+  const problems = element("div");
+  const tiles = new Tiles(["Cluster", "Stores", "Containers", "Controllers"]);
   const label = element("label", {}, internal, " the system's own");
   main.replaceChildren(
     element("h1", {}, "Streams"),
+    problems,
+    tiles.node,
     element("form", { class: "bar", role: "search" }, element("div", { class: "grow" }, search), label),
     found,
   );
+  const look = () => showHealth(problems, tiles, signal);
+  look();
+  repeat(look, signal);
   let shown = new AbortController();
   const show = async (token = "", before = []) => {
     shown.abort();
@@ -40,6 +49,20 @@ export async function showStreams(main, _parts, query, signal) {
   main.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
   internal.addEventListener("change", again);
   await show();
+}
+
+/** @param {HTMLElement} problems @param {Tiles} tiles @param {AbortSignal} signal problems first, and the cluster in four figures */
+async function showHealth(problems, tiles, signal) {
+  try {
+    const found = await ask(path("cluster"), signal);
+    problems.replaceChildren(...problemNotices(found));
+    tiles.set("Cluster", found.problems.length || found.status !== "UP" ? found.status.toLowerCase() : "well");
+    tiles.set("Stores", count(found.stores.length + found.storesLeftOut));
+    tiles.set("Containers", count(found.containerCount), found.ownerless.length ? `${count(found.ownerless.length)} without a store` : "");
+    tiles.set("Controllers", count(found.controllers?.length));
+  } catch (error) {
+    if (!signal.aborted) problems.replaceChildren(notice(error.message, true));
+  }
 }
 
 /**

@@ -42,7 +42,15 @@ async def session(controller: Controller) -> AsyncIterator[aiohttp.ClientSession
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/window/streams?search=ord", STREAM, f"{STREAM}/use", f"{STREAM}/picture", f"{STREAM}/picture?first=2"]
+    "path",
+    [
+        "/v1/window/cluster",
+        "/v1/window/streams?search=ord",
+        STREAM,
+        f"{STREAM}/use",
+        f"{STREAM}/picture",
+        f"{STREAM}/picture?first=2",
+    ],
 )
 async def test_answers_are_as_described(controller: Controller, session: aiohttp.ClientSession, path: str) -> None:
     assert controller.rest is not None

@@ -1,0 +1,63 @@
+"""Tells how the cluster is: problems with their remedies, stores with their containers, controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from controller_service.cluster.placement import Placement
+from controller_service.window.answers import ClusterView, ContainerFailure, FoundProblem, StoreView
+from controller_service.window.parts import WindowParts, look_time_max_s, within
+from pravega_common.errors import PravegaError
+from pravega_common.services.cluster.registry import Member
+from pravega_common.version import __version__
+
+stores_max: Final = 500
+"""Stores that an answer lists; containers are as many as the cluster was started with."""
+
+
+async def cluster_view(parts: WindowParts) -> ClusterView:
+    """Costs one question to the control plane oracle; everything else this controller knows."""
+    placement = parts.placement()
+    status, services = parts.status()
+    controllers, unknown = None, None
+    try:
+        live = await within(look_time_max_s, parts.controllers(), "the control plane oracle")
+        controllers = sorted(f"{host}:{port}" for host, port in live)
+    except PravegaError as error:
+        unknown = f"The controllers are not known now: {error}."
+    return ClusterView(
+        at_ms=parts.clock.wall_ms(),
+        version=__version__,
+        status=status,
+        problems=[
+            FoundProblem(code=one.code, text=one.text, remedy=one.remedy, stops_work=one.stops_work)
+            for one in parts.problems()
+        ],
+        services=dict(services),
+        assignment_version=placement.version,
+        container_count=placement.container_count,
+        ownerless=_ownerless(placement),
+        stores=[_store(placement, name, member) for name, member in sorted(placement.stores.items())[:stores_max]],
+        stores_left_out=max(0, len(placement.stores) - stores_max),
+        controllers=controllers,
+        unknown=unknown,
+    )
+
+
+def _store(placement: Placement, name: str, member: Member) -> StoreView:
+    reasons: Mapping[int, str] = dict(member.failure_reasons)
+    return StoreView(
+        id=name,
+        address=f"{member.host}:{member.port}",
+        containers=sorted(number for number, owner in placement.owners.items() if owner == name),
+        failures=[
+            ContainerFailure(container=number, reason=reasons.get(number)) for number, _ in member.failed_containers
+        ],
+    )
+
+
+def _ownerless(placement: Placement) -> list[int]:
+    return [
+        number for number in range(placement.container_count) if placement.owners.get(number) not in placement.stores
+    ]

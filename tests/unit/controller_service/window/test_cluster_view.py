@@ -1,0 +1,44 @@
+"""The view of the cluster has problems first, every container once, and says what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from controller_service.cluster.placement import Placement
+from controller_service.service import Controller
+from controller_service.window.cluster_view import cluster_view
+from pravega_common.errors import Unavailable
+from pravega_common.services.cluster.registry import Member
+from pravega_common.version import __version__
+from tests.support.controller_in_memory import ControllerParts
+
+
+async def test_containers_are_shown_at_their_stores(controller: Controller) -> None:
+    failed = Member("host-b", 2, failed_containers=((3, 9),), failure_reasons=((3, "Tier 1 is full"),))
+    placement = Placement(9, 5, {0: "a", 1: "a", 2: "dead", 4: "b"}, {"b": failed, "a": Member("host-a", 1)})
+    view = await cluster_view(replace(controller.window_parts(), placement=lambda: placement))
+    assert [(store.id, store.address, store.containers) for store in view.stores] == [
+        ("a", "host-a:1", [0, 1]),
+        ("b", "host-b:2", [4]),
+    ]
+    assert view.ownerless == [2, 3] and view.container_count == 5 and view.assignment_version == 9
+    assert [(one.container, one.reason) for one in view.stores[1].failures] == [(3, "Tier 1 is full")]
+    assert (view.version, view.status, view.stores_left_out) == (__version__, "UP", 0)
+
+
+async def test_problems_have_their_remedies(parts: ControllerParts, controller: Controller) -> None:
+    parts.hosts.ownerless = (2,)
+    view = await cluster_view(controller.window_parts())
+    assert view.problems[0].code == "containers-without-store" and view.problems[0].stops_work
+    assert view.problems[0].remedy.startswith("start segment stores")
+    assert view.status == "DOWN" and view.ownerless == [2]
+
+
+async def test_an_oracle_that_is_away_leaves_the_rest(controller: Controller) -> None:
+    async def controllers() -> Sequence[tuple[str, int]]:
+        raise Unavailable("no oracle")
+
+    view = await cluster_view(replace(controller.window_parts(), controllers=controllers))
+    assert view.controllers is None and view.unknown == "The controllers are not known now: no oracle."
+    assert [store.id for store in view.stores] == ["store"]
