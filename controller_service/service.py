@@ -228,6 +228,7 @@ class Controller(Service):
             lambda: self.backends.hosts.placement,
             self.backends.hosts.controllers,
             self.backends.clock,
+            self.backends.clients,
         )
 
     def _status(self) -> tuple[str, dict[str, str]]:

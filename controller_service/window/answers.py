@@ -151,6 +151,28 @@ class StreamListPage(WindowAnswer):
     next: str | None = None
 
 
+# ---- events ----------------------------------------------------------------------------------------------------------
+
+
+class EventSeen(WindowAnswer):
+    offset: int = Field(description="Where its header begins in the segment.")
+    length: int = Field(description="Bytes of the event without its header.")
+    data: str = Field(description="Its first bytes, in Base64.")
+    shown: int = Field(description="How many of them.")
+
+
+class EventPage(WindowAnswer):
+    """Successive events of one segment; ``next`` is the offset behind the last one."""
+
+    segment: str
+    start_offset: int
+    length: int
+    is_sealed: bool
+    events: list[EventSeen]
+    next: int
+    unknown: str | None = None
+
+
 # ---- one stream ------------------------------------------------------------------------------------------------------
 
 

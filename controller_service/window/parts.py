@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from controller_service.cluster.placement import Placement
+from controller_service.event_processors.request_stream import WireClients
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.sets.transaction_set_service import TransactionSetService
 from controller_service.store.stream_store import StreamStore
@@ -41,6 +42,8 @@ class WindowParts:
     placement: Callable[[], Placement]
     controllers: Callable[[], Awaitable[Sequence[tuple[str, int]]]]
     clock: Clock
+    clients: WireClients | None = None
+    """None for a controller that cannot read events."""
 
 
 async def within(seconds: float, work: Awaitable[T], asked: str = "the segment stores") -> T:

@@ -49,3 +49,33 @@ async def test_what_is_written_is_seen(browser: Browser, cluster: StandaloneProc
             return "Open transactions\n1" in await browser.text(".tiles")
 
         await eventually(is_open, "the open transaction")
+
+
+async def test_events_are_shown_in_four_ways_and_never_as_markup(browser: Browser, cluster: StandaloneProcess) -> None:
+    markup = b"<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    record = bytes.fromhex("E7 02 03 0000000000000000 00000001 00000000 6B 76")
+    with StreamClient(cluster.controller_uri) as client:
+        client.controller.create_scope("events")
+        client.controller.create_stream("events", "mixed", StreamConfiguration(ScalingPolicy.fixed(1)))
+        with EventWriter(client, "events", "mixed") as writer:
+            for event in (markup, b'{"item":"tea"}', record):
+                writer.write(event, "key")
+    await browser.open(f"{address_of(cluster)}#/events/events/mixed")
+    await browser.sees("<script>document.title='owned'</script>")
+    assert await browser.count("main script, main img") == 0
+    assert await browser.run("return document.title") == "Events of events/mixed"
+    for name, shown in (
+        ("json", '"item": "tea"'),
+        ("record", "key: k"),
+        ("hex", "e7 02 03 00"),
+        ("text", '"item":"tea"'),
+    ):
+        await browser.run(
+            "const [select, value] = [document.querySelectorAll('select')[1], arguments[0]];"
+            "select.value = value; select.dispatchEvent(new Event('change'))",
+            name,
+        )
+        await browser.sees(shown)
+    await browser.type("input[type=search]", "tea")
+    await browser.sees("1 event of 3.")
+    assert await browser.count("article") == 1

@@ -11,6 +11,7 @@ from controller_service.api.rest.bodies import RestQuery, Whole
 from controller_service.api.rest.operation import RestOperation
 from controller_service.window.answers import (
     ClusterView,
+    EventPage,
     StreamDescription,
     StreamListPage,
     StreamLook,
@@ -19,6 +20,7 @@ from controller_service.window.answers import (
     StreamUse,
 )
 from controller_service.window.cluster_view import cluster_view
+from controller_service.window.events import Start, read_events
 from controller_service.window.looks import look_at, look_at_many, streams_per_look_max
 from controller_service.window.parts import WindowParts, answer_time_max_s, within
 from controller_service.window.stream_facts import facts, picture
@@ -43,12 +45,18 @@ def _number(text: object) -> object:
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20 else text
 
 
-Epoch = Annotated[Whole, BeforeValidator(_number)]
+Number = Annotated[Whole, BeforeValidator(_number)]
 
 
 class EpochsQuery(RestQuery):
-    first: Epoch | None = Field(None, description="The first epoch to show; the oldest on record without it.")
-    last: Epoch | None = Field(None, description="The last one; the current one without it.")
+    first: Number | None = Field(None, description="The first epoch to show; the oldest on record without it.")
+    last: Number | None = Field(None, description="The last one; the current one without it.")
+
+
+class EventsQuery(RestQuery):
+    segment: str = Field(max_length=40, description="Its number and the epoch that made it, with a dot between.")
+    start: Start = Field("tail", description="The oldest events, the newest ones, or those from an offset on.")
+    offset: Number = Field(0, description="For start=offset: where an event begins.")
 
 
 class NamesQuery(RestQuery):
@@ -71,6 +79,7 @@ class WindowOperations:
             RestOperation("GET", window + "/streams", "Lists streams.", self.streams, (400, 404), tag=tag),
             RestOperation("GET", stream, "Tells what is on record about a stream.", self.facts, (404,), tag=tag),
             RestOperation("GET", stream + "/use", "Tells what writes and reads a stream.", self.use, (404,), tag=tag),
+            RestOperation("GET", stream + "/events", "Reads events of a segment.", self.events, (400, 404), tag=tag),
             RestOperation(
                 "GET", stream + "/picture", "Draws a stream's keys over its epochs.", self.picture, (400, 404), tag=tag
             ),
@@ -95,6 +104,10 @@ class WindowOperations:
 
     async def picture(self, scope: str, stream: str, query: EpochsQuery) -> StreamPicture:
         return await within(answer_time_max_s, picture(self._parts, scope, stream, query.first, query.last))
+
+    async def events(self, scope: str, stream: str, query: EventsQuery) -> EventPage:
+        work = read_events(self._parts, scope, stream, query.segment, query.start, query.offset)
+        return await within(answer_time_max_s, work)
 
     async def follow(self, scope: str, stream: str) -> AsyncGenerator[StreamLook, None]:
         while True:

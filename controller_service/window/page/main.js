@@ -2,12 +2,13 @@
 
 import { showCluster } from "./cluster_page.js";
 import { element, notice } from "./dom.js";
+import { showEvents } from "./events_page.js";
 import { Refused } from "./server.js";
 import { showStream } from "./stream_page.js";
 import { showStreams } from "./streams_page.js";
 
 /** @type {Record<string, (main: HTMLElement, parts: string[], query: URLSearchParams, signal: AbortSignal) => Promise<void>>} */
-const pages = { "": showStreams, cluster: showCluster, stream: showStream };
+const pages = { "": showStreams, cluster: showCluster, events: showEvents, stream: showStream };
 
 let current = new AbortController();
 

@@ -16,7 +16,8 @@ export async function showStream(main, [scope, stream], _query, signal) {
   const own = path("scopes", scope, "streams", stream);
   const found = await ask(own, signal);
   const page = new StreamPage(own, signal);
-  main.replaceChildren(element("h1", {}, `${scope}/${stream}`), page.tiles.node, page.problems, page.drawing.node, page.details, page.use);
+  const events = element("a", { href: `#/events/${encodeURIComponent(scope)}/${encodeURIComponent(stream)}` }, "Look at its events");
+  main.replaceChildren(element("h1", {}, `${scope}/${stream}`), element("p", {}, events), page.tiles.node, page.problems, page.drawing.node, page.details, page.use);
   page.showFacts(found);
   signal.addEventListener("abort", () => page.drawing.end());
   await Promise.all([page.draw(null, null), page.showUse()]);

@@ -1,0 +1,76 @@
+// Shows events of one segment at a time: the newest, the oldest, or those from an offset on.
+
+import { button, card, element, notice } from "./dom.js";
+import { bytesOf, formats } from "./event_text.js";
+import { count, counted, size } from "./format.js";
+import { ask, path } from "./server.js";
+
+const segmentsMax = 1_000;
+
+/** @param {HTMLElement} main @param {string[]} parts scope and stream @param {URLSearchParams} query @param {AbortSignal} signal */
+export async function showEvents(main, [scope, stream], query, signal) {
+  document.title = `Events of ${scope}/${stream}`;
+  const own = path("scopes", scope, "streams", stream);
+  const picture = await ask(`${own}/picture`, signal);
+  const page = new EventsPage(own, signal, picture, query.get("segment"));
+  const back = element("a", { href: `#/stream/${encodeURIComponent(scope)}/${encodeURIComponent(stream)}` }, `${scope}/${stream}`);
+  main.replaceChildren(element("h1", {}, "Events of ", back), page.form, page.found);
+  await page.read("tail", 0);
+}
+
+class EventsPage {
+  constructor(own, signal, picture, wanted) {
+    this.own = own;
+    this.signal = signal;
+    const readable = picture.segments.filter((one) => one.fate !== "truncated").slice(0, segmentsMax);
+    const options = readable.map((one) => element("option", { value: one.id, selected: one.id === wanted }, `${one.id.split(".")[0]} of epoch ${one.id.split(".")[1]}, ${one.fate}`));
+    this.segment = element("select", {}, ...options);
+    this.format = element("select", {}, ...Object.keys(formats).map((name) => element("option", { value: name }, name === "json" ? "JSON" : name)));
+    this.offset = element("input", { type: "number", min: "0", step: "1", value: "0" });
+    this.filter = element("input", { type: "search", placeholder: "Part of a shown event" });
+    this.found = element("div", { "aria-live": "polite" });
+    const read = (start) => () => this.read(start, Number(this.offset.value));
+    this.form = element(
+      "form",
+      { class: "bar" },
+      element("label", {}, "Segment ", this.segment),
+      button("Newest", read("tail")),
+      button("Oldest", read("head")),
+      element("label", {}, "Offset ", this.offset),
+      button("From there", read("offset")),
+      element("label", {}, "As ", this.format),
+      element("label", {}, "With ", this.filter),
+    );
+    this.form.addEventListener("submit", (event) => event.preventDefault());
+    this.segment.addEventListener("change", read("tail"));
+    this.format.addEventListener("change", () => this.show());
+    this.filter.addEventListener("input", () => this.show());
+  }
+
+  async read(start, offset) {
+    const query = new URLSearchParams({ segment: this.segment.value, start, offset });
+    try {
+      this.page = await ask(`${this.own}/events?${query}`, this.signal);
+      this.show();
+    } catch (error) {
+      if (!this.signal.aborted) this.found.replaceChildren(notice(error.message, true));
+    }
+  }
+
+  show() {
+    if (this.page === undefined) return;
+    const { events, startOffset, length, next, unknown } = this.page;
+    const form = formats[this.format.value];
+    const texts = events.map((event) => form(bytesOf(event.data), event.shown === event.length));
+    const wanted = this.filter.value.toLowerCase();
+    const kept = events.map((event, index) => ({ event, text: texts[index] })).filter((one) => one.text.toLowerCase().includes(wanted));
+    const told = `${counted(kept.length, "event")}${wanted ? ` of ${count(events.length)}` : ""}. The segment has offsets ${count(startOffset)} to ${count(length)}.`;
+    const more = button("Next →", () => this.read("offset", next), { disabled: next >= length });
+    this.found.replaceChildren(card("", unknown ? notice(`${unknown}.`) : null, element("p", { class: "soft small" }, told), ...kept.map(({ event, text }) => shown(event, text)), more));
+  }
+}
+
+function shown(event, text) {
+  const cut = event.shown < event.length ? `, the first ${size(event.shown)} of it` : "";
+  return element("article", { class: "event" }, element("p", { class: "soft small" }, `Offset ${count(event.offset)}, ${size(event.length)}${cut}`), element("pre", {}, text));
+}

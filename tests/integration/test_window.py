@@ -1,0 +1,93 @@
+"""The window of a standalone reads events between head and tail, whole, in order and a bounded number at a time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+import pytest
+
+from controller_service.window.events import events_max
+from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.client import StreamClient
+from pravega_streams.event.event_writer import EventWriter
+from tests.support.cluster import client, cluster, new_stream_in
+
+__all__ = ["client", "cluster"]
+SCOPE = "window"
+
+
+def ask(cluster: StandaloneProcess, path: str, **query: object) -> Any:
+    url = f"http://{cluster.ready()['rest']}/v1/window/{path}?{urllib.parse.urlencode(query)}"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return json.load(answer)
+
+
+def texts(page: dict[str, Any]) -> list[bytes]:
+    return [base64.b64decode(event["data"]) for event in page["events"]]
+
+
+def test_all_events_are_found_page_by_page(cluster: StandaloneProcess, client: StreamClient) -> None:
+    stream = new_stream_in(SCOPE, client)
+    events = [b"event %d " % number + b"x" * (number * 37 % 3_000) for number in range(400)]
+    with EventWriter(client, SCOPE, stream) as writer:
+        for event in events:
+            writer.write(event, "key")
+    path = f"scopes/{SCOPE}/streams/{stream}/events"
+    page = ask(cluster, path, segment="0.0", start="head")
+    found = texts(page)
+    while page["next"] < page["length"]:
+        assert 0 < len(page["events"]) <= events_max
+        page = ask(cluster, path, segment="0.0", start="offset", offset=page["next"])
+        found += texts(page)
+    assert found == events
+    newest = texts(ask(cluster, path, segment="0.0"))
+    assert newest and newest == events[-len(newest) :]
+
+
+def test_an_empty_stream_has_no_events(cluster: StandaloneProcess, client: StreamClient) -> None:
+    stream = new_stream_in(SCOPE, client)
+    for start in ("head", "tail"):
+        page = ask(cluster, f"scopes/{SCOPE}/streams/{stream}/events", segment="0.0", start=start)
+        assert (page["events"], page["next"], page["length"]) == ([], 0, 0)
+
+
+def test_what_cannot_be_read_is_refused(cluster: StandaloneProcess, client: StreamClient) -> None:
+    stream = new_stream_in(SCOPE, client)
+    with EventWriter(client, SCOPE, stream) as writer:
+        writer.write(b"a text of some length", "key")
+    own = f"scopes/{SCOPE}/streams/{stream}/events"
+    for path, query, status in (
+        (own, {"segment": "0.0", "start": "offset", "offset": 9}, 400),
+        (own, {"segment": "0.0", "start": "offset", "offset": 99_999}, 400),
+        (own, {"segment": "7.0"}, 404),
+        (own, {"segment": "x"}, 400),
+        (own, {"segment": "../../_system/x/0.0"}, 400),
+        (own, {}, 400),
+        ("scopes/_system/streams/_requeststream/events", {"segment": "0.0"}, 400),
+        (f"scopes/{SCOPE}/streams/none/events", {"segment": "0.0"}, 404),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask(cluster, path, **query)
+        assert refused.value.code == status, (path, query, refused.value.reason)
+
+
+def test_figures_are_those_of_the_stream(cluster: StandaloneProcess, client: StreamClient) -> None:
+    stream = new_stream_in(SCOPE, client, segments=2)
+    with EventWriter(client, SCOPE, stream) as writer:
+        for number in range(100):
+            writer.write(b"x" * 92, str(number))
+    facts = ask(cluster, f"scopes/{SCOPE}/streams/{stream}")
+    assert (facts["sizeBytes"], facts["segmentCount"], facts["state"]) == (10_000, 2, "active")
+    assert facts["unknown"] == [] and sum(one["offset"] for one in facts["tail"]["positions"]) == 10_000
+    picture = ask(cluster, f"scopes/{SCOPE}/streams/{stream}/picture")
+    assert sum(segment["bytes"] for segment in picture["segments"]) == 10_000
+    view = ask(cluster, "cluster")
+    assert view["problems"] == [] and view["ownerless"] == []
+    assert sorted(number for store in view["stores"] for number in store["containers"]) == list(
+        range(view["containerCount"])
+    )
