@@ -255,6 +255,38 @@ async def test_stores_that_are_away_are_said_so(
     await browser.sees("B/s", ".tiles")
 
 
+async def test_a_controller_that_is_gone_leaves_no_old_rates(
+    browser: Browser, controller: Controller, page: str
+) -> None:
+    await create(controller, "shop", "orders")
+    await browser.open(page)
+    await browser.sees("0 B/s")
+    assert controller.rest is not None
+    await controller.rest.stop()
+    await browser.sees("The controller does not answer", "p[role=alert]")
+    await browser.sees("not known", "tbody")
+    assert "B/s" not in await browser.text("tbody")
+    await browser.open("about:blank")
+    assert await browser.problems()
+
+
+async def test_a_page_that_could_not_be_shown_is_tried_again(
+    browser: Browser, controller: Controller, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(controller, "shop", "orders")
+
+    async def refused(*_: object) -> None:
+        raise Unavailable("no store owns the container now")
+
+    with monkeypatch.context() as stores_are_away:
+        stores_are_away.setattr(controller.store, "open", refused)
+        await browser.open(f"{page}#/stream/shop/orders")
+        await browser.sees("No store owns the container now.")
+        await browser.sees("It is tried again every few seconds.")
+    await browser.sees("Keys over epochs")
+    assert all("500" in problem for problem in await browser.problems())
+
+
 async def test_a_stream_that_does_not_exist(browser: Browser, controller: Controller, page: str) -> None:
     await controller.store.create_scope("shop")
     await browser.open(f"{page}#/stream/shop/none")

@@ -1,16 +1,29 @@
 // Shows the page that the address names, and ends what the page before it was doing.
 
-import { showCluster } from "./cluster_page.js";
+import { problemNotices, showCluster } from "./cluster_page.js";
 import { element, notice } from "./dom.js";
 import { showEvents } from "./events_page.js";
-import { Refused } from "./server.js";
+import { ask, path, Refused } from "./server.js";
 import { showStream } from "./stream_page.js";
 import { showStreams } from "./streams_page.js";
 
 /** @type {Record<string, (main: HTMLElement, parts: string[], query: URLSearchParams, signal: AbortSignal) => Promise<void>>} */
 const pages = { "": showStreams, cluster: showCluster, events: showEvents, stream: showStream };
 
+const retryPauseMs = 5_000;
+
 let current = new AbortController();
+
+/** Says what is wrong with the cluster, as far as that is known, and shows the page again after a while. */
+async function againLater(main, signal) {
+  try {
+    main.append(...problemNotices(await ask(path("cluster"), signal)));
+  } catch (error) {
+    if (!(error instanceof Refused)) return;
+  }
+  main.append(element("p", { class: "soft" }, "It is tried again every few seconds."));
+  setTimeout(() => !signal.aborted && show(), retryPauseMs);
+}
 
 async function show() {
   current.abort();
@@ -34,8 +47,12 @@ async function show() {
     await page(main, parts, new URLSearchParams(query), signal);
   } catch (error) {
     if (signal.aborted) return;
-    main.replaceChildren(notice(error instanceof Refused ? error.message : `This page failed: ${error}`, true));
-    if (!(error instanceof Refused)) throw error;
+    if (!(error instanceof Refused)) {
+      main.replaceChildren(notice(`This page failed: ${error}`, true));
+      throw error;
+    }
+    main.replaceChildren(notice(error.message, true));
+    if (!error.isLasting) await againLater(main, signal);
   }
 }
 

@@ -5,8 +5,16 @@ export function path(...parts) {
   return ["/v1/window", ...parts.map(encodeURIComponent)].join("/");
 }
 
-/** A text as the status line of an error gives it. */
-export class Refused extends Error {}
+const silenceMaxMs = 15_000;
+const retryPauseMs = 5_000;
+
+/** A text as the status line of an error gives it. `isLasting`: asking again would not help. */
+export class Refused extends Error {
+  constructor(text, isLasting = false) {
+    super(`${text.charAt(0).toUpperCase()}${text.slice(1)}.`);
+    this.isLasting = isLasting;
+  }
+}
 
 /**
  * @param {string} url
@@ -19,9 +27,9 @@ export async function ask(url, signal) {
     answer = await fetch(url, { signal, headers: { Accept: "application/json" } });
   } catch (error) {
     if (signal.aborted) throw error;
-    throw new Refused("The controller does not answer. Is it running? Its log says why not.");
+    throw new Refused("The controller does not answer. Is it running? Its log says why not");
   }
-  if (!answer.ok) throw new Refused(`${answer.statusText || answer.status}.`);
+  if (!answer.ok) throw new Refused(answer.statusText || String(answer.status), answer.status < 500);
   return answer.json();
 }
 
@@ -31,30 +39,42 @@ export async function ask(url, signal) {
  * @param {string} url
  * @param {AbortSignal} signal
  * @param {(data: any) => void} take
+ * @param {() => void} lost what came before is old now: nothing comes, or nothing came for a while
  */
-export function listen(url, signal, take) {
+export function listen(url, signal, take, lost) {
   const state = document.getElementById("liveness");
   const say = (text) => {
     if (!signal.aborted && state.textContent !== text) state.textContent = text;
   };
   let source;
   let timer;
+  let silence;
+  const heard = (isLive) => {
+    clearTimeout(silence);
+    if (isLive) silence = setTimeout(() => heard(false), silenceMaxMs);
+    else if (!signal.aborted) {
+      say("not live: the controller is asked again");
+      lost();
+    }
+  };
   const open = () => {
     source = new EventSource(url);
     source.onmessage = (event) => {
       say("● live");
+      heard(true);
       take(JSON.parse(event.data));
     };
-    source.addEventListener("failed", (event) => say(`not live: ${event.data}`));
     source.onerror = () => {
-      say("not live: the controller is asked again");
-      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, 5000);
+      heard(false);
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, retryPauseMs);
     };
   };
   signal.addEventListener("abort", () => {
     source.close();
     clearTimeout(timer);
+    clearTimeout(silence);
     state.textContent = "";
   });
+  heard(true);
   open();
 }

@@ -24,7 +24,7 @@ export async function showStream(main, [scope, stream], _query, signal) {
   page.repeat(() => page.showUse(), usePeriodMs);
   page.repeat(async () => page.showFacts(await ask(own, signal)), factsPeriodMs);
   const rates = new Rates();
-  listen(path("live", "scopes", scope, "streams", stream), signal, (look) => page.takeLook(look, rates.take(look)));
+  listen(path("live", "scopes", scope, "streams", stream), signal, (look) => page.takeLook(look, rates.take(look)), () => page.lose());
 }
 
 class StreamPage {
@@ -122,6 +122,12 @@ class StreamPage {
       card("Reader groups", groups(use.groups), ...use.unknown.filter((text) => text.startsWith("Reader")).map((text) => element("p", { class: "soft small" }, text))),
       this.subscribers,
     );
+  }
+
+  /** What was live is old now. */
+  lose() {
+    this.tiles.set("Written now", "not known");
+    this.drawing.showLive(new Map());
   }
 
   takeLook(look, rates) {

@@ -104,7 +104,10 @@ function emptyText(wanted, page) {
 
 function follow(names, cells, signal) {
   const rates = new Rates();
-  listen(`${path("live", "streams")}?${new URLSearchParams({ names: names.join(",") })}`, signal, (looks) => {
+  const lost = () => {
+    for (const row of cells.values()) row.rate.textContent = "not known";
+  };
+  const take = (looks) => {
     for (const look of looks.streams) {
       const row = cells.get(`${look.scope}/${look.stream}`);
       if (row === undefined) continue;
@@ -115,5 +118,6 @@ function follow(names, cells, signal) {
       row.segments.textContent = count(look.segmentCount);
       row.epoch.textContent = count(look.epoch);
     }
-  });
+  };
+  listen(`${path("live", "streams")}?${new URLSearchParams({ names: names.join(",") })}`, signal, take, lost);
 }
