@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.policies.auto_scale import AutoScaleLimits
+from pravega_common.runtime.clock import Clock
 from pravega_common.services.redis_access import RedisSection
+from pravega_common.services.security.authentication import PasswordAuthentication
 from pravega_common.services.security.settings import SecuritySection
 from pravega_common.services.settings import (
     Address,
@@ -66,6 +70,27 @@ class AutoScaleSection(Section):
         return AutoScaleLimits(self.report_valid_ms, self.cooldown_ms)
 
 
+class ControllerSecuritySection(SecuritySection):
+    password_file: str = ""
+    metrics_open: bool = False
+
+    def contradictions(self) -> list[str]:
+        found = super().contradictions()
+        if self.authentication and not self.password_file:
+            found.append("security.authentication needs security.password_file: nobody is known without it")
+        return found
+
+    def access(self, clock: Clock, subject: str) -> AccessControl | None:
+        """The authentication of callers and the tokens that they get; ``None`` without authentication.
+
+        ``ConfigurationError`` for files that cannot be used.
+        """
+        tokens = self.tokens(clock, subject)
+        if not self.authentication or tokens is None:
+            return None
+        return AccessControl(PasswordAuthentication(Path(self.password_file), clock), tokens)
+
+
 class ControllerConfig(ServiceSettings):
     """All sections of ``controller.toml``."""
 
@@ -77,9 +102,9 @@ class ControllerConfig(ServiceSettings):
     retention: RetentionSection = RetentionSection()
     watermarks: WatermarksSection = WatermarksSection()
     auto_scale: AutoScaleSection = AutoScaleSection()
-    security: SecuritySection = SecuritySection()
+    security: ControllerSecuritySection = ControllerSecuritySection()
     tls: TlsSection = TlsSection()
     redis: RedisSection = RedisSection()
 
     def contradictions(self) -> list[str]:
-        return [*self.tls.problems(), *self.redis.problems()]
+        return [*self.tls.problems(), *self.redis.problems(), *self.security.contradictions()]

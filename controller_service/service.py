@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.grpc.commit_operations_api import CommitOperationsApi
 from controller_service.api.grpc.controller_service_api import ControllerServiceApi
 from controller_service.api.grpc.parts import ApiParts, HostStore, Workflows
@@ -189,8 +190,9 @@ class Controller(Service):
         self.retention = self._make_retention()
         self.watermarks = self._make_watermarks()
         self.events = self._make_events()
-        self.grpc = GrpcServer(config.controller.listen, self._grpc_services(), self.tls)
-        self.rest = self._make_rest()
+        access = config.security.access(clock, f"controller {self.member_id}")
+        self.grpc = GrpcServer(config.controller.listen, self._grpc_services(), self.tls, access)
+        self.rest = self._make_rest(access)
         self._started: list[Service] = []
 
     def _make_parts(self) -> ApiParts:
@@ -270,10 +272,14 @@ class Controller(Service):
     async def _truncate_internal(self, stream: str, cut: SegmentOffsets) -> None:
         await self.parts.workflows.truncate.truncate(f"handled-{self._new_id()}", SYSTEM_SCOPE, stream, cut)
 
-    def _make_rest(self) -> RestServer | None:
-        listen = self.config.controller.rest
+    def _make_rest(self, access: AccessControl | None) -> RestServer | None:
+        listen, metrics_open = self.config.controller.rest, self.config.security.metrics_open
         context = None if self.tls is None else self.tls.context
-        return RestServer(listen, self.health, self.parts, self.window_parts(), context) if listen else None
+        if not listen:
+            return None
+        return RestServer(
+            listen, self.health, self.parts, self.window_parts(), context, access, metrics_open=metrics_open
+        )
 
     def _grpc_services(self) -> list[Callable[[Any], None]]:
         api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)

@@ -11,6 +11,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   │   ├── JobDiffers
     │   │   └── JobMisplaced
     │   ├── AuthenticationFailed
+    │   ├── AccessDenied
     │   ├── NotFound
     │   │   ├── ScopeNotFound
     │   │   ├── StreamNotFound
@@ -165,7 +166,11 @@ class ConfigurationError(RejectedError):
 
 
 class AuthenticationFailed(RejectedError):
-    """Missing or wrong credentials or token, or ones that do not permit the call."""
+    """Missing or wrong credentials, or a token that is wrong or does not permit the request."""
+
+
+class AccessDenied(RejectedError):
+    """A call that its caller, who is known, may not make; names the user, the resource and the permission."""
 
 
 class NotFound(RejectedError):

@@ -23,6 +23,7 @@ MODULES: Final = {
     "sink": "pravega_spark.commands.sink",
     "subscriber": "pravega_spark.commands.subscriber",
     "cluster": "pravega_spark.commands.cluster",
+    "user": "pravega_spark.commands.user",
     "store": "pravega_spark.commands.store",
     "backfill": "pravega_spark.backfill.command",
     "doctor": "pravega_spark.commands.doctor",

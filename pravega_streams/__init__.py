@@ -11,6 +11,7 @@ from typing import Any, Final
 
 _MODULES: Final = {
     "AsyncStreamClient": "pravega_streams.async_client",
+    "BasicCredentials": "pravega_streams.credentials",
     "BlockingEventReader": "pravega_streams.readers.blocking",
     "BlockingReaderGroup": "pravega_streams.readers.blocking",
     "BlockingTable": "pravega_streams.table.blocking_table",
@@ -26,6 +27,7 @@ _MODULES: Final = {
     "KeyValueUpdate": "pravega_streams.table.key_value_table",
     "Outcome": "pravega_common.errors",
     "PravegaError": "pravega_common.errors",
+    "PasswordFileCredentials": "pravega_streams.credentials",
     "ReadEvent": "pravega_streams.readers.slices",
     "ReaderGroup": "pravega_streams.readers.reader_group",
     "ReaderGroupRetention": "pravega_common.model.reader_groups",

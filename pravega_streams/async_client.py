@@ -13,6 +13,7 @@ from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.asynchronous import AsyncController
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.reader_groups import ReaderGroupClient
+from pravega_streams.credentials import Credentials
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher
 from pravega_streams.readers.group_state import (
@@ -34,10 +35,15 @@ class AsyncStreamClient:
     """
 
     def __init__(
-        self, controller: str | ControllerAddress, *, ca_file: str | Path = "", verify_host: bool = True
+        self,
+        controller: str | ControllerAddress,
+        *,
+        ca_file: str | Path = "",
+        verify_host: bool = True,
+        credentials: Credentials | None = None,
     ) -> None:
         address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
-        self.controller = ControllerClient(address)
+        self.controller = ControllerClient(address, credentials=credentials)
         self.metadata = AsyncController(self.controller)
         self.requests = RawClient(self.metadata)
         self.tables = TableClient(self.requests)

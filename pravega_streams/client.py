@@ -14,6 +14,7 @@ from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.commit_operations import CommitOperationsClient
 from pravega_streams.controller.transaction_sets import TransactionSetClient
+from pravega_streams.credentials import Credentials
 
 if TYPE_CHECKING:
     from pravega_streams.segment.segment_client import SegmentClient
@@ -23,14 +24,20 @@ class StreamClient:
     """The clients of one cluster, sharing connections. Cheap to make: nothing connects before the first call.
 
     ``controller``: ``tcp://host:port[,host:port…]``, or ``tls://…``; ``ca_file`` and ``verify_host`` as of
-    ``ControllerAddress.parse``. Not to be pickled or used across ``fork``: make one per process.
+    ``ControllerAddress.parse``, ``credentials`` by default those that the environment names (``credentials.py``). Not
+    to be pickled or used across ``fork``: make one per process.
     """
 
     def __init__(
-        self, controller: str | ControllerAddress, *, ca_file: str | Path = "", verify_host: bool = True
+        self,
+        controller: str | ControllerAddress,
+        *,
+        ca_file: str | Path = "",
+        verify_host: bool = True,
+        credentials: Credentials | None = None,
     ) -> None:
         address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
-        self.controller = ControllerClient(address)
+        self.controller = ControllerClient(address, credentials=credentials)
         self.sets = TransactionSetClient(self.controller.transport)
         self.operations = CommitOperationsClient(self.controller.transport)
 

@@ -15,6 +15,7 @@ from pravega_streams.async_client import AsyncStreamClient
 from pravega_streams.byte_stream.byte_stream import ByteStream
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.address import ControllerAddress
+from pravega_streams.credentials import Credentials
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter, lease_default_ms
 from pravega_streams.readers.blocking import BlockingReaderGroup, LoopThread
@@ -31,10 +32,16 @@ class StreamManager:
     """
 
     def __init__(
-        self, controller: str | ControllerAddress, *, ca_file: str | Path = "", verify_host: bool = True
+        self,
+        controller: str | ControllerAddress,
+        *,
+        ca_file: str | Path = "",
+        verify_host: bool = True,
+        credentials: Credentials | None = None,
     ) -> None:
         self._address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
-        self.client = StreamClient(self._address)
+        self._credentials = credentials
+        self.client = StreamClient(self._address, credentials=credentials)
         self._tables = KeyValueTableClient(self.client.controller.transport)
         self._loop = LoopThread()
         self._asynchronous: AsyncStreamClient | None = None
@@ -142,7 +149,7 @@ class StreamManager:
 
     def _client_with_loop(self) -> AsyncStreamClient:
         if self._asynchronous is None:
-            self._asynchronous = AsyncStreamClient(self._address)
+            self._asynchronous = AsyncStreamClient(self._address, credentials=self._credentials)
         return self._asynchronous
 
     # ---- key-value tables

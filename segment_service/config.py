@@ -152,6 +152,7 @@ class SegmentStoreConfig(ServiceSettings):
         if self.tier1.groups and "servers" in self.tier1.model_fields_set:
             found.append("tier1.servers and tier1.groups: set one of them; servers is one group without a name")
         found += group_problems(self.cluster.name, self.tier1.persistence_groups)
+        found += self.security.contradictions()
         host, port = host_and_port(store.listen)
         if not store.published and host in ("0.0.0.0", "::"):
             found.append(f"store.listen = {store.listen} is no address for clients: set store.published")

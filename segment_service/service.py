@@ -160,6 +160,7 @@ class SegmentStoreProcess(Service):
             connections_max=self.open_files.connections_max,
             tls=self._tls_context,
             tokens=self._tokens,
+            authenticates=config.security.authentication,
         )
         self._traffic: TrafficMonitor | None = None
         self.health = StoreHealth(

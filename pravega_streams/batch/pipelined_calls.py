@@ -15,6 +15,7 @@ from pravega_common.errors import PravegaError
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import LOCATE_OFFSET_VERSION
 from pravega_streams.batch.range_reader import ReadSockets
+from pravega_streams.connection.asynchronous import with_token
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 from pravega_streams.connection.silence import has_moved
@@ -102,8 +103,9 @@ class PipelinedCalls:
             if since_version and connection.peer_version() < since_version:
                 self._sockets.give_back(endpoint, connection)
                 return None
+            tokens = {segment: self._resolver.token(segment) for segment in questions}
             waiting = {connection.next_request_id(): segment for segment in questions}
-            connection.send(*(questions[segment](request_id) for request_id, segment in waiting.items()))
+            connection.send(*(with_token(questions[one], tokens[one])(rid) for rid, one in waiting.items()))
         except PravegaError as error:
             _log.info("the store at %s is not asked about %d segments: %s", endpoint, len(questions), error)
             return None

@@ -189,7 +189,8 @@ class RangeReader:
 
     def _send(self, socket: WireSocket, offset: int, length: int) -> _Request:
         request = _Request(offset, length, socket.next_request_id())
-        socket.send(c.ReadSegment(self.segment, offset, length, "", request.request_id))
+        token = self._resolver.token(self.segment)
+        socket.send(c.ReadSegment(self.segment, offset, length, token, request.request_id))
         return request
 
     def _ask_for_rest(self, request: _Request, received: int, socket: WireSocket) -> None:

@@ -174,8 +174,9 @@ class ByteStream(io.RawIOBase):
             self._socket = WireSocket(endpoints.resolve(self.segment))
         socket = self._socket
         socket.set_reply_time(time_s)
+        token = endpoints.token(self.segment)
         reply = socket.call(
-            lambda rid: c.ReadSegment(self.segment, self._offset, length, "", rid),
+            lambda rid: c.ReadSegment(self.segment, self._offset, length, token, rid),
             lambda: has_moved(endpoints, self.segment, socket.endpoint),
         )
         error = error_of(reply, self.segment)

@@ -31,6 +31,10 @@ class BlockingResolver(Protocol):
 
     def resolve(self, segment: str) -> Endpoint: ...
 
+    def token(self, segment: str) -> str:
+        """Return what the store is shown with requests about a segment; empty where it asks for nothing."""
+        ...
+
     def forget(self, segment: str) -> None: ...
 
 

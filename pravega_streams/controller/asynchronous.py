@@ -36,12 +36,15 @@ class AsyncController:
         return endpoint
 
     async def token(self, segment: str) -> str:
-        """Return nothing: a client has no credentials yet."""
-        return ""
+        """Return what the store is shown; a call to the controller where it is not known."""
+        tokens = self.client.tokens
+        known = tokens.known(segment)
+        return known if known is not None else await asyncio.to_thread(tokens.of_segment, segment)
 
     def forget(self, segment: str) -> None:
-        """Drop all answers: containers move together."""
+        """Drop all addresses, as containers move together, and the token of the stream."""
         self._endpoints.clear()
+        self.client.tokens.forget(segment)
 
     async def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         return await asyncio.to_thread(self.client.head_cut, scope, stream)

@@ -39,6 +39,7 @@ from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.scale_refusal import checked_ranges, refusal_reason
+from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.controller.transport import ControllerTransport
 
 scale_time_max_s: Final = 120.0
@@ -53,6 +54,7 @@ class ControllerClient:
 
     def __init__(self, controller: str | ControllerAddress, **transport: Any) -> None:
         self._transport = ControllerTransport(controller, **transport)
+        self.tokens = StreamTokens(self.delegation_token, needed=self._transport.credentials is not None)
 
     @property
     def transport(self) -> ControllerTransport:
@@ -233,6 +235,10 @@ class ControllerClient:
         return Endpoint(reply.endpoint, reply.port, self._transport.address.tls)
 
     def delegation_token(self, scope: str, stream: str) -> str:
+        """The token to show segment stores for a stream; empty where there is no authentication.
+
+        It permits as much as the user may do with the stream, and ``AccessDenied`` says that this is nothing.
+        """
         return str(self._ask("getDelegationToken", stream_info(scope, stream)).delegationToken)
 
     # Transactions

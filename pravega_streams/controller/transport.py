@@ -10,6 +10,7 @@ from typing import Any, Final
 import grpc
 
 from pravega_common.errors import (
+    AccessDenied,
     AlreadyExists,
     AuthenticationFailed,
     InvalidArgument,
@@ -28,6 +29,7 @@ from pravega_streams.controller.channels import make_channel
 from pravega_streams.controller.endpoint_choice import EndpointChoice
 from pravega_streams.controller.tls_refusals import TlsRefusals
 from pravega_streams.controller.wait_notice import WaitNotice, notice_time_max_s, short_reason
+from pravega_streams.credentials import Credentials, credentials_from
 
 call_time_max_s: Final = 130.0
 """Longer than the 120 s that a controller lets its workflows take."""
@@ -56,7 +58,7 @@ _ERRORS: Final[dict[grpc.StatusCode, type[PravegaError]]] = {
     grpc.StatusCode.ALREADY_EXISTS: AlreadyExists,
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
     grpc.StatusCode.OUT_OF_RANGE: InvalidArgument,
-    grpc.StatusCode.PERMISSION_DENIED: AuthenticationFailed,
+    grpc.StatusCode.PERMISSION_DENIED: AccessDenied,
     grpc.StatusCode.UNAUTHENTICATED: AuthenticationFailed,
     grpc.StatusCode.UNIMPLEMENTED: UnsupportedOperation,
     grpc.StatusCode.UNAVAILABLE: Unavailable,
@@ -98,7 +100,10 @@ class ControllerTransport:
         silence_s: float = silence_max_s,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        credentials: Credentials | None = None,
     ) -> None:
+        """``credentials``: by default those that the environment names."""
+        self.credentials = credentials or credentials_from()
         self.address = ControllerAddress.of(controller)
         self.endpoints = self.address.endpoints
         self._attempts = attempts
@@ -154,7 +159,7 @@ class ControllerTransport:
 
     def _ask(self, index: int, bind: Callable[[grpc.Channel], Any], request: Any) -> Any:
         channel = self._channel(index)
-        call = bind(channel).future(request, timeout=self._call_time_s)
+        call = bind(channel).future(request, timeout=self._call_time_s, metadata=self._headers())
         silence_s = self._silence_s
         if silence_s > quiet_time_max_s + early_probe_time_max_s:
             try:
@@ -182,10 +187,15 @@ class ControllerTransport:
     def _answers(self, channel: grpc.Channel, time_max_s: float) -> bool:
         """Whether the controller answers anything, be it with an error."""
         try:
-            ControllerServiceStub(channel).getDelegationToken(pb.StreamInfo(), timeout=time_max_s)
+            ControllerServiceStub(channel).getDelegationToken(
+                pb.StreamInfo(), timeout=time_max_s, metadata=self._headers()
+            )
         except grpc.RpcError as error:
             return error.code() not in _SILENT
         return True
+
+    def _headers(self) -> tuple[tuple[str, str], ...] | None:
+        return None if self.credentials is None else (("authorization", self.credentials.header()),)
 
     def _channel(self, index: int) -> grpc.Channel:
         channel = self._channels.get(index)

@@ -232,6 +232,7 @@ class BlockWriter:
 
     def _ask_to_set_up(self) -> None:
         """Connect and say who we are."""
+        token = self._writers.resolver.token(self.segment)
         self._detach()
         channel = self._writers.channel(self.segment)
         while len(channel.set_ups) >= set_ups_in_flight_max:
@@ -242,7 +243,7 @@ class BlockWriter:
         channel.requests[request_id] = self
         channel.set_ups.add(request_id)
         try:
-            channel.socket.send(c.SetupAppend(request_id, self.writer_id, self.segment, ""))
+            channel.socket.send(c.SetupAppend(request_id, self.writer_id, self.segment, token))
         except UnknownOutcome:
             self._writers.lost(channel)
             raise

@@ -20,7 +20,7 @@ from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import INDEX_SUFFIX, SegmentName, parse_segment_name
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import BATCHES, LOCATE_OFFSET_VERSION, batch_requests_max
-from pravega_streams.connection.asynchronous import MakeCommand
+from pravega_streams.connection.asynchronous import MakeCommand, with_token
 from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
@@ -69,9 +69,15 @@ class EndpointCache:
             self._endpoints.clear()
         self._endpoints[_stream_segment(segment)] = endpoint
 
+    def token(self, segment: str) -> str:
+        """The token to show the store with a request about a segment; empty for a client without credentials."""
+        return self._controller.tokens.of_segment(segment)
+
     def forget(self, segment: str) -> None:
-        """The store was not the owner or did not answer: containers move together, so all answers are dropped."""
+        """The store was not the owner, did not answer or did not take the token: containers move together, so all
+        addresses are dropped."""
         self._endpoints.clear()
+        self._controller.tokens.forget(segment)
 
 
 def _parsed(segment: str) -> SegmentName:
@@ -159,12 +165,12 @@ class SegmentClient:
         if not connection.knows(BATCHES, is_elsewhere):
             owned = (one for one in waiting if self.endpoints.resolve(one) == endpoint)
             asked = [one for one in owned if (one, endpoint) not in refused][:infos_per_round_max]
-            return asked, _ask_each(connection, asked)
+            return asked, _ask_each(connection, asked, self.endpoints.token)
         owned = (one for one in waiting if (self.endpoints.known(one) or endpoint) == endpoint)
         together = tuple(islice((one for one in owned if (one, endpoint) not in refused), batch_requests_max))
         if not together:
             return [], []
-        batch = self._info_batch(together)
+        batch = self._info_batch(together, tuple(map(self.endpoints.token, together)))
         reply = connection.call(batch.command, is_elsewhere)
         return [call.segment for call in batch.calls], batch.outcomes(reply, lambda _: connection.close())
 
@@ -243,7 +249,7 @@ class SegmentClient:
                 f"{segment}: the store at {connection.endpoint} speaks version {connection.peer_version()} of the "
                 f"protocol, and {expect.__name__} came with version {since_version}"
             )
-        reply = connection.call(make, is_elsewhere)
+        reply = connection.call(with_token(make, self.endpoints.token(segment)), is_elsewhere)
         return expected_reply(reply, segment, (expect,), lambda _: connection.close())
 
     def _connection(self, segment: str) -> WireSocket:
@@ -255,25 +261,28 @@ class SegmentClient:
         return connection
 
 
-def _info_batch(segments: tuple[str, ...]) -> SegmentBatch[c.StreamSegmentInfo]:
-    """A question about each of as many segments, from the first on, as a batch takes."""
+def _info_batch(segments: tuple[str, ...], tokens: tuple[str, ...]) -> SegmentBatch[c.StreamSegmentInfo]:
+    """A question about each of as many segments, from the first on, as a batch takes, with the token of each."""
     batch = SegmentBatch[c.StreamSegmentInfo]()
-    for segment in segments:
-        if not batch.add(_info_call(segment)):
+    for segment, token in zip(segments, tokens, strict=True):
+        if not batch.add(_info_call(segment, token)):
             break
     return batch
 
 
-def _info_call(segment: str) -> SegmentCall[c.StreamSegmentInfo]:
-    return SegmentCall(segment, lambda rid: c.GetStreamSegmentInfo(rid, segment), c.StreamSegmentInfo)
+def _info_call(segment: str, token: str) -> SegmentCall[c.StreamSegmentInfo]:
+    return SegmentCall(segment, lambda rid: c.GetStreamSegmentInfo(rid, segment, token), c.StreamSegmentInfo)
 
 
-def _ask_each(connection: WireSocket, segments: Sequence[str]) -> list[c.StreamSegmentInfo | PravegaError]:
+def _ask_each(
+    connection: WireSocket, segments: Sequence[str], token: Callable[[str], str]
+) -> list[c.StreamSegmentInfo | PravegaError]:
     """One question for each segment, sent before the first answer is read."""
+    tokens = list(map(token, segments))
     places = {connection.next_request_id(): place for place, segment in enumerate(segments)}
     answers: dict[int, c.StreamSegmentInfo | PravegaError] = {}
     try:
-        connection.send(*(c.GetStreamSegmentInfo(rid, segments[place]) for rid, place in places.items()))
+        connection.send(*(c.GetStreamSegmentInfo(rid, segments[place], tokens[place]) for rid, place in places.items()))
         while len(answers) < len(segments):
             reply = connection.receive()
             place = places.get(getattr(reply, "request_id", -1))

@@ -21,18 +21,17 @@ class BlockingTable:
     either); ``Unavailable``; ``UnknownOutcome`` of a put whose answer was lost: read again and decide.
     """
 
-    def __init__(self, segments: SegmentClient, segment: str, token: str = "") -> None:
+    def __init__(self, segments: SegmentClient, segment: str) -> None:
         self._segments = segments
         self.segment = segment
-        self._token = token
 
     def create(self) -> bool:
         """Whether it is new."""
-        name, token = self.segment, self._token
+        name = self.segment
         try:
             self._segments.call(
                 name,
-                lambda rid: c.CreateTableSegment(rid, name, token, False, 0, 0),
+                lambda rid: c.CreateTableSegment(rid, name, "", False, 0, 0),
                 c.SegmentCreated,
                 idempotent=True,
             )
@@ -43,22 +42,20 @@ class BlockingTable:
     def get(self, key: bytes) -> TableItem:
         """Version ``NOT_EXISTS`` and no value for an absent key."""
         check_key_length(self.segment, len(key))
-        name, token = self.segment, self._token
+        name = self.segment
         wanted = (c.WireTableKey(key, c.NO_VERSION),)
-        reply = self._segments.call(
-            name, lambda rid: c.ReadTable(rid, name, token, wanted), c.TableRead, idempotent=True
-        )
+        reply = self._segments.call(name, lambda rid: c.ReadTable(rid, name, "", wanted), c.TableRead, idempotent=True)
         return _item(reply.entries[0])
 
     def put(self, key: bytes, value: bytes, version: int) -> int:
         """Write if the key has this version (``NOT_EXISTS``: is absent); returns the new version."""
         check_key_length(self.segment, len(key))
         check_value_length(self.segment, len(value))
-        name, token = self.segment, self._token
+        name = self.segment
         entries = (c.WireTableEntry(c.WireTableKey(key, version), value),)
         reply = self._segments.call(
             name,
-            lambda rid: c.UpdateTableEntries(rid, name, token, entries),
+            lambda rid: c.UpdateTableEntries(rid, name, "", entries),
             c.TableEntriesUpdated,
             idempotent=False,
         )
@@ -75,10 +72,10 @@ class BlockingTable:
             continuation = bytes(reply.continuation_token)
 
     def _page(self, continuation: bytes) -> c.TableEntriesRead:
-        name, token = self.segment, self._token
+        name = self.segment
         return self._segments.call(
             name,
-            lambda rid: c.ReadTableEntries(rid, name, token, page_items_max, continuation),
+            lambda rid: c.ReadTableEntries(rid, name, "", page_items_max, continuation),
             c.TableEntriesRead,
             idempotent=True,
         )

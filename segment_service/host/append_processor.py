@@ -21,6 +21,8 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.names import is_index_segment
+from pravega_common.runtime.clock import Clock
+from pravega_common.services.security.delegation_tokens import skew_s
 from pravega_common.wire.append_block import AppendDecoder, WireAppend
 from pravega_common.wire.commands import (
     ILLEGAL_ARGUMENT,
@@ -75,6 +77,10 @@ class AppendPeer(Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
 
+    def spawn_until_lost(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a task that ends with the connection at the latest."""
+        ...
+
     def in_flight_changed(self, bytes_delta: int, appends_delta: int) -> None:
         """Change the bytes and the number of appends that were taken and are not answered yet."""
         ...
@@ -83,7 +89,17 @@ class AppendPeer(Protocol):
 class _Writer:
     """One writer on one segment, as set up on this connection."""
 
-    __slots__ = ("attribute_id", "failure", "in_flight", "last_acked", "last_stored", "segment", "waiting", "writer_id")
+    __slots__ = (
+        "attribute_id",
+        "failure",
+        "in_flight",
+        "last_acked",
+        "last_stored",
+        "segment",
+        "token_ends_s",
+        "waiting",
+        "writer_id",
+    )
 
     def __init__(self, segment: str, writer_id: bytes) -> None:
         self.segment = segment
@@ -95,13 +111,16 @@ class _Writer:
         # Appends that arrived before the set-up was answered; None once it is.
         self.waiting: deque[WireAppend] | None = deque()
         self.failure: PravegaError | None = None
+        self.token_ends_s: int | None = None
 
 
 class AppendProcessor:
     """All writers of one connection."""
 
-    def __init__(self, store: SegmentStore, peer: AppendPeer, tokens: TokenCheck) -> None:
+    def __init__(self, store: SegmentStore, peer: AppendPeer, tokens: TokenCheck, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
+        self._is_watching_tokens = False
         self._peer = peer
         self._tokens = tokens
         self._decoder = AppendDecoder()
@@ -138,7 +157,7 @@ class AppendProcessor:
 
     async def _finish_set_up(self, writer: _Writer, request: SetupAppend) -> None:
         try:
-            self._tokens.check(request)
+            writer.token_ends_s = self._tokens.check(request)
             if is_index_segment(request.segment):
                 raise UnsupportedOperation(f"{request.segment} is an index segment, which clients may only read")
             last_event_number = await self._store.get_attribute(request.segment, writer.attribute_id)
@@ -146,12 +165,28 @@ class AppendProcessor:
             writer.failure = error
             self._answer_failed_set_up(writer, request, error)
             return
+        self._watch_token_of(writer)
         writer.last_stored = writer.last_acked = last_event_number
         self._peer.send(AppendSetup(request.request_id, request.segment, request.writer_id, last_event_number))
         waiting, writer.waiting = writer.waiting, None
         for append in waiting or ():
             self._peer.in_flight_changed(-append.length, -1)
             self._hand_over(writer, append)
+
+    def _watch_token_of(self, writer: _Writer) -> None:
+        if writer.token_ends_s is not None and not self._is_watching_tokens:
+            self._is_watching_tokens = True
+            self._peer.spawn_until_lost(self._close_at_token_end(), "token-end")
+
+    async def _close_at_token_end(self) -> None:
+        """Close, as a real store does, when the token of a writer has ended: appends themselves carry none."""
+        while ends_s := [writer.token_ends_s for writer in self._writers.values() if writer.token_ends_s is not None]:
+            left_s = min(ends_s) + skew_s - self._clock.wall_ms() / 1000
+            if left_s <= 0:
+                self._peer.close("the token of a writer has ended")
+                return
+            await self._clock.sleep(left_s)
+        self._is_watching_tokens = False
 
     def _answer_failed_set_up(self, writer: _Writer, request: SetupAppend, error: PravegaError) -> None:
         reply = error_reply(error, request.request_id, request.segment, "setupAppend")

@@ -141,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
         self._spawn = spawn
         self._on_made = on_made
         self._on_lost = on_lost
-        self._appends = AppendProcessor(store, self, tokens)
+        self._appends = AppendProcessor(store, self, tokens, clock)
         self._parser = FrameParser()
         self._watch = PeerWatch(budgets, self._parser, self)
         self.on_probation: Callable[[Command], str] | None = None
@@ -240,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._is_lost:
             self._flush()
             self._transport.close()
-            self._spawn_until_lost(self._cut_after_linger(), "linger")
+            self.spawn_until_lost(self._cut_after_linger(), "linger")
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Serve a request as a task of its own; an error that nobody foresaw costs the peer its connection."""
@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
         if bytes_delta < 0 or appends_delta < 0:
             self._schedule_pump()
 
-    def _spawn_until_lost(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def spawn_until_lost(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self._spawn(work, name)
         self._until_lost.add(task)
         task.add_done_callback(self._until_lost.discard)
@@ -367,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
             self._budget.wake_when_open(self._wake)
         if not self._back_pressure.is_open and not self._waits_for_gate:
             self._waits_for_gate = True
-            self._spawn_until_lost(self._wait_for_gate(), "back-pressure")
+            self.spawn_until_lost(self._wait_for_gate(), "back-pressure")
 
     async def _wait_for_gate(self) -> None:
         await self._back_pressure.wait_open()

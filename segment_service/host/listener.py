@@ -52,6 +52,7 @@ class WireServer(Service):
         budget: InFlightBudget | None = None,
         tls: ssl.SSLContext | None = None,
         tokens: DelegationTokens | None = None,
+        authenticates: bool = False,
     ) -> None:
         super().__init__("wire-server")
         self.host = host
@@ -60,7 +61,7 @@ class WireServer(Service):
         self._store = store
         self._back_pressure = back_pressure
         self._clock = clock or SystemClock()
-        self._tokens = TokenCheck(tokens)
+        self._tokens = TokenCheck(tokens, authenticates=authenticates)
         self._requests = RequestProcessor(store, tables, self._clock, random_bytes, self._tokens)
         self.admission = Admission(connections_max)
         self._tls = tls

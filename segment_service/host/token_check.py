@@ -1,6 +1,7 @@
 """Decides by the token of a request whether it may be served (docs/security.md).
 
-Without keys of the cluster every request is served. With them, what belongs to the controllers needs a token of a
+Without keys of the cluster every request is served. With authentication, each needs a token that permits what it does
+with its stream, table or reader group. With keys alone, what belongs to the controllers needs a token of a
 service of the cluster: the controllers' own segments, and what makes, merges or ends segments. Clients of Pravega seal
 and truncate segments, merge transient segments into their parents, and keep tables of their own (reader groups of the
 Rust client).
@@ -8,10 +9,13 @@ Rust client).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from pravega_common import names
 from pravega_common.errors import AuthenticationFailed, PravegaError
+from pravega_common.invariants import check
+from pravega_common.services.security.access_entries import Permission, stream_resource
 from pravega_common.services.security.delegation_tokens import DelegationTokens
 from pravega_common.wire import codec
 from pravega_common.wire import commands as wire
@@ -26,24 +30,53 @@ _INTERNAL: Final = (
     wire.MergeSegmentsBatch,
 )
 """Requests of controllers alone, whatever segment they are about."""
+_READING: Final = (
+    wire.ReadSegment,
+    wire.GetStreamSegmentInfo,
+    wire.GetSegmentAttribute,
+    wire.LocateOffset,
+    wire.GetTableSegmentInfo,
+    wire.ReadTable,
+    wire.ReadTableKeys,
+    wire.ReadTableEntries,
+    wire.ReadTableEntriesDelta,
+)
+"""Requests that change nothing; all others need the permission to update."""
+resources_remembered_max: Final = 10_000
 
 
 class TokenCheck:
     """The check of all connections of a store; holds no state of a connection."""
 
-    def __init__(self, tokens: DelegationTokens | None = None) -> None:
+    def __init__(self, tokens: DelegationTokens | None = None, *, authenticates: bool = False) -> None:
+        """``authenticates``: whether clients need tokens, too."""
+        check(tokens is not None or not authenticates, "authentication without keys of the cluster")
         self._tokens = tokens
+        self._authenticates = authenticates
 
     @property
     def is_on(self) -> bool:
         return self._tokens is not None
 
-    def check(self, request: Command) -> None:
-        """``AuthenticationFailed`` or ``TokenExpired`` for a request that may not be served with its token."""
-        if self._tokens is None or not _needs_internal(request):
-            return
-        if not self._tokens.verify(_token_of(request)).is_internal:
+    def check(self, request: Command) -> int | None:
+        """``AuthenticationFailed`` or ``TokenExpired`` for a request that may not be served with its token.
+
+        Returns when the permission ends, in seconds since 1970; None if it needs no token.
+        """
+        if self._tokens is None:
+            return None
+        needs_internal = _needs_internal(request)
+        if not needs_internal and not self._authenticates:
+            return None
+        verified = self._tokens.verify(_token_of(request))
+        if verified.is_internal:
+            return verified.expires_s
+        if needs_internal:
             raise AuthenticationFailed("only services of the cluster may do this")
+        needed = Permission.READ if isinstance(request, _READING) else Permission.READ_UPDATE
+        if not all(verified.permits(_resource_of(segment), needed) for segment in _segments_of(request)):
+            raise AuthenticationFailed(f"the token of {verified.subject} does not permit this")
+        return verified.expires_s
 
     def is_internal(self, token: str) -> bool:
         """Whether a service of the cluster has signed it for itself, and it has not ended."""
@@ -64,6 +97,16 @@ class TokenCheck:
             except WireDecodeError:
                 return False
         return self.is_internal(_token_of(request))
+
+
+@lru_cache(maxsize=resources_remembered_max)
+def _resource_of(segment: str) -> str:
+    """The resource whose permissions count for a segment; ``AuthenticationFailed`` for one that no client has."""
+    scope, _, rest = segment.partition("/")
+    stream, slash, _ = rest.partition("/")
+    if not slash:
+        raise AuthenticationFailed(f"{segment[:80]!r} belongs to no stream")
+    return stream_resource(scope, stream)
 
 
 def _token_of(request: Any) -> str:

@@ -59,9 +59,10 @@ class ControllerParts:
     revisions: RevisionedSegments | None = None
     """With it, controllers make watermarks."""
 
-    def controller(self, **settings: Any) -> Controller:
-        """A controller that is not started, listening on free ports."""
-        config = ControllerConfig.from_values({"controller": {"listen": "127.0.0.1:0", "rest": "", **settings}})
+    def controller(self, *, security: dict[str, Any] | None = None, **settings: Any) -> Controller:
+        """A controller that is not started, listening on free ports. ``security``: the section of that name."""
+        controller = {"listen": "127.0.0.1:0", "rest": "", **settings}
+        config = ControllerConfig.from_values({"controller": controller, "security": security or {}})
         access = self.faulty_access or self.access
         backends = Backends(
             self.cpo,

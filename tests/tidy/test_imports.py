@@ -20,7 +20,13 @@ STRANGERS = [
     ("pravega_common.wire", "pravega_common.services"),
     ("segment_service.contracts", "segment_service.container"),
 ]
-SERVICE_USERS = ("pravega_common.services", "segment_service", "controller_service", "pravega_spark.standalone")
+SERVICE_USERS = (
+    "pravega_common.services",
+    "segment_service",
+    "controller_service",
+    "pravega_spark.standalone",
+    "pravega_spark.commands.user",
+)
 NOT_IN_VALUES = {"asyncio", "socket", "threading", "subprocess", "redis", "minio", "aiohttp", "uvloop", "http"}
 """What ``pravega_common`` does without outside ``runtime/`` and ``services/``."""
 

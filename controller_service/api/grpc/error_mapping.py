@@ -15,6 +15,7 @@ from prometheus_client import Counter, Histogram
 
 from controller_service.errors import IllegalState, NoHost, OperationNotAllowed, PreconditionFailed, WaitTimedOut
 from pravega_common.errors import (
+    AccessDenied,
     AlreadyExists,
     AuthenticationFailed,
     DataCorruption,
@@ -45,6 +46,7 @@ _STATUSES: Final[tuple[tuple[type[PravegaError], grpc.StatusCode], ...]] = (
     (WaitTimedOut, grpc.StatusCode.DEADLINE_EXCEEDED),
     (UnsupportedOperation, grpc.StatusCode.UNIMPLEMENTED),
     (AuthenticationFailed, grpc.StatusCode.UNAUTHENTICATED),
+    (AccessDenied, grpc.StatusCode.PERMISSION_DENIED),
     (NoHost, grpc.StatusCode.UNAVAILABLE),
     (Unavailable, grpc.StatusCode.UNAVAILABLE),
     (Throttled, grpc.StatusCode.RESOURCE_EXHAUSTED),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from controller_service.api.grpc.messages import page_start, page_token, tag_chars_max
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.api.visible_page import visible_page
 from controller_service.store.scope_store import STREAMS_LIST
 from pravega_common.errors import InvalidArgument, ScopeNotEmpty, ScopeNotFound, SegmentNotFound
 from pravega_common.names import SYSTEM_SCOPE, validate_scope_name
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.services.security.access_entries import scope_resource, stream_resource
 
 
 class ScopesApi:
@@ -54,7 +57,7 @@ class ScopesApi:
         start = page_start(request.continuationToken)
         if start is None:
             return pb.ScopesResponse(continuationToken=request.continuationToken)
-        names, continuation = await self.parts.store.list_scopes(start)
+        names, continuation = await visible_page(self.parts.store.list_scopes, start, scope_resource)
         return pb.ScopesResponse(scopes=names, continuationToken=page_token(continuation))
 
     async def listStreamsInScope(self, request: pb.StreamsInScopeRequest, context: Any) -> pb.StreamsInScopeResponse:
@@ -74,21 +77,26 @@ class ScopesApi:
         if start is None:
             return pb.StreamsInScopeResponse(continuationToken=token)
         store = self.parts.store
+        names: list[str] = []
         try:
             if tag is not None and len(tag) > tag_chars_max:
                 # No stream has it. Whether the scope exists is answered all the same.
                 await store.list_table(scope, STREAMS_LIST)
-                names, start = [], b""
-            elif tag is None:
-                streams, start = await store.list_streams(scope, start)
-                names = [name for name, _ in streams]
+                start = b""
             else:
-                names, start = await store.list_streams_with_tag(scope, tag, start)
+                read = partial(self._stream_names, scope, tag)
+                names, start = await visible_page(read, start, partial(stream_resource, scope))
         except (ScopeNotFound, SegmentNotFound):
             return pb.StreamsInScopeResponse(status=pb.StreamsInScopeResponse.SCOPE_NOT_FOUND)
         return pb.StreamsInScopeResponse(
             streams=[pb.StreamInfo(scope=scope, stream=name) for name in names], continuationToken=page_token(start)
         )
+
+    async def _stream_names(self, scope: str, tag: str | None, start: bytes) -> tuple[list[str], bytes]:
+        if tag is not None:
+            return await self.parts.store.list_streams_with_tag(scope, tag, start)
+        streams, following = await self.parts.store.list_streams(scope, start)
+        return [name for name, _ in streams], following
 
 
 def _require_scope(scope: str) -> None:

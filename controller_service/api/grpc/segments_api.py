@@ -111,7 +111,8 @@ class SegmentsApi:
         )
 
     async def getDelegationToken(self, request: pb.StreamInfo, context: Any) -> pb.DelegationToken:
-        """Empty without authentication; asked for by every client, also for streams that do not exist."""
+        """Empty: with authentication the guard puts the token in. Asked for by every client, also for streams that do
+        not exist."""
         return pb.DelegationToken()
 
     async def getControllerServerList(self, request: pb.ServerRequest, context: Any) -> pb.ServerResponse:

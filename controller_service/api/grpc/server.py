@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import grpc
 
+from controller_service.api.grpc.access_guard import AccessControl, AccessGuard
 from controller_service.api.grpc.error_mapping import ErrorMapping
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.base import Service
@@ -32,18 +33,24 @@ class GrpcServer(Service):
     """``add_services`` registers the servicers on the server; ``port`` is the bound one after the start."""
 
     def __init__(
-        self, listen: str, add_services: Sequence[Callable[[Any], None]], tls: ServerTls | None = None
+        self,
+        listen: str,
+        add_services: Sequence[Callable[[Any], None]],
+        tls: ServerTls | None = None,
+        access: AccessControl | None = None,
     ) -> None:
+        """``access``: None where everybody may do everything."""
         super().__init__("grpc-server")
         self._listen = listen
         self._tls = tls
         self._add_services = add_services
+        self._guards = () if access is None else (AccessGuard(access),)
         self._server: Any = None
         self.port = 0
 
     async def on_start(self) -> None:
         self._server = grpc.aio.server(
-            interceptors=(ErrorMapping(),), options=_OPTIONS, maximum_concurrent_rpcs=calls_concurrent_max
+            interceptors=(ErrorMapping(), *self._guards), options=_OPTIONS, maximum_concurrent_rpcs=calls_concurrent_max
         )
         for add in self._add_services:
             add(self._server)

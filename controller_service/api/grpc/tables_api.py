@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from controller_service.api.grpc.messages import page_start, page_token, segment_range
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.api.visible_page import visible_page
 from controller_service.errors import IllegalState
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState
@@ -14,6 +16,7 @@ from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
 from pravega_common.model.table_limits import key_bytes_max
 from pravega_common.names import validate_user_name
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.services.security.access_entries import key_value_table_resource
 
 
 class TablesApi:
@@ -84,13 +87,19 @@ class TablesApi:
         if start is None:
             return pb.KVTablesInScopeResponse(continuationToken=request.continuationToken)
         try:
-            tables, continuation = await self.parts.tables.records.page(scope, start)
+            names, continuation = await visible_page(
+                partial(self._table_names, scope), start, partial(key_value_table_resource, scope)
+            )
         except ScopeNotFound:
             return pb.KVTablesInScopeResponse(status=pb.KVTablesInScopeResponse.SCOPE_NOT_FOUND)
         return pb.KVTablesInScopeResponse(
-            kvtables=[pb.KeyValueTableInfo(scope=scope, kvtName=name) for name, _ in tables],
+            kvtables=[pb.KeyValueTableInfo(scope=scope, kvtName=name) for name in names],
             continuationToken=page_token(continuation),
         )
+
+    async def _table_names(self, scope: str, start: bytes) -> tuple[list[str], bytes]:
+        tables, following = await self.parts.tables.records.page(scope, start)
+        return [name for name, _ in tables], following
 
 
 def _check(request: pb.KeyValueTableConfig) -> None:

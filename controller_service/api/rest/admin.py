@@ -27,6 +27,8 @@ from controller_service.store.records import EpochRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from pravega_common.errors import AlreadyExists, InvalidArgument, NotFound, ScopeNotEmpty, ScopeNotFound
 from pravega_common.names import READER_GROUP_PREFIX, SYSTEM_SCOPE, validate_user_name, validate_user_scope_name
+from pravega_common.services.security.access_entries import scope_resource, stream_resource
+from pravega_common.services.security.principal import may_see
 
 
 class ScopeOperations:
@@ -48,7 +50,7 @@ class ScopeOperations:
         token = b""
         while True:
             page, token = await self._store.list_scopes(token)
-            names += page
+            names += [name for name in page if may_see(scope_resource(name))]
             if not token:
                 return ScopesList(scopes=[ScopeProperty(scope_name=name) for name in names])
 
@@ -99,6 +101,8 @@ class StreamOperations:
                 internal = query.filter_type == "showInternalStreams"
                 names = [name for name, _ in page if name.startswith("_") == internal]
             for name in names:
+                if not may_see(stream_resource(scope, name)):
+                    continue
                 found += await self._properties(scope, name)
             if not token:
                 return StreamsList.model_construct(streams=found)
@@ -171,7 +175,9 @@ class ReaderGroupOperations:
         while True:
             page, token = await self._store.list_streams(scope, token)
             names += [
-                name.removeprefix(READER_GROUP_PREFIX) for name, _ in page if name.startswith(READER_GROUP_PREFIX)
+                name.removeprefix(READER_GROUP_PREFIX)
+                for name, _ in page
+                if name.startswith(READER_GROUP_PREFIX) and may_see(stream_resource(scope, name))
             ]
             if not token:
                 return ReaderGroupsList(

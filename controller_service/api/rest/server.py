@@ -5,13 +5,15 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.api.rest.access_guard import access_guard
 from controller_service.api.rest.admin import ReaderGroupOperations, ScopeOperations, StreamOperations
 from controller_service.api.rest.errors import map_errors
 from controller_service.api.rest.health import HealthOperations, HealthRegistry
@@ -46,8 +48,13 @@ class RestServer(Service):
         parts: ApiParts,
         window: WindowParts,
         tls: ssl.SSLContext | None = None,
+        access: AccessControl | None = None,
+        *,
+        metrics_open: bool = False,
     ) -> None:
+        """``access``: None where everybody may do everything. ``metrics_open``: metrics for everybody all the same."""
         super().__init__("rest-server")
+        self._guards: list[Any] = [] if access is None else [access_guard(access, metrics_open=metrics_open)]
         self._listen = listen
         self._tls = tls
         self.operations = all_operations(health, parts, window)
@@ -55,7 +62,7 @@ class RestServer(Service):
         self.port = 0
 
     def application(self) -> web.Application:
-        made = web.Application(client_max_size=request_bytes_max, middlewares=[map_errors])
+        made = web.Application(client_max_size=request_bytes_max, middlewares=[map_errors, *self._guards])
         made.add_routes([operation.route() for operation in self.operations])
         made.add_routes(DescriptionRoutes(self.operations).routes())
         made.add_routes(page_routes())

@@ -14,7 +14,16 @@ from pravega_common.services.settings import Section
 
 class SecuritySection(Section):
     cluster_key_file: str = ""
+    authentication: bool = False
     token_life_ms: int = Field(default=token_life_ms_default, ge=60_000, le=86_400_000)
+
+    def contradictions(self) -> list[str]:
+        """Settings that are valid alone and cannot work together."""
+        if self.authentication and not self.cluster_key_file:
+            return [
+                "security.authentication needs security.cluster_key_file: stores know clients by tokens signed with it"
+            ]
+        return []
 
     def tokens(self, clock: Clock, subject: str) -> DelegationTokens | None:
         """The tokens of the cluster, for the service of this name; ``None`` without a key.

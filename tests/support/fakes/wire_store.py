@@ -46,6 +46,9 @@ class FakeStore:
     def resolve(self, segment: str) -> Endpoint:
         return self.endpoint
 
+    def token(self, segment: str) -> str:
+        return ""
+
     def forget(self, segment: str) -> None:
         pass
 

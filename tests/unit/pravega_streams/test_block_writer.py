@@ -334,6 +334,9 @@ class Moved:
     def resolve(self, segment: str) -> Endpoint:
         return self._known
 
+    def token(self, segment: str) -> str:
+        return ""
+
     def forget(self, segment: str) -> None:
         self._known = self._owner
 

@@ -14,6 +14,7 @@ from pravega_common.wire.codec import encode
 from pravega_common.wire.versions import EXTENSIONS
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
+from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.segment.segment_client import SegmentClient
 from pravega_streams.table.blocking_table import BlockingTable
 from pravega_streams.table.table_client import NOT_EXISTS
@@ -23,6 +24,8 @@ TABLE = "scope/sinks_kvtable/0.#epoch.0"
 
 class OneStore:
     """Answers a ``SegmentClient`` like a controller of one store."""
+
+    tokens = StreamTokens(lambda scope, stream: "", needed=False)
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

@@ -17,6 +17,7 @@ from pravega_common.wire.versions import BATCHES
 from pravega_streams.connection import batches, silence
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
+from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.segment import segment_client
 from pravega_streams.segment.segment_client import SegmentClient
 from tests.support.fakes.wire_store import FakeStore
@@ -50,6 +51,8 @@ class Infos:
 
 class Controller:
     """Knows that the segments below ``split`` belong to the first store, and the others to the last."""
+
+    tokens = StreamTokens(lambda scope, stream: "", needed=False)
 
     def __init__(self, *endpoints: Endpoint, split: int = COUNT) -> None:
         self._endpoints = endpoints

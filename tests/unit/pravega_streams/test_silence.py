@@ -60,6 +60,9 @@ class BlockingOwners(Owners):
     def resolve(self, segment: str) -> Endpoint:
         return self.next()
 
+    def token(self, segment: str) -> str:
+        return ""
+
 
 class AsyncOwners(Owners, WithoutTokens):
     async def resolve(self, segment: str) -> Endpoint:

@@ -192,3 +192,107 @@ async def test_a_full_store_takes_controllers_by_their_token(server: WireServer,
         assert (await stranger.call(stranger_says, c.ErrorMessage)).error_code == c.THROTTLED
         clients.append(stranger)
     await asyncio.gather(*(client.close() for client in clients))
+
+
+# ---- with authentication ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def closed_server(store: InMemorySegmentStore, clock: ManualClock) -> AsyncIterator[WireServer]:
+    tables = InMemoryTableStore(store)
+    made = WireServer(store, tables, store, clock=clock, tokens=tokens_of(clock), authenticates=True)
+    await made.start()
+    await store.create_segment(SEGMENT)
+    await store.append(SEGMENT, [b"bytes"])
+    await tables.create_table(TABLE, 0, 0)
+    yield made
+    await made.stop()
+    assert made.failure is None
+
+
+@pytest.fixture
+async def guest(closed_server: WireServer) -> AsyncIterator[WireClient]:
+    made = await WireClient.connect(closed_server.port)
+    yield made
+    await made.close()
+
+
+TABLE = "scope/t_kvtable/0.#epoch.0"
+READS: list[Any] = [
+    c.ReadSegment(SEGMENT, 0, 10, "", 1),
+    c.GetStreamSegmentInfo(1, SEGMENT),
+    c.GetSegmentAttribute(1, SEGMENT, WRITER),
+    c.LocateOffset(1, SEGMENT, 0),
+    c.GetTableSegmentInfo(1, TABLE),
+    c.ReadTable(1, TABLE, "", (KEY,)),
+    c.ReadTableKeys(1, TABLE, "", 10),
+    c.ReadTableEntries(1, TABLE, "", 10),
+    c.ReadTableEntriesDelta(1, TABLE, "", 0, 10),
+]
+UPDATES: list[Any] = [
+    c.SetupAppend(1, WRITER, SEGMENT),
+    c.UpdateSegmentAttribute(1, SEGMENT, WRITER, 1, c.NULL_ATTRIBUTE_VALUE),
+    c.TruncateSegment(1, SEGMENT, 0),
+    c.CreateTransientSegment(1, WRITER, SEGMENT),
+    c.SealSegment(1, SEGMENT),
+    c.CreateTableSegment(1, "scope/t_kvtable/1.#epoch.0"),
+    c.UpdateTableEntries(1, TABLE, "", (ENTRY,)),
+    c.RemoveTableKeys(1, TABLE, "", (KEY,)),
+    c.DeleteTableSegment(1, TABLE, False),
+]
+
+
+def test_every_request_that_a_client_makes_is_in_a_list() -> None:
+    """A new request with a token is added to one of the lists above, and so tried."""
+    tried = {type(command) for command in (*READS, *UPDATES, *ANYWHERE)}
+    # Pravega's administration port only: this port closes the connection.
+    unserved = {c.FlushToStorage, c.ListStorageChunks}
+    assert tried | unserved == {kind for kind in c.COMMANDS.values() if "token" in dict(kind.layout)}
+
+
+@pytest.mark.parametrize("command", READS + UPDATES, ids=name_of)
+async def test_clients_need_a_token_that_permits_it(guest: WireClient, clock: ManualClock, command: Any) -> None:
+    tokens = tokens_of(clock)
+    is_update = command in UPDATES
+    resources = ("prn::/scope:scope/stream:stream", "prn::/scope:scope/key-value-table:t")
+
+    def granted(permission: Permission, *names: str) -> str:
+        return tokens.sign("alice", dict.fromkeys(names, permission))
+
+    update = granted(Permission.READ_UPDATE, *resources)
+    others = granted(
+        Permission.READ_UPDATE, "prn::/scope:scope", "prn::/scope:scope/stream:strea", "prn::/scope:scope/*"
+    )
+    for token in ("", others, *([granted(Permission.READ, *resources)] if is_update else [])):
+        refusal = await guest.call(with_token(command, token), c.AuthTokenCheckFailed)
+        assert refusal.error_code == c.TOKEN_CHECK_FAILED
+    for token in [update] if is_update else [granted(Permission.READ, *resources), update]:
+        guest.send(with_token(command, token))
+        assert not isinstance(await guest.reply(), c.AuthTokenCheckFailed | c.ErrorMessage)
+
+
+async def test_what_is_the_controllers_stays_theirs(guest: WireClient, clock: ManualClock) -> None:
+    token = tokens_of(clock).sign("root", {"prn::/scope:scope/stream:stream": Permission.READ_UPDATE})
+    for command in ANYWHERE:
+        await guest.call(with_token(command, token), c.AuthTokenCheckFailed)
+
+
+async def test_a_writer_is_cut_off_when_its_token_has_ended(
+    guest: WireClient, closed_server: WireServer, clock: ManualClock
+) -> None:
+    """Appends carry no token and cost nothing: the connection ends, and the client comes with a new one."""
+    tokens = tokens_of(clock)
+    resource = "prn::/scope:scope/stream:stream"
+    await guest.call(
+        c.SetupAppend(1, WRITER, SEGMENT, tokens.sign("alice", {resource: Permission.READ_UPDATE})), c.AppendSetup
+    )
+    await clock.advance(500)
+    await guest.call(c.AppendBlockEnd(WRITER, 3, b"abc", 1, 1, 2), c.DataAppended)
+    renewed = tokens.sign("alice", {resource: Permission.READ_UPDATE})
+    await guest.call(c.SetupAppend(3, WRITER, SEGMENT, renewed), c.AppendSetup)
+    await clock.advance(200)
+    await guest.call(c.AppendBlockEnd(WRITER, 3, b"abc", 1, 2, 4), c.DataAppended)
+    await clock.advance(500)
+    assert await guest.closed_by_server() == []
+    await eventually(lambda: closed_server.connection_count == 0)
+    assert closed_server.recent_closes[-1][1] == "the token of a writer has ended"

@@ -1,0 +1,83 @@
+"""Lets calls through that their caller may make, and puts delegation tokens into the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import grpc
+
+from controller_service.api.grpc.error_mapping import Behaviour
+from controller_service.api.grpc.method_access import METHODS, MethodAccess
+from pravega_common.errors import AccessDenied
+from pravega_common.names import READER_GROUP_PREFIX
+from pravega_common.services.security.access_entries import Permission, stream_resource
+from pravega_common.services.security.delegation_tokens import DelegationTokens
+from pravega_common.services.security.principal import CALLER, Principal
+
+AUTHORIZATION: Final = "authorization"
+
+
+class Authentication(Protocol):
+    """Finds out who a caller is."""
+
+    async def principal(self, header: str) -> Principal:
+        """The principal of an ``Authorization`` header, which may be empty; ``AuthenticationFailed``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AccessControl:
+    """Authenticates callers, and gives them tokens for segment stores."""
+
+    authentication: Authentication
+    tokens: DelegationTokens
+
+    def token(self, caller: Principal, scope: str, stream: str) -> str:
+        """A token for one stream with exactly what the caller may do there; empty if that is nothing.
+
+        Readers write the state of their group, so who may read a group may update the stream of its state.
+        """
+        resource = stream_resource(scope, stream)
+        permission = caller.entries.permission(resource)
+        if stream.startswith(READER_GROUP_PREFIX) and permission is not Permission.NONE:
+            permission = Permission.READ_UPDATE
+        if permission is Permission.NONE:
+            return ""
+        return self.tokens.sign(caller.name, {resource: permission})
+
+
+class AccessGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Refuses what is not permitted before the handler sees it; the refusal is mapped as every other error."""
+
+    def __init__(self, access: AccessControl) -> None:
+        self._access = access
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return handler
+        method = handler_call_details.method
+        headers = dict(handler_call_details.invocation_metadata or ())
+        return grpc.unary_unary_rpc_method_handler(
+            self._guarded(handler.unary_unary, method, METHODS.get(method), str(headers.get(AUTHORIZATION, ""))),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _guarded(self, behaviour: Behaviour | None, method: str, access: MethodAccess | None, header: str) -> Behaviour:
+        async def call(request: Any, context: Any) -> Any:
+            caller = await self._access.authentication.principal(header)
+            if access is None or behaviour is None:
+                raise AccessDenied(f"{method} is not a call that anybody may make")
+            for resource, needed in access.needs(request):
+                caller.require(resource, needed)
+            CALLER.set(caller)
+            answer = await behaviour(request, context)
+            stream = access.token_for(request)
+            if stream is not None:
+                answer.delegationToken = self._access.token(caller, *stream)
+            return answer
+
+        return call

@@ -1,0 +1,188 @@
+"""Declares what each call of the controller's gRPC services needs, as Pravega does (docs/security.md 4).
+
+A call that is not in the table is refused: a new one says here what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pravega_common.names import split_scoped_name, table_stream
+from pravega_common.proto import controller_pb2 as pb
+from pravega_common.services.security.access_entries import (
+    ROOT,
+    Permission,
+    key_value_table_resource,
+    reader_group_resource,
+    scope_resource,
+    stream_resource,
+)
+
+READ, UPDATE = Permission.READ, Permission.READ_UPDATE
+Needs = Sequence[tuple[str, Permission]]
+_WRITING: Final = (pb.StreamInfo.WRITE, pb.StreamInfo.READ_WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class MethodAccess:
+    """``needs``: the resources that a request is about, and the permission on each; none for what every user may do.
+    ``token_for``: scope and stream for which the answer carries a delegation token, or None."""
+
+    needs: Callable[[Any], Needs]
+    token_for: Callable[[Any], tuple[str, str] | None] = lambda request: None
+
+
+def _stream_of(request: Any) -> pb.StreamInfo:
+    """The stream that a request is about, wherever its message has it."""
+    if isinstance(request, pb.StreamInfo):
+        return request
+    for name, inner in (
+        ("streamInfo", None),
+        ("stream", None),
+        ("position", "streamInfo"),
+        ("streamCut", "streamInfo"),
+    ):
+        if name in request.DESCRIPTOR.fields_by_name:
+            found = getattr(request, name)
+            stream: pb.StreamInfo = found if inner is None else getattr(found, inner)
+            return stream
+    raise TypeError(f"{request.DESCRIPTOR.name} has no stream")
+
+
+def _named(request: Any) -> tuple[str, str]:
+    info = _stream_of(request)
+    return info.scope, info.stream
+
+
+def _of_stream(needed: Permission) -> MethodAccess:
+    return MethodAccess(lambda request: [(stream_resource(*_named(request)), needed)])
+
+
+def _with_token(request: Any) -> tuple[str, str] | None:
+    return None if _stream_of(request).accessOperation == pb.StreamInfo.NONE else _named(request)
+
+
+def _of_stream_with_token(needed: Permission | None = None) -> MethodAccess:
+    """``needed``: None for what the request says that it is going to do with the token, reading by default."""
+
+    def needs(request: Any) -> Needs:
+        info = _stream_of(request)
+        asked = UPDATE if info.accessOperation in _WRITING and not info.stream.startswith("_") else READ
+        return [(stream_resource(info.scope, info.stream), asked if needed is None else needed)]
+
+    return MethodAccess(needs, _with_token)
+
+
+def _of_root(needed: Permission) -> MethodAccess:
+    return MethodAccess(lambda request: [(ROOT, needed)])
+
+
+def _of_scope(scope: Callable[[Any], str], needed: Permission) -> MethodAccess:
+    return MethodAccess(lambda request: [(scope_resource(scope(request)), needed)])
+
+
+def _of_table(needed: Permission) -> MethodAccess:
+    return MethodAccess(lambda request: [(key_value_table_resource(request.scope, request.kvtName), needed)])
+
+
+def _of_group(field: str, needed: Permission) -> MethodAccess:
+    return MethodAccess(lambda request: [(reader_group_resource(request.scope, getattr(request, field)), needed)])
+
+
+def _group_and_streams(request: pb.ReaderGroupConfiguration) -> Needs:
+    """The group is changed, and what it reads must be readable."""
+    cuts = (*request.startingStreamCuts, *request.endingStreamCuts)
+    streams = {(cut.streamInfo.scope, cut.streamInfo.stream) for cut in cuts}
+    return [
+        (reader_group_resource(request.scope, request.readerGroupName), UPDATE),
+        *((stream_resource(scope, stream), READ) for scope, stream in sorted(streams)),
+    ]
+
+
+def _sink_and_members(request: Any) -> Needs:
+    """The destination of the sink, and every stream that a batch writes to."""
+    scope, stream = split_scoped_name(request.sink.destination)
+    destination = scope_resource(scope) if stream == "*" else stream_resource(scope, stream)
+    members = {(member.scope, member.stream) for member in getattr(request, "members", ())}
+    return [(destination, UPDATE), *((stream_resource(*member), UPDATE) for member in sorted(members))]
+
+
+_NOTHING: Final = MethodAccess(lambda request: [])
+_CONTROLLER: Final[Mapping[str, MethodAccess]] = {
+    "getControllerServerList": _NOTHING,
+    "getControllerToBucketMapping": _of_root(READ),
+    "createScope": _of_root(UPDATE),
+    "deleteScope": _of_root(UPDATE),
+    "deleteScopeRecursive": _of_root(UPDATE),
+    # Lists show what the caller may read.
+    "listScopes": _NOTHING,
+    "checkScopeExists": _of_scope(lambda request: str(request.scope), READ),
+    "listStreamsInScope": _of_scope(lambda request: str(request.scope.scope), READ),
+    "listStreamsInScopeForTag": _of_scope(lambda request: str(request.scope.scope), READ),
+    "createStream": _of_scope(lambda request: str(request.streamInfo.scope), UPDATE),
+    "updateStream": _of_stream(UPDATE),
+    "truncateStream": _of_stream(UPDATE),
+    "sealStream": _of_stream(UPDATE),
+    "deleteStream": _of_stream(UPDATE),
+    "getStreamConfiguration": _of_stream(READ),
+    "checkStreamExists": _of_stream(READ),
+    "getCurrentSegments": _of_stream_with_token(),
+    "getEpochSegments": _of_stream_with_token(READ),
+    "getSegments": _of_stream_with_token(),
+    "getSegmentsImmediatlyFollowing": _of_stream_with_token(READ),
+    "getSegmentsImmediatelyFollowing": _of_stream_with_token(READ),
+    "getSegmentsBetween": _of_stream_with_token(READ),
+    "getURI": _of_stream(READ),
+    "isSegmentValid": _of_stream(READ),
+    "isStreamCutValid": _of_stream(READ),
+    "scale": _of_stream(UPDATE),
+    "checkScale": _of_stream(READ),
+    "createTransaction": _of_stream_with_token(UPDATE),
+    "commitTransaction": _of_stream(UPDATE),
+    "abortTransaction": _of_stream(UPDATE),
+    "pingTransaction": _of_stream(UPDATE),
+    "checkTransactionState": _of_stream(READ),
+    "listCompletedTransactions": _of_stream(READ),
+    "noteTimestampFromWriter": _of_stream(UPDATE),
+    "removeWriter": _of_stream(UPDATE),
+    "getDelegationToken": _of_stream_with_token(),
+    "createKeyValueTable": _of_scope(lambda request: str(request.scope), UPDATE),
+    "deleteKeyValueTable": _of_table(UPDATE),
+    "getKeyValueTableConfiguration": _of_table(READ),
+    "getCurrentSegmentsKeyValueTable": MethodAccess(
+        lambda request: [(key_value_table_resource(request.scope, request.kvtName), READ)],
+        lambda request: (request.scope, table_stream(request.kvtName)),
+    ),
+    "listKeyValueTablesInScope": _of_scope(lambda request: str(request.scope.scope), READ),
+    "createReaderGroup": MethodAccess(_group_and_streams),
+    "updateReaderGroup": MethodAccess(_group_and_streams),
+    "getReaderGroupConfig": _of_group("readerGroup", READ),
+    "deleteReaderGroup": _of_group("readerGroup", UPDATE),
+    "listSubscribers": _of_stream(READ),
+    "updateSubscriberStreamCut": _of_stream(READ),
+}
+_TRANSACTION_SETS: Final[Mapping[str, MethodAccess]] = {
+    "RegisterTransactions": MethodAccess(_sink_and_members),
+    "CommitTransactionSet": MethodAccess(_sink_and_members),
+    "GetTransactionSet": MethodAccess(_sink_and_members),
+    "ListSinks": _of_root(READ),
+}
+_COMMIT_OPERATIONS: Final[Mapping[str, MethodAccess]] = {
+    "DescribeCommits": MethodAccess(lambda request: [(stream_resource(request.scope, request.stream), READ)]),
+    "ListBlockedStreams": _of_root(READ),
+    # They decide about data of others: the operators' calls.
+    "GiveUpTransaction": _of_root(UPDATE),
+    "AcceptLoss": _of_root(UPDATE),
+}
+METHODS: Final[Mapping[str, MethodAccess]] = {
+    f"/{service}/{method}": access
+    for service, table in (
+        ("io.pravega.controller.stream.api.grpc.v1.ControllerService", _CONTROLLER),
+        ("pravega_spark.controller.v1.TransactionSets", _TRANSACTION_SETS),
+        ("pravega_spark.controller.v1.CommitOperations", _COMMIT_OPERATIONS),
+    )
+    for method, access in table.items()
+}
+"""By the path of the call."""

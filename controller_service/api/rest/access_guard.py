@@ -1,0 +1,118 @@
+"""Lets REST requests through that their caller may make (docs/security.md 4).
+
+Every method and path is in one of two tables: open ones, which show nothing of what the cluster holds, and those that
+need a permission. One that is in neither is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import web
+
+from controller_service.api.grpc.access_guard import AUTHORIZATION, AccessControl
+from controller_service.api.rest.errors import Handler, status_line_text
+from pravega_common.errors import AccessDenied, AuthenticationFailed
+from pravega_common.services.security.access_entries import (
+    ROOT,
+    Permission,
+    reader_group_resource,
+    scope_resource,
+    stream_resource,
+)
+from pravega_common.services.security.principal import CALLER
+
+READ, UPDATE = Permission.READ, Permission.READ_UPDATE
+Names = Mapping[str, str]
+"""The parts of a path, by their names there."""
+Need = tuple[Callable[[Names], str], Permission]
+
+_HEALTH: Final = ("", "/readiness", "/liveness", "/status")
+OPEN: Final = frozenset(
+    ("GET", path)
+    for path in (
+        "/ping",
+        "/docs",
+        "/docs/explorer.js",
+        "/docs/explorer.css",
+        "/openapi.json",
+        *(f"/v1/health{aspect}{part}" for aspect in _HEALTH for part in ("", "/{id}")),
+    )
+)
+"""What probes and the description of the API need."""
+
+
+def _root(names: Names) -> str:
+    return ROOT
+
+
+def _scope(names: Names) -> str:
+    return scope_resource(names["scope"])
+
+
+def _stream(names: Names) -> str:
+    return stream_resource(names["scope"], names["stream"])
+
+
+def _group(names: Names) -> str:
+    return reader_group_resource(names["scope"], names["group"])
+
+
+_SCOPE: Final = "/v1/scopes/{scope}"
+_STREAM: Final = f"{_SCOPE}/streams/{{stream}}"
+_GROUP: Final = f"{_SCOPE}/readergroups/{{group}}"
+NEEDS: Final[Mapping[tuple[str, str], Need | None]] = {
+    ("GET", "/metrics"): (_root, READ),
+    ("GET", "/v1/health/details"): (_root, READ),
+    ("GET", "/v1/health/details/{id}"): (_root, READ),
+    # The list shows the scopes that the caller may read.
+    ("GET", "/v1/scopes"): None,
+    ("POST", "/v1/scopes"): (_root, UPDATE),
+    ("GET", _SCOPE): (_scope, READ),
+    ("DELETE", _SCOPE): (_root, UPDATE),
+    ("GET", f"{_SCOPE}/streams"): (_scope, READ),
+    ("POST", f"{_SCOPE}/streams"): (_scope, UPDATE),
+    ("GET", _STREAM): (_stream, READ),
+    ("PUT", _STREAM): (_stream, UPDATE),
+    ("DELETE", _STREAM): (_stream, UPDATE),
+    ("PUT", f"{_STREAM}/state"): (_stream, UPDATE),
+    ("GET", f"{_STREAM}/scaling-events"): (_stream, READ),
+    ("GET", f"{_SCOPE}/readergroups"): (_scope, READ),
+    ("GET", _GROUP): (_group, READ),
+    ("DELETE", _GROUP): (_group, UPDATE),
+}
+"""None: for every user of the cluster."""
+
+
+def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., object]:
+    """The middleware. ``metrics_open``: whether ``/metrics`` is served to everybody."""
+    is_open = OPEN | ({("GET", "/metrics")} if metrics_open else set())
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        place = (request.method, "" if resource is None else resource.canonical)
+        if place in is_open:
+            return await handler(request)
+        try:
+            caller = await access.authentication.principal(request.headers.get(AUTHORIZATION, ""))
+            if place not in NEEDS:
+                raise AccessDenied(f"{request.method} {request.path} is not a request that anybody may make")
+            need = NEEDS[place]
+            if need is not None:
+                caller.require(need[0](request.match_info), need[1])
+        except AuthenticationFailed as error:
+            headers = {"WWW-Authenticate": 'Basic realm="pravega"'}
+            return web.Response(status=HTTPStatus.UNAUTHORIZED, reason=status_line_text(str(error)), headers=headers)
+        except AccessDenied as error:
+            return web.Response(status=HTTPStatus.FORBIDDEN, reason=status_line_text(str(error)))
+        # Further requests of the connection are served by the same task.
+        before = CALLER.set(caller)
+        try:
+            return await handler(request)
+        finally:
+            CALLER.reset(before)
+
+    return guard

@@ -1,0 +1,134 @@
+"""Authenticates the callers of an API by HTTP Basic against a password file."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+from prometheus_client import Counter
+
+from pravega_common.errors import AuthenticationFailed, ConfigurationError, Throttled
+from pravega_common.runtime.clock import Clock
+from pravega_common.services.security.password_file import HashedPassword, User, read_users
+from pravega_common.services.security.principal import Principal
+
+header_chars_max: Final = 4_096
+look_pause_s: Final = 1.0
+"""Least time between two looks whether the file has changed."""
+failed_try_pause_s: Final = 1.0
+"""How long a caller whose credentials are wrong waits for the answer."""
+checks_at_once_max: Final = 2
+"""Hashes that are made at a time, in threads; each takes 16 MiB and some 40 ms of a core."""
+tries_at_once_max: Final = 128
+"""Callers whose password is being checked or who wait for a refusal, above which others get an error and try later."""
+remembered_max: Final = 1_000
+"""Callers whose password need not be hashed again."""
+
+FAILURES: Final = Counter("pravega_controller_authentication_failures", "Calls with missing or wrong credentials")
+
+
+class PasswordAuthentication:
+    """Finds the principal of a header ``Basic …``.
+
+    Follows changes of the file; one that cannot be read changes nothing. Passwords are kept nowhere: who was right is
+    remembered by a keyed digest of the header, until the user changes.
+    """
+
+    def __init__(self, path: Path, clock: Clock, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+        """``ConfigurationError`` for a file that cannot be used."""
+        self._path = path
+        self._clock = clock
+        self._version = _version_of(path)
+        self._users: Mapping[str, User] = read_users(path)
+        self._looked_s = clock.monotonic_s()
+        self._digest_key = random_bytes(32)
+        self._nobody = HashedPassword.of(random_bytes(16).hex().encode(), random_bytes)
+        self._remembered: OrderedDict[bytes, User] = OrderedDict()
+        self._slots = asyncio.Semaphore(checks_at_once_max)
+        self._tries = 0
+        self._log = structlog.get_logger(service="authentication")
+
+    async def principal(self, header: str) -> Principal:
+        """``AuthenticationFailed`` for missing or wrong credentials, ``Throttled`` while too many are checked."""
+        await self._follow_file()
+        if not header:
+            FAILURES.inc()
+            raise AuthenticationFailed("no credentials were given: this cluster asks for a user and a password")
+        digest = hmac.digest(self._digest_key, header[: header_chars_max + 1].encode(errors="replace"), "sha256")
+        known = self._remembered.get(digest)
+        if known is None or self._users.get(known.name) is not known:
+            known = await self._checked(header)
+            self._remembered[digest] = known
+            if len(self._remembered) > remembered_max:
+                self._remembered.popitem(last=False)
+        return Principal(known.name, known.entries)
+
+    async def _checked(self, header: str) -> User:
+        if self._tries >= tries_at_once_max:
+            raise Throttled(f"{tries_at_once_max} callers are being authenticated, the limit: try again later")
+        self._tries += 1
+        try:
+            user = await self._matching(header)
+            if user is None:
+                FAILURES.inc()
+                await self._clock.sleep(failed_try_pause_s)
+                raise AuthenticationFailed("the user or the password is wrong")
+            return user
+        finally:
+            self._tries -= 1
+
+    async def _matching(self, header: str) -> User | None:
+        """The user of the header, if the password is right. An unknown user takes as long as a wrong password."""
+        credentials = _parsed(header)
+        if credentials is None:
+            return None
+        name, password = credentials
+        user = self._users.get(name)
+        hashed = self._nobody if user is None else user.password
+        async with self._slots:
+            is_right = await asyncio.to_thread(hashed.matches, password)
+        return user if is_right else None
+
+    async def _follow_file(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._looked_s < look_pause_s:
+            return
+        self._looked_s = now_s
+        try:
+            version = _version_of(self._path)
+            if version == self._version:
+                return
+            found = await asyncio.to_thread(read_users, self._path)
+        except ConfigurationError as error:
+            self._log.warning("the password file cannot be read: the users stay as they were", error=str(error))
+            return
+        unchanged = {name: old for name, old in self._users.items() if found.get(name) == old}
+        self._users, self._version = {**found, **unchanged}, version
+
+
+def _version_of(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise ConfigurationError(f"password file {path} cannot be read: {error.strerror}") from error
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _parsed(header: str) -> tuple[str, bytes] | None:
+    """User and password of a header ``Basic base64(user:password)``; ``None`` for any other."""
+    scheme, _, text = header.partition(" ")
+    if scheme.lower() != "basic" or len(header) > header_chars_max:
+        return None
+    try:
+        name, colon, password = base64.b64decode(text.strip(), validate=True).partition(b":")
+        return (name.decode("ascii"), password) if colon and password else None
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,71 @@
+"""Keeps the delegation tokens of the streams that a client uses, and renews them before they end."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Callable
+from typing import Final
+
+tokens_kept_max: Final = 10_000
+"""Streams whose token is remembered."""
+unknown_life_s: Final = 60.0
+"""How long a token is shown that does not say when it ends."""
+
+
+class StreamTokens:
+    """The tokens by stream. Safe to use from several threads: two that ask at a time may both ask the controller."""
+
+    def __init__(
+        self,
+        ask: Callable[[str, str], str],
+        *,
+        needed: bool = True,
+        wall_s: Callable[[], float] = time.time,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``ask``: gets a token for scope and stream from the controller. ``needed``: False for a client that has no
+        credentials and so shows none."""
+        self._ask = ask
+        self._needed = needed
+        self._wall_s = wall_s
+        self._monotonic_s = monotonic_s
+        self._kept: dict[tuple[str, str], tuple[str, float]] = {}
+
+    def of_segment(self, segment: str) -> str:
+        """The token of the stream, table or reader group that a segment belongs to; errors are those of ``ask``."""
+        known = self.known(segment)
+        if known is not None:
+            return known
+        token = self._ask(*_stream_of(segment))
+        if len(self._kept) >= tokens_kept_max:
+            self._kept.clear()
+        self._kept[_stream_of(segment)] = token, self._monotonic_s() + self._shown_s(token)
+        return token
+
+    def known(self, segment: str) -> str | None:
+        """The token if it is known without asking, and more than half of its life is left."""
+        if not self._needed:
+            return ""
+        token, renew_at_s = self._kept.get(_stream_of(segment), ("", 0.0))
+        return token if self._monotonic_s() < renew_at_s else None
+
+    def forget(self, segment: str) -> None:
+        """A store did not take the token, or the connection was lost: ask again."""
+        self._kept.pop(_stream_of(segment), None)
+
+    def _shown_s(self, token: str) -> float:
+        """Half of the life that a token has left, which its payload tells."""
+        try:
+            payload = token.split(".")[1]
+            ends_s = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
+            return max(float(ends_s) - self._wall_s(), 0.0) / 2
+        except (IndexError, KeyError, ValueError, TypeError, binascii.Error):
+            return unknown_life_s
+
+
+def _stream_of(segment: str) -> tuple[str, str]:
+    scope, _, rest = segment.partition("/")
+    return scope, rest.partition("/")[0]

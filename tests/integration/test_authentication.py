@@ -1,0 +1,126 @@
+"""Users with different permissions on a standalone that asks its clients who they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from pravega_common.errors import AccessDenied, AuthenticationFailed
+from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
+from pravega_streams.credentials import BasicCredentials
+from pravega_streams.event.event_writer import EventWriter
+from pravega_streams.event.transaction import TransactionalWriter
+from pravega_streams.stream_manager import StreamManager
+from pravega_streams.table.key_value_table import CompositeKey
+from tests.support.security_cluster import PASSWORD, authenticating_cluster
+
+SCOPE = "s"
+USERS = {
+    "admin": "prn::*,READ_UPDATE",
+    "writer": "prn::/scope:s/stream:t,READ_UPDATE",
+    "reader": "prn::/scope:s/stream:t,READ;prn::/scope:s/key-value-table:readers,READ_UPDATE",
+    "other": "prn::/scope:s/stream:u,READ_UPDATE",
+}
+pytestmark = pytest.mark.timeout(180)
+
+
+def credentials(user: str) -> BasicCredentials:
+    return BasicCredentials(user, PASSWORD)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    with authenticating_cluster(tmp_path_factory.mktemp("authentication"), USERS) as started:
+        with StreamManager(started.controller_uri, credentials=credentials("admin")) as admin:
+            admin.create_scope(SCOPE)
+            for stream in ("t", "u"):
+                admin.create_stream(SCOPE, stream, 2)
+        yield started
+
+
+def client_of(cluster: StandaloneProcess, user: str) -> StreamClient:
+    return StreamClient(cluster.controller_uri, credentials=credentials(user))
+
+
+def test_who_may_write_writes_and_who_may_read_reads(cluster: StandaloneProcess) -> None:
+    with client_of(cluster, "writer") as writing, EventWriter(writing, SCOPE, "t") as writer:
+        for number in range(100):
+            writer.write(b"%d" % number, f"key-{number}")
+    with client_of(cluster, "writer") as writing:
+        transaction = TransactionalWriter(writing, SCOPE, "t").begin()
+        transaction.write(b"committed", "key")
+        transaction.commit()
+    with client_of(cluster, "reader") as reading:
+        assert sum(info.length for info in reading.segment_infos(SCOPE, "t", reading.tail_cut(SCOPE, "t")).values())
+        found = {bytes(event.data) for event in read_events(reading, SCOPE, "t")}
+        assert {b"%d" % number for number in range(100)} <= found
+        for attempt in (
+            lambda: reading.controller.seal_stream(SCOPE, "t"),
+            lambda: reading.controller.create_transaction(SCOPE, "t", 30_000),
+            lambda: list(reading.controller.list_streams(SCOPE)),
+        ):
+            with pytest.raises(AccessDenied, match="user reader has no"):
+                attempt()
+        with pytest.raises(AuthenticationFailed), EventWriter(reading, SCOPE, "t") as forbidden:
+            forbidden.write(b"forbidden", "key")
+    with client_of(cluster, "other") as other, pytest.raises(AccessDenied):
+        list(read_events(other, SCOPE, "t"))
+
+
+def test_a_reader_needs_the_table_of_its_group(cluster: StandaloneProcess) -> None:
+    with StreamManager(cluster.controller_uri, credentials=credentials("writer")) as manager:
+        writer = manager.create_writer(SCOPE, "t")
+        writer.write(b"for the group", "key")
+        writer.close()
+        with pytest.raises(AccessDenied):
+            manager.create_reader_group(SCOPE, "readers", ["t"])
+    with StreamManager(cluster.controller_uri, credentials=credentials("reader")) as manager:
+        group = manager.create_reader_group(SCOPE, "readers", ["t"])
+        with group.create_reader("one") as reader:
+            assert reader.get_segment_slice(timeout_s=30) is not None
+
+
+def test_tables_and_bytes_have_tokens_too(cluster: StandaloneProcess) -> None:
+    with StreamManager(cluster.controller_uri, credentials=credentials("admin")) as admin:
+        admin.create_key_value_table(SCOPE, "table", primary_key_length=4)
+        table = admin.open_key_value_table(SCOPE, "table")
+        table.put(CompositeKey(b"aaaa"), b"value")
+        assert [entry.value for entry in table.entries()] == [b"value"]
+        admin.create_stream(SCOPE, "bytes", 1)
+        with admin.create_byte_stream(SCOPE, "bytes") as file:
+            file.write(b"hello")
+            file.flush()
+            assert file.read(5) == b"hello"
+            file.truncate(2)
+    reading = StreamManager(cluster.controller_uri, credentials=credentials("reader"))
+    with reading, pytest.raises(AccessDenied):
+        reading.open_key_value_table(SCOPE, "table")
+
+
+def test_wrong_and_missing_credentials_are_refused(
+    cluster: StandaloneProcess, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for given in (None, BasicCredentials("admin", "wrong"), BasicCredentials("nobody", PASSWORD)):
+        with StreamClient(cluster.controller_uri, credentials=given) as client:
+            with pytest.raises(AuthenticationFailed) as raised:
+                client.controller.scope_exists(SCOPE)
+            assert PASSWORD not in f"{raised.value!r} {given!r}"
+    file = tmp_path_factory.mktemp("secret") / "password"
+    file.write_text(f"{PASSWORD}\n")
+    monkeypatch.setenv("PRAVEGA_USER", "admin")
+    monkeypatch.setenv("PRAVEGA_PASSWORD_FILE", str(file))
+    with StreamClient(cluster.controller_uri) as client:
+        assert client.controller.scope_exists(SCOPE)
+
+
+def test_a_controller_that_asks_for_credentials_is_alive(cluster: StandaloneProcess) -> None:
+    """Clients without them find out by a status, not by waiting."""
+    with grpc.insecure_channel(cluster.ready()["controller"]) as channel:
+        call = channel.unary_unary("/io.pravega.controller.stream.api.grpc.v1.ControllerService/listScopes")
+        with pytest.raises(grpc.RpcError) as raised:
+            call(b"", timeout=10)
+    assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]

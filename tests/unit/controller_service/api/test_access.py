@@ -1,0 +1,221 @@
+"""Authentication and authorisation of a whole controller: every call, both ways in."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+
+from controller_service.api.grpc.method_access import METHODS
+from controller_service.api.rest.access_guard import NEEDS, OPEN
+from controller_service.service import Controller
+from pravega_common.proto import commit_operations_pb2, controller_pb2, transaction_sets_pb2
+from pravega_common.proto import controller_pb2 as pb
+from pravega_common.services.security.access_entries import AccessEntries, Permission
+from pravega_common.services.security.cluster_keys import ClusterKeys, make_key_file
+from pravega_common.services.security.password_file import HashedPassword, User, write_users
+from tests.support.controller_in_memory import ControllerParts
+from tests.support.security import tokens_of
+
+SERVICES = [
+    *controller_pb2.DESCRIPTOR.services_by_name.values(),
+    *transaction_sets_pb2.DESCRIPTOR.services_by_name.values(),
+    *commit_operations_pb2.DESCRIPTOR.services_by_name.values(),
+]
+CALLS = [(service, method) for service in SERVICES for method in service.methods]
+USERS = {
+    "admin": "prn::*,READ_UPDATE",
+    "writer": "prn::/scope:s/stream:t,READ_UPDATE",
+    "reader": "prn::/scope:s/stream:t,READ;prn::/scope:s/reader-group:g,READ",
+    "lister": "prn::/scope:s,READ;prn::/scope:s/stream:u,READ",
+    "nothing": "",
+}
+PASSWORD = "planted-secret-77aa"
+OK, DENIED, UNKNOWN = grpc.StatusCode.OK, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
+
+
+def header(user: str, password: str = PASSWORD) -> str:
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+@dataclass
+class Closed:
+    controller: Controller
+    channel: grpc.aio.Channel
+    keys: ClusterKeys
+
+    async def call(self, user: str | None, service: Any, method: Any, request: Any) -> tuple[grpc.StatusCode, Any]:
+        stub: Any = self.channel.unary_unary(
+            f"/{service.full_name}/{method.name}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=method.output_type._concrete_class.FromString,
+        )
+        metadata = None if user is None else (("authorization", header(user)),)
+        try:
+            return OK, await stub(request, timeout=10, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            assert PASSWORD not in str(error.details())
+            return error.code(), error.details()
+
+    async def ask(self, user: str | None, method: str, request: Any) -> tuple[grpc.StatusCode, Any]:
+        service = SERVICES[0]
+        return await self.call(user, service, service.methods_by_name[method], request)
+
+    async def get(self, user: str | None, path: str, method: str = "GET", **given: Any) -> tuple[int, Any]:
+        assert self.controller.rest is not None
+        headers = {} if user is None else {"Authorization": header(user)}
+        url = f"http://127.0.0.1:{self.controller.rest.port}{path}"
+        async with aiohttp.ClientSession() as session, session.request(method, url, headers=headers, **given) as answer:
+            body = await answer.json() if answer.content_type == "application/json" else None
+            return answer.status, body
+
+
+@pytest.fixture
+async def closed(tmp_path: Path) -> AsyncIterator[Closed]:
+    keys, users = tmp_path / "cluster.keys", tmp_path / "users"
+    make_key_file(keys)
+    hashed = HashedPassword.of(PASSWORD.encode())
+    write_users(users, {name: User(name, hashed, AccessEntries.parse(text)) for name, text in USERS.items()})
+    security = {"cluster_key_file": str(keys), "authentication": True, "password_file": str(users)}
+    controller = ControllerParts().controller(rest="127.0.0.1:0", security=security)
+    await controller.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{controller.grpc.port}") as channel:
+        made = Closed(controller, channel, ClusterKeys.read(keys))
+        assert (await made.ask("admin", "createScope", pb.ScopeInfo(scope="s")))[0] is OK
+        for stream in ("t", "u"):
+            configuration = pb.StreamConfig(
+                streamInfo=pb.StreamInfo(scope="s", stream=stream),
+                scalingPolicy=pb.ScalingPolicy(scaleType=pb.ScalingPolicy.FIXED_NUM_SEGMENTS, minNumSegments=1),
+            )
+            assert (await made.ask("admin", "createStream", configuration))[0] is OK
+        yield made
+    await controller.stop()
+
+
+def test_every_call_says_what_it_needs() -> None:
+    assert set(METHODS) == {f"/{service.full_name}/{method.name}" for service, method in CALLS}
+
+
+async def test_no_call_is_served_without_credentials(closed: Closed) -> None:
+    for service, method in CALLS:
+        request = method.input_type._concrete_class()
+        assert (await closed.call(None, service, method, request))[0] is UNKNOWN, method.name
+
+
+async def test_who_has_no_permission_is_refused_every_call_about_something(closed: Closed) -> None:
+    for service, method in CALLS:
+        if method.name in ("getControllerServerList", "listScopes"):
+            continue
+        request = method.input_type._concrete_class()
+        if "sink" in request.DESCRIPTOR.fields_by_name:
+            request.sink.destination = "s/*"
+        assert (await closed.call("nothing", service, method, request))[0] is DENIED, method.name
+
+
+@pytest.mark.parametrize(
+    ("user", "method", "status"),
+    [
+        ("reader", "getCurrentSegments", OK),
+        ("reader", "getSegments", OK),
+        ("reader", "sealStream", DENIED),
+        ("reader", "createTransaction", DENIED),
+        ("writer", "createTransaction", OK),
+        ("writer", "getStreamConfiguration", OK),
+        ("lister", "getStreamConfiguration", DENIED),
+        ("admin", "getStreamConfiguration", OK),
+    ],
+)
+async def test_each_user_may_do_what_the_entries_say(
+    closed: Closed, user: str, method: str, status: grpc.StatusCode
+) -> None:
+    info = pb.StreamInfo(scope="s", stream="t")
+    requests = {
+        "getSegments": pb.GetSegmentsRequest(streamInfo=info),
+        "createTransaction": pb.CreateTxnRequest(streamInfo=info, lease=30_000),
+    }
+    assert (await closed.ask(user, method, requests.get(method, info)))[0] is status
+
+
+@pytest.mark.parametrize(
+    ("user", "stream", "granted"),
+    [
+        ("reader", "t", {"prn::/scope:s/stream:t": Permission.READ}),
+        ("writer", "t", {"prn::/scope:s/stream:t": Permission.READ_UPDATE}),
+        ("reader", "_MARKt", {"prn::/scope:s/stream:t": Permission.READ}),
+        # Who reads a group writes its state.
+        ("reader", "_RGg", {"prn::/scope:s/reader-group:g": Permission.READ_UPDATE}),
+        ("admin", "never-made_kvtable", {"prn::/scope:s/key-value-table:never-made": Permission.READ_UPDATE}),
+    ],
+)
+async def test_a_token_has_exactly_what_the_user_may(
+    closed: Closed, user: str, stream: str, granted: dict[str, Permission]
+) -> None:
+    status, answer = await closed.ask(user, "getDelegationToken", pb.StreamInfo(scope="s", stream=stream))
+    assert status is OK
+    verified = tokens_of(keys=closed.keys).verify(answer.delegationToken)
+    assert (verified.subject, verified.is_internal, dict(verified.permissions)) == (user, False, granted)
+
+
+async def test_answers_carry_tokens_unless_none_is_wanted(closed: Closed) -> None:
+    info = pb.StreamInfo(scope="s", stream="t")
+    _, answer = await closed.ask("reader", "getCurrentSegments", info)
+    assert tokens_of(keys=closed.keys).verify(answer.delegationToken).subject == "reader"
+    info.accessOperation = pb.StreamInfo.NONE
+    assert (await closed.ask("reader", "getCurrentSegments", info))[1].delegationToken == ""
+    info.accessOperation = pb.StreamInfo.WRITE
+    assert (await closed.ask("reader", "getDelegationToken", info))[0] is DENIED
+    assert (await closed.ask("writer", "getDelegationToken", info))[0] is OK
+
+
+async def test_lists_show_what_one_may_read(closed: Closed) -> None:
+    async def names(user: str) -> tuple[list[str], list[str] | None]:
+        _, scopes = await closed.ask(user, "listScopes", pb.ScopesRequest())
+        request = pb.StreamsInScopeRequest(scope=pb.ScopeInfo(scope="s"))
+        status, streams = await closed.ask(user, "listStreamsInScope", request)
+        return list(scopes.scopes), [item.stream for item in streams.streams] if status is OK else None
+
+    scopes, streams = await names("admin")
+    assert "s" in scopes and {"t", "u"} <= set(streams or ())
+    assert await names("lister") == (["s"], ["_MARKu", "u"])
+    assert await names("nothing") == ([], None)
+
+
+async def test_only_administrators_decide_about_blocked_streams(closed: Closed) -> None:
+    service = SERVICES[-1]
+    for name in ("GiveUpTransaction", "AcceptLoss"):
+        method = service.methods_by_name[name]
+        request = method.input_type._concrete_class(scope="s", stream="t")
+        assert (await closed.call("writer", service, method, request))[0] is DENIED
+        assert (await closed.call("admin", service, method, request))[0] is not DENIED
+
+
+async def test_every_rest_request_is_open_or_says_what_it_needs(closed: Closed) -> None:
+    assert closed.controller.rest is not None
+    routes = {
+        (route.method, route.resource.canonical)
+        for route in closed.controller.rest.application().router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+    assert routes == OPEN | set(NEEDS)
+    for method, path in sorted(NEEDS):
+        assert (await closed.get(None, path, method))[0] == 401, path
+        if path != "/v1/scopes" or method != "GET":
+            assert (await closed.get("nothing", path, method))[0] == 403, path
+    assert (await closed.get(None, "/ping"))[0] == 200
+    assert (await closed.get(None, "/v1/health/readiness"))[0] in (200, 503)
+    assert (await closed.get("nothing", "/no/such/path"))[0] == 403
+
+
+async def test_rest_lists_show_what_one_may_read(closed: Closed) -> None:
+    status, scopes = await closed.get("lister", "/v1/scopes")
+    assert (status, scopes) == (200, {"scopes": [{"scopeName": "s"}]})
+    _, streams = await closed.get("lister", "/v1/scopes/s/streams")
+    assert [item["streamName"] for item in streams["streams"]] == ["u"]
+    assert (await closed.get("reader", "/v1/scopes/s/streams/t"))[0] == 200
+    assert (await closed.get("reader", "/v1/scopes/s/streams/t/state", "PUT", json={"streamState": "SEALED"}))[0] == 403
