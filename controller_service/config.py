@@ -14,7 +14,7 @@ from controller_service.policies.auto_scale import AutoScaleLimits
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.redis_access import RedisSection
 from pravega_common.services.security.authentication import PasswordAuthentication
-from pravega_common.services.security.settings import SecuritySection
+from pravega_common.services.security.settings import Profile, SecuritySection
 from pravega_common.services.settings import (
     Address,
     ClusterSection,
@@ -76,7 +76,7 @@ class ControllerSecuritySection(SecuritySection):
 
     def contradictions(self) -> list[str]:
         found = super().contradictions()
-        if self.authentication and not self.password_file:
+        if (self.authentication or self.profile is Profile.PROD) and not self.password_file:
             found.append("security.authentication needs security.password_file: nobody is known without it")
         return found
 
@@ -107,4 +107,14 @@ class ControllerConfig(ServiceSettings):
     redis: RedisSection = RedisSection()
 
     def contradictions(self) -> list[str]:
-        return [*self.tls.problems(), *self.redis.problems(), *self.security.contradictions()]
+        found = (
+            self.tls.problems()
+            + self.redis.problems()
+            + self.security.contradictions()
+            + self.security.missing_for_production(self.tls)
+        )
+        if self.security.profile is Profile.PROD and self.cluster.allow_unsafe_redis:
+            found.append(
+                "security.profile = prod needs cluster.allow_unsafe_redis = false: a crash would lose the cluster"
+            )
+        return found

@@ -11,7 +11,7 @@ from pydantic_settings import SettingsConfigDict
 
 from pravega_common.services.cluster.cpo import PersistenceGroup
 from pravega_common.services.redis_access import RedisSection
-from pravega_common.services.security.settings import SecuritySection
+from pravega_common.services.security.settings import Profile, SecuritySection
 from pravega_common.services.settings import (
     Address,
     Bytes,
@@ -152,10 +152,24 @@ class SegmentStoreConfig(ServiceSettings):
         if self.tier1.groups and "servers" in self.tier1.model_fields_set:
             found.append("tier1.servers and tier1.groups: set one of them; servers is one group without a name")
         found += group_problems(self.cluster.name, self.tier1.persistence_groups)
-        found += self.security.contradictions()
+        found += self.security.contradictions() + self.security.missing_for_production(self.tls)
+        if self.security.profile is Profile.PROD:
+            found += self._unsafe_tiers()
         host, port = host_and_port(store.listen)
         if not store.published and host in ("0.0.0.0", "::"):
             found.append(f"store.listen = {store.listen} is no address for clients: set store.published")
         if store.published and host_and_port(store.published)[1] == 0 and port != 0:
             found.append(f"store.published = {store.published} needs a port")
+        return found
+
+    def _unsafe_tiers(self) -> list[str]:
+        """Places of data that the profile ``prod`` does not take."""
+        found = []
+        if self.tier1.allow_unsafe_redis:
+            found.append("security.profile = prod needs tier1.allow_unsafe_redis = false: a crash would lose events")
+        if self.tier2.url.startswith(("memory:", "http:")):
+            found.append(
+                f"security.profile = prod needs another tier2.url than {self.tier2.url.partition(':')[0]}: "
+                "memory loses what Tier 1 gives up, and http shows keys and events; use https, file or hdfs"
+            )
         return found

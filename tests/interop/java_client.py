@@ -68,8 +68,8 @@ class JavaClient:
 def running_java_client(
     controller_uri: str, scope: str, trust_store: str = "", user: tuple[str, str] | None = None
 ) -> Iterator[JavaClient]:
-    """The process ends with the context. ``trust_store``: certificates in PEM, for a ``tls://`` address. ``user``: a name
-    and a password; None for a cluster that asks for none."""
+    """The process ends with the context. ``trust_store``: certificates in PEM, for a ``tls://`` address. ``user``: a
+    name and a password; None for a cluster that asks for none."""
     options = [f"-Xmx{heap_bytes_max}", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened_packages)]
     gateway = JavaGateway.launch_gateway(
         classpath=f"{jar_folder()}/*", javaopts=options, java_path=java(), die_on_exit=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 
 from pydantic import Field
@@ -10,9 +11,16 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.services.security.cluster_keys import ClusterKeys
 from pravega_common.services.security.delegation_tokens import DelegationTokens, token_life_ms_default
 from pravega_common.services.settings import Section
+from pravega_common.services.tls import TlsSection
+
+
+class Profile(StrEnum):
+    DEV = "dev"
+    PROD = "prod"
 
 
 class SecuritySection(Section):
+    profile: Profile = Profile.DEV
     cluster_key_file: str = ""
     authentication: bool = False
     token_life_ms: int = Field(default=token_life_ms_default, ge=60_000, le=86_400_000)
@@ -24,6 +32,17 @@ class SecuritySection(Section):
                 "security.authentication needs security.cluster_key_file: stores know clients by tokens signed with it"
             ]
         return []
+
+    def missing_for_production(self, tls: TlsSection) -> list[str]:
+        """Lists the settings that a service of the profile ``prod`` lacks, one line each; none in another profile."""
+        if self.profile is not Profile.PROD:
+            return []
+        needs = {
+            "tls.certificate_file and tls.key_file: others on the way read passwords and events": tls.is_served,
+            "security.cluster_key_file: everybody could do what controllers do": bool(self.cluster_key_file),
+            "security.authentication = true: everybody could do everything": self.authentication,
+        }
+        return [f"security.profile = prod needs {what}" for what, is_there in needs.items() if not is_there]
 
     def tokens(self, clock: Clock, subject: str) -> DelegationTokens | None:
         """The tokens of the cluster, for the service of this name; ``None`` without a key.
