@@ -14,6 +14,7 @@ from aiohttp import web
 
 from controller_service.api.grpc.access_guard import AUTHORIZATION, AccessControl
 from controller_service.api.rest.errors import Handler, status_line_text
+from controller_service.window.page_routes import PAGE_FILES
 from pravega_common.errors import AccessDenied, AuthenticationFailed
 from pravega_common.services.security.access_entries import (
     ROOT,
@@ -38,10 +39,11 @@ OPEN: Final = frozenset(
         "/docs/explorer.js",
         "/docs/explorer.css",
         "/openapi.json",
+        *PAGE_FILES,
         *(f"/v1/health{aspect}{part}" for aspect in _HEALTH for part in ("", "/{id}")),
     )
 )
-"""What probes and the description of the API need."""
+"""What probes, the description of the API and the empty page of the window need."""
 
 
 def _root(names: Names) -> str:
@@ -63,6 +65,8 @@ def _group(names: Names) -> str:
 _SCOPE: Final = "/v1/scopes/{scope}"
 _STREAM: Final = f"{_SCOPE}/streams/{{stream}}"
 _GROUP: Final = f"{_SCOPE}/readergroups/{{group}}"
+_WINDOW: Final = "/v1/window"
+_SHOWN: Final = "/scopes/{scope}/streams/{stream}"
 NEEDS: Final[Mapping[tuple[str, str], Need | None]] = {
     ("GET", "/metrics"): (_root, READ),
     ("GET", "/v1/health/details"): (_root, READ),
@@ -82,6 +86,15 @@ NEEDS: Final[Mapping[tuple[str, str], Need | None]] = {
     ("GET", f"{_SCOPE}/readergroups"): (_scope, READ),
     ("GET", _GROUP): (_group, READ),
     ("DELETE", _GROUP): (_group, UPDATE),
+    # These show streams of all scopes.
+    ("GET", f"{_WINDOW}/cluster"): (_root, READ),
+    ("GET", f"{_WINDOW}/streams"): (_root, READ),
+    ("GET", f"{_WINDOW}/live/streams"): (_root, READ),
+    ("GET", f"{_WINDOW}{_SHOWN}"): (_stream, READ),
+    ("GET", f"{_WINDOW}{_SHOWN}/use"): (_stream, READ),
+    ("GET", f"{_WINDOW}{_SHOWN}/events"): (_stream, READ),
+    ("GET", f"{_WINDOW}{_SHOWN}/picture"): (_stream, READ),
+    ("GET", f"{_WINDOW}/live{_SHOWN}"): (_stream, READ),
 }
 """None: for every user of the cluster."""
 
