@@ -25,7 +25,7 @@ Segments that were planned longer ago are there, or never come."""
 segments_per_request_max: Final = 1_000
 """Their names take some 100 KB."""
 requests_waiting_max: Final = 1_000
-"""The limit of each controller; further segments are deleted once only."""
+"""Bounds the requests of one controller; further segments are deleted once only."""
 
 
 class SecondDeletion:

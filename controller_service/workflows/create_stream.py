@@ -139,7 +139,11 @@ class CreateStream:
 
     async def _create_mark_stream(self, scope: str, stream: str) -> None:
         name = mark_stream(stream)
-        entry = await self._added(scope, name, ())
+        entry, _ = await self._store.add_entry(scope, name, ())
+        if entry.deleting:
+            # Not by waiting: who began to delete it may have died, or have found this stream in the other one's place.
+            await self._removal.carry_out(scope, name, entry.stream_id)
+            raise Unavailable(f"mark stream {scope}/{name} was being deleted")
         try:
             made = await self._complete(scope, name, entry.stream_id, _MARK_CONFIGURATION)
         except StreamNotFound as error:

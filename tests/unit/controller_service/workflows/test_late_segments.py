@@ -152,6 +152,30 @@ async def test_a_mark_stream_that_comes_after_the_deletion_of_its_stream_is_dele
     await settled(scene)
 
 
+async def test_a_mark_stream_that_was_half_deleted_does_not_hold_up_the_next_stream_of_the_name() -> None:
+    """The creation that deletes its own, since its stream is gone, dies; its heir finds the next stream there."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    marks = Gate(world)
+    marks.at(first.streams, "add_entry", mark_stream("stream"))
+    creation = asyncio.ensure_future(first.create.create(S, "stream", TWO))
+    await marks.come()
+    await world.run(second.delete.delete("delete", S, "stream"))
+
+    async def die(*args: str) -> None:
+        world.live.discard(first.name)
+        first.switch.crash()
+
+    first.streams._delete_tables = die  # type: ignore[method-assign]
+    marks.opened.set()
+    await world.clock.pass_time(1)
+    creation.cancel()
+    mark = await world.streams.entry(S, mark_stream("stream"))
+    assert mark is not None and mark.deleting
+    assert await world.run(second.create.create(S, "stream", TWO), 60)
+    await settled(scene)
+
+
 async def test_a_truncation_that_failed_keeps_the_stream_until_it_is_repeated() -> None:
     """Sealed in between, the stream would stay half truncated: nobody truncates a sealed stream."""
     scene = await scene_of_two()
