@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -14,17 +16,35 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.client import StreamClient
 
+TLS_VARIABLE: Final = "PRAVEGA_TEST_TLS"
+
 
 @contextmanager
 def running_cluster(folder: Path, **options: object) -> Iterator[StandaloneProcess]:
-    """``options`` as of ``StandaloneProcess``; on a failure inside, the logs' last lines are in the report."""
-    cluster = StandaloneProcess(folder, **options)
+    """``options`` as of ``StandaloneProcess``; on a failure inside, the logs' last lines are in the report.
+
+    With ``PRAVEGA_TEST_TLS`` in the environment all of them speak TLS, so that whole suites run over it.
+    """
+    if os.environ.get(TLS_VARIABLE):
+        # By name, as the PyPI client knows no certificates of addresses.
+        options = {"tls": True, "host": "localhost", **options}
+    cluster = StandaloneProcess(folder, **options)  # type: ignore[arg-type]
     with cluster:
+        if os.environ.get(TLS_VARIABLE):
+            _trust(cluster)
         try:
             yield cluster
         except BaseException:
             print(cluster.log_tail())
             raise
+
+
+def _trust(cluster: StandaloneProcess) -> None:
+    """Let this process and those that it starts trust a cluster beside all earlier ones."""
+    bundle = os.environ.get("PRAVEGA_CA_FILE") or str(cluster.folder / "authorities.pem")
+    with Path(bundle).open("a") as file:
+        file.write(Path(cluster.ca_file).read_text())
+    os.environ.update(PRAVEGA_CA_FILE=bundle, pravega_client_tls_cert_path=bundle)
 
 
 @pytest.fixture(scope="module")
