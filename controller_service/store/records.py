@@ -287,6 +287,7 @@ class SubscriberRecord:
     cut: dict[int, int] = field(default_factory=dict)
     """Empty: no constraint on truncation yet."""
     updated_ms: int = 0
+    """When the cut was published; 0: before the group had this generation, which may go back behind it."""
 
 
 @dataclass(frozen=True, slots=True)

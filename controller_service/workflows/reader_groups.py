@@ -217,7 +217,9 @@ class ReaderGroups:
             known = subscribers.get(subscriber)
             if known is not None and known.group_id == record.group_id and known.generation >= record.generation:
                 return
-            new = SubscriberRecord(subscriber, record.group_id, record.generation)
+            # What it released as it was configured before: retention waits there until it publishes a cut again.
+            kept = known.cut if known is not None and known.group_id == record.group_id else {}
+            new = SubscriberRecord(subscriber, record.group_id, record.generation, kept)
             await context.put(SUBSCRIBERS, SubscribersRecord({**subscribers, subscriber: new}))
 
         await all_ended(self._change_stream(name, add) for name in _subscribed(record.config))

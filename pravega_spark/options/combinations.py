@@ -61,7 +61,6 @@ def _check_read(given: GivenOptions, use: Use) -> None:
         raise ConfigurationError("option 'min_events_per_trigger' must not be more than 'max_events_per_trigger'")
     if given.is_given("max_trigger_delay") and least is None:
         raise ConfigurationError("option 'max_trigger_delay' needs min_events_per_trigger too")
-    _exclude(given, "stream_pattern", "subscriber", "a subscriber holds streams back that are named in option 'stream'")
     for name in ("stream_discovery_interval", "max_streams"):
         if given.is_given(name) and not given.is_given("stream_pattern"):
             raise ConfigurationError(f"option '{name}' needs stream_pattern too")

@@ -97,15 +97,12 @@ class PlainStreamReader(DataSourceStreamReader):
         """From the end's own record of its start, if it has one: ``start`` may be a later ``latest``."""
         first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
         begin = first.position if last.start is None else last.start
-        self._subscription.begin(begin)
         gateway = worker_gateway(self._options.controller)
         positions = {name: self._positions(gateway, name) for name in last.position}
         self._names.check_left(begin, last.position)
-        spans = [
-            span
-            for name, cut in last.position.items()
-            for span in positions[name].spans(begin.get(name) or joining_cut(self._options, positions[name]), cut)
-        ]
+        starts = {name: begin.get(name) or joining_cut(self._options, one) for name, one in positions.items()}
+        self._subscription.hold(starts)
+        spans = [span for name, cut in last.position.items() for span in positions[name].spans(starts[name], cut)]
 
         def locate(span: Span, offset: int) -> int:
             return positions[scoped_name(span.scope, span.stream)].events.locate(span.segment_id, offset, span.end)

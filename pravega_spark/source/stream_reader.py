@@ -124,6 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name in set(self._streams) - set(names):
             for known in (self._streams, self._joined, self._end):
                 known.pop(name, None)
+            self._subscription.forget(name)
         new = {name: self._positions(*split_scoped_name(name)) for name in names if name not in self._streams}
         self._streams.update(new)
         limit = self._options.end_stream_cut
@@ -183,8 +184,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; ``start`` itself when there is nothing to read."""
-        if self._subscription.is_due:
-            self._subscription.begin(self._begin(SourceOffset.from_json(start).position))
         if self._target is None and (wait_s := self._idle.wait_s(start, self._monotonic_s())):
             self._sleep(wait_s)
         began_s = self._monotonic_s()
@@ -207,6 +206,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for positions in self._opened().values():
             positions.events.forget()
         begin = self._begin(SourceOffset.from_json(start).position)
+        self._subscription.hold(begin)
         moved, infos = self._advanced(begin, {})
         is_limited = not isinstance(limit, ReadAllAvailable)
         if is_limited and self._target is None and self._holds_back(moved, infos):
@@ -251,6 +251,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self, start: OffsetsByStream) -> OffsetsByStream:
         """``start`` without streams that are no longer read, and with those that came."""
         self._names.check_left(start, self._opened())
+        return self._joining(start)
+
+    def _joining(self, start: OffsetsByStream) -> OffsetsByStream:
         new = [name for name in self._opened() if name not in start and name not in self._joined]
         self._joined.update(self._of_each(new, lambda one: joining_cut(self._options, one)))
         return {name: start[name] if name in start else self._joined[name] for name in self._opened()}
@@ -342,8 +345,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidArgument("the checkpoint's offset is damaged: the end of a batch has no member 'from'")
         if last.start is not None and first.start is not None:
             self._check_joined(first.position, last.start)
-        # A batch that is repeated after a start, before anybody asks for the next one.
-        self._subscription.begin(first.position if last.start is None else last.start)
+        begin = first.position if last.start is None else last.start
+        if self._subscription.is_due(begin):  # It is repeated after a start, before anybody asks for the next one.
+            self._subscription.hold(self._joining(begin))
         spans = self._spans_between(first, last) if last.start is None else spans_of_batch(last.start, last)
 
         def locate(span: Span, offset: int) -> int:

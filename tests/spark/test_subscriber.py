@@ -126,6 +126,39 @@ def test_the_slower_of_two_queries_holds_the_stream(retained: Retained) -> None:
 
 
 @pytest.mark.slow
+def test_a_pattern_holds_a_stream_that_is_made_while_it_runs(retained: Retained) -> None:
+    """And one that is there stays held while the query takes up another."""
+    streams, name = retained.streams, "branches"
+    given = {"stream_pattern": "orders-.*", "subscriber": name, "stream_discovery_interval": "1s"}
+    found = {key: value for key, value in streams.options("", **given).items() if key != "stream"}
+    source = streams.spark.readStream.format("pravega").options(start_stream_cut="earliest", **found).load()
+    target = source.writeStream.format("parquet").option("path", str(streams.folder / name))
+    target = target.option("checkpointLocation", retained.checkpoint(name))
+    retained.create("orders-1")
+    streams.fill("orders-1", 0, 100)
+    query = streams.keep(target.start())
+    query.processAllAvailable()
+    retained.create("orders-2")
+    streams.fill("orders-2", 100, 200)
+    eventually_blocking(lambda: retained.read_by(name) == list(range(200)), "the new stream is read", wait_max_s)
+    query.stop()
+    released = {stream: retained.committed(name, stream) for stream in ("orders-1", "orders-2")}
+    streams.fill("orders-1", 200, 300)
+    streams.fill("orders-2", 300, 400)
+    retained.wait_for_retention()
+    for stream, position in released.items():
+        assert retained.head(stream)[0] <= position[0], "what the query has still to read stays"
+    target.trigger(**NOW).start().awaitTermination()
+    assert retained.read_by(name) == list(range(400))
+    streams.fill("orders-1", 400, 500)
+    streams.fill("orders-2", 500, 600)
+    target.trigger(**NOW).start().awaitTermination()
+    for stream, position in released.items():
+        eventually_blocking(lambda: retained.head(stream)[0] > position[0], f"{stream} lets go", wait_max_s)  # noqa: B023
+    remove(f"{streams.scope}/{name}", yes=True, controller=streams.controller)
+
+
+@pytest.mark.slow
 def test_a_crash_between_commit_and_release(retained: Retained, tmp_path: Path) -> None:
     streams = retained.streams
     retained.create("from")

@@ -154,7 +154,7 @@ async def _judge(
         placed = await place_in(opened, dict(request.streamCut.cut))
         if not await is_valid_in(opened, placed):
             return status.STREAM_CUT_NOT_VALID
-        if known.cut and not await _follows(opened, placed, known.cut):
+        if known.cut and known.updated_ms and not await _follows(opened, placed, known.cut):
             return status.STREAM_CUT_NOT_VALID
     except InvalidArgument:
         return status.STREAM_CUT_NOT_VALID

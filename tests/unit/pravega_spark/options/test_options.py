@@ -153,7 +153,6 @@ def test_one_sentence_for_what_is_wrong(given: dict[str, str], message: str) -> 
     ("given", "message"),
     [
         ({"stream_pattern": "t("}, r"option 'stream_pattern' is 't\(', but is no regular expression: missing \)"),
-        ({"stream_pattern": "t", "subscriber": "me"}, "'stream_pattern' and 'subscriber' exclude each other"),
         ({"stream_pattern": "t", "path": "s/t"}, "say the same; give only one"),
         ({"stream_pattern": "t", "scope": " "}, "option 'scope' is ' ', but must not be empty"),
     ],

@@ -65,7 +65,10 @@ class Query:
         self.done = len(self.planned)
 
     def position(self, batch: int) -> dict[int, int]:
-        return {int(item): offset for item, offset in self.planned[batch]["streams"]["s/t"].items()}
+        return self.position_in("s/t", batch)
+
+    def position_in(self, stream: str, batch: int = -1) -> dict[int, int]:
+        return {int(item): offset for item, offset in self.planned[batch]["streams"][stream].items()}
 
 
 def test_it_releases_what_is_done_and_nothing_more(streams: FakeStreams) -> None:
@@ -184,6 +187,124 @@ def test_a_query_that_cannot_subscribe_does_not_start(streams: FakeStreams, monk
     streams.append("t", 0, [b"one"])
     with pytest.raises(PravegaError, match="no"):
         Query().plan(source(streams))
+
+
+class TestPattern:
+    """Streams that come and go while a query runs."""
+
+    def source(self, streams: FakeStreams, **given: str) -> StreamReader:
+        self.now_s = 0.0
+        options = {"controller": streams.controller, "scope": "s", "stream_pattern": "orders-.*", "subscriber": "mine"}
+        parsed = ReadOptions.parse({**options, "start_stream_cut": "earliest", **given}, Use.STREAM_READ)
+        return StreamReader(parsed, SCHEMA, lambda: self.now_s, lambda seconds: None)
+
+    def add(self, streams: FakeStreams, stream: str, *events: bytes) -> None:
+        streams.create(stream)
+        streams.append(stream, 0, list(events))
+        self.now_s = getattr(self, "now_s", 0.0) + 30
+
+    def step(self, query: Query, reader: StreamReader) -> None:
+        assert query.plan(reader)
+        query.run(reader)
+
+    def released(self, streams: FakeStreams) -> list[dict[int, int] | None]:
+        return [streams.gateway.released("s", name).get(ME) for name in ("orders-1", "orders-2")]
+
+    def test_a_new_stream_is_held_before_it_is_read(self, streams: FakeStreams) -> None:
+        query, reader = Query(), self.source(streams)
+        self.add(streams, "orders-1", b"one")
+        self.step(query, reader)
+        self.add(streams, "orders-2", b"two")
+        assert query.plan(reader)
+        one = streams.gateway.tail_cut("s", "orders-1")
+        assert self.released(streams) == [one, {0: 0}]
+        query.run(reader)
+        self.add(streams, "orders-1", b"three")
+        self.step(query, reader)
+        assert self.released(streams) == [one, streams.gateway.tail_cut("s", "orders-2")]
+
+    def test_a_query_that_waits_for_its_first_stream(self, streams: FakeStreams) -> None:
+        query, reader = Query(), self.source(streams)
+        assert not query.plan(reader)
+        self.add(streams, "orders-1", b"one")
+        assert query.plan(reader)
+        assert self.released(streams) == [{0: 0}, None]
+
+    def test_a_repeated_batch_holds_what_came_since(self, streams: FakeStreams) -> None:
+        """It was planned before the second stream was made, and may take long."""
+        self.add(streams, "orders-1", b"one")
+        query, reader = Query(), self.source(streams)
+        query.plan(reader)
+        self.add(streams, "orders-2", b"two")
+        again = self.source(streams, start_stream_cut="latest")
+        again.initialOffset()
+        query.run(again)
+        assert self.released(streams) == [{0: 0}, {0: 0}]
+
+    def test_a_stream_that_is_deleted_and_made_again_is_held_again(self, streams: FakeStreams) -> None:
+        query, reader = Query(), self.source(streams, fail_on_data_loss="false")
+        self.add(streams, "orders-1", b"one")
+        self.add(streams, "orders-2", b"two")
+        self.step(query, reader)
+        streams.gateway.delete_stream("s", "orders-2")
+        self.add(streams, "orders-1", b"three")
+        self.step(query, reader)
+        streams.create("orders-2")
+        streams.append("orders-2", 1, [b"four"])
+        self.now_s += 30
+        assert query.plan(reader)
+        assert self.released(streams) == [streams.gateway.tail_cut("s", "orders-1"), {1: 0}]
+
+    def test_a_controller_that_refuses_is_asked_again(
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """What is read meanwhile is read, and said once."""
+        query, reader = Query(), self.source(streams)
+        self.add(streams, "orders-1", b"one")
+        self.step(query, reader)
+
+        def refuse(*given: Any) -> None:
+            raise PravegaError("no")
+
+        self.add(streams, "orders-2", b"two")
+        with monkeypatch.context() as patched:
+            patched.setattr(type(streams.gateway), "subscribe", refuse)
+            self.step(query, reader)
+            assert not query.plan(reader)
+        assert self.released(streams)[1] is None
+        assert caplog.text.count("subscriber mine does not hold its new streams yet: no") == 1
+        held = query.position_in("s/orders-2")
+        self.add(streams, "orders-2", b"three")
+        self.step(query, reader)
+        assert self.released(streams)[1] == held
+
+    def test_streams_that_stand_still_cost_no_call(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        query, reader = Query(), self.source(streams)
+        self.add(streams, "orders-1", b"one")
+        self.add(streams, "orders-2", b"two")
+        self.step(query, reader)
+        called: list[str] = []
+        release = streams.gateway.release
+        monkeypatch.setattr(streams.gateway, "release", lambda *given: (called.append(given[2]), release(*given)))
+        for _ in range(3):
+            self.add(streams, "orders-1", b"more")
+            self.step(query, reader)
+        assert called == ["orders-1", "orders-2", "orders-1", "orders-1"]
+
+    def test_on_a_spark_without_limits(self, streams: FakeStreams) -> None:
+        self.add(streams, "orders-1", b"one")
+        given = {"controller": streams.controller, "scope": "s", "stream_pattern": "orders-.*", "order": "none"}
+        given |= {"subscriber": "mine", "start_stream_cut": "earliest"}
+        reader = PlainStreamReader(ReadOptions.parse(given, Use.STREAM_READ), SCHEMA, lambda: self.now_s)
+        start = reader.initialOffset()
+        first = reader.latestOffset()
+        reader.partitions(start, first)
+        self.add(streams, "orders-2", b"two")
+        second = reader.latestOffset()
+        reader.partitions(first, second)
+        assert self.released(streams) == [{0: 0}, {0: 0}]
+        reader.commit(second)
+        assert self.released(streams) == [streams.gateway.tail_cut("s", name) for name in ("orders-1", "orders-2")]
 
 
 @pytest.mark.parametrize("name", ["_mine", "a/b", "n" * 251])
