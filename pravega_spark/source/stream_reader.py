@@ -28,6 +28,7 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.idle_pause import IdlePause
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
+from pravega_spark.source.quiet_look import QuietLook
 from pravega_spark.source.range_planner import Span, lag_bytes, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_spark.source.read_edges import first_cut, joining_cut, last_cut
@@ -101,6 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported: dict[str, Any] | None = None
         self._is_end_settled = False
         self._limits = TriggerLimits(options)
+        self._quiet = QuietLook()
 
     # Where to start
 
@@ -205,15 +207,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         for positions in self._opened().values():
             positions.events.forget()
-        begin = self._begin(SourceOffset.from_json(start).position)
+        begin = self._begin(self._quiet.position_of(start))
         self._subscription.hold(begin)
         moved, infos = self._advanced(begin, {})
+        if not self._end and self._target is None and self._quiet.is_repeated(moved, infos):
+            return start
         is_limited = not isinstance(limit, ReadAllAvailable)
         if is_limited and self._target is None and self._holds_back(moved, infos):
             taken = _Taken(moved, {}, moved, infos)
         else:
             taken = self._taken(moved, infos, is_limited=is_limited)
-        self._report(taken.ends, self._available(taken.ends, taken.infos), taken.infos)
+        available = self._available(taken.ends, taken.infos)
+        self._report(taken.ends, available, taken.infos)
+        self._quiet.looked(begin, available, infos)
         return start if taken.ends == moved else SourceOffset(taken.position, begin, taken.ended).to_json()
 
     def _taken(self, position: OffsetsByStream, infos: _Infos, *, is_limited: bool) -> _Taken:

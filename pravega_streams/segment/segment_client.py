@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, TypeVar, overload
 
 from pravega_common.errors import (
     ContainerNotHosted,
@@ -102,7 +102,7 @@ class SegmentClient:
         self._call_time_s = call_time_s
         self._sockets: dict[Endpoint, WireSocket] = {}
         self._lock = threading.Lock()
-        self._info_batch = lru_cache(maxsize=info_batches_kept_max)(_info_batch)
+        self._info_batch = lru_cache(maxsize=info_batches_kept_max)(_InfoBatch)
 
     def info(self, segment: str) -> SegmentInfo:
         reply = self.call(
@@ -133,6 +133,11 @@ class SegmentClient:
             first = next(iter(waiting))
             connection = self._connection(first)
             asked, answers = self._ask_store(connection, waiting, refused)
+            if isinstance(answers, _Unchanged):  # Its owner was noted when they came first.
+                found.update(answers.by_name)
+                for segment in asked:
+                    del waiting[segment], left[segment]
+                continue
             if not asked:
                 del waiting[first]  # It is refused by its own store: asked again later.
             for segment, answer in zip(asked, answers, strict=True):
@@ -141,9 +146,9 @@ class SegmentClient:
                     failure = answer
                     continue
                 del waiting[segment]
-                if isinstance(answer, c.StreamSegmentInfo):
+                if isinstance(answer, SegmentInfo):
                     self.endpoints.note(segment, connection.endpoint)
-                    found[segment] = _info_of(answer)
+                    found[segment] = answer
                 elif not isinstance(answer, SegmentNotFound):
                     failure = answer
                     if not answer.may_be_repeated(idempotent=True):
@@ -155,7 +160,7 @@ class SegmentClient:
 
     def _ask_store(
         self, connection: WireSocket, waiting: dict[str, None], refused: set[tuple[str, Endpoint]]
-    ) -> tuple[list[str], list[c.StreamSegmentInfo | PravegaError]]:
+    ) -> tuple[list[str], list[SegmentInfo | PravegaError]]:
         """Ask one store about as many segments as it takes at once; those segments, and an answer for each."""
         endpoint = connection.endpoint
 
@@ -165,14 +170,14 @@ class SegmentClient:
         if not connection.knows(BATCHES, is_elsewhere):
             owned = (one for one in waiting if self.endpoints.resolve(one) == endpoint)
             asked = [one for one in owned if (one, endpoint) not in refused][:infos_per_round_max]
-            return asked, _ask_each(connection, asked, self.endpoints.token)
+            return asked, [_info_of(answer) for answer in _ask_each(connection, asked, self.endpoints.token)]
         owned = (one for one in waiting if (self.endpoints.known(one) or endpoint) == endpoint)
         together = tuple(islice((one for one in owned if (one, endpoint) not in refused), batch_requests_max))
         if not together:
             return [], []
         batch = self._info_batch(together, tuple(map(self.endpoints.token, together)))
         reply = connection.call(batch.command, is_elsewhere)
-        return [call.segment for call in batch.calls], batch.outcomes(reply, lambda _: connection.close())
+        return batch.segments, batch.infos(reply, lambda _: connection.close())
 
     def attribute(self, segment: str, attribute_id: bytes) -> int:
         """The value, or ``NULL_ATTRIBUTE_VALUE``."""
@@ -261,13 +266,40 @@ class SegmentClient:
         return connection
 
 
-def _info_batch(segments: tuple[str, ...], tokens: tuple[str, ...]) -> SegmentBatch[c.StreamSegmentInfo]:
-    """A question about each of as many segments, from the first on, as a batch takes, with the token of each."""
-    batch = SegmentBatch[c.StreamSegmentInfo]()
-    for segment, token in zip(segments, tokens, strict=True):
-        if not batch.add(_info_call(segment, token)):
-            break
-    return batch
+class _Unchanged(list[SegmentInfo | PravegaError]):
+    """Answers that a store gave before, byte by byte, all of them good."""
+
+    def __init__(self, infos: Iterable[SegmentInfo]) -> None:
+        super().__init__(infos)
+        self.by_name = {info.name: info for info in self if isinstance(info, SegmentInfo)}
+
+
+class _InfoBatch:
+    """A question about each of as many segments, from the first on, as a batch takes; for one caller at a time.
+
+    An idle source asks the same again and again: answers that did not change are not decoded again.
+    """
+
+    def __init__(self, segments: tuple[str, ...], tokens: tuple[str, ...]) -> None:
+        """``tokens``: those to show with the question about each."""
+        self._batch = SegmentBatch[c.StreamSegmentInfo]()
+        for segment, token in zip(segments, tokens, strict=True):
+            if not self._batch.add(_info_call(segment, token)):
+                break
+        self.segments = [call.segment for call in self._batch.calls]
+        self.command = self._batch.command
+        self._replies = b""
+        self._known: _Unchanged | None = None
+
+    def infos(self, reply: c.Command, close: Callable[[str], None]) -> list[SegmentInfo | PravegaError]:
+        """The answer about each; raises as ``SegmentBatch.outcomes``."""
+        replies = b"".join(reply.replies) if isinstance(reply, c.RequestBatchAnswered) else b""
+        if self._known is not None and replies == self._replies:
+            return self._known
+        answers = [_info_of(answer) for answer in self._batch.outcomes(reply, close)]
+        infos = [answer for answer in answers if isinstance(answer, SegmentInfo)]
+        self._replies, self._known = replies, _Unchanged(infos) if len(infos) == len(answers) else None
+        return answers
 
 
 def _info_call(segment: str, token: str) -> SegmentCall[c.StreamSegmentInfo]:
@@ -302,5 +334,11 @@ def _answer(reply: c.Command, segment: str, connection: WireSocket) -> c.StreamS
         return error
 
 
-def _info_of(reply: c.StreamSegmentInfo) -> SegmentInfo:
+@overload
+def _info_of(reply: c.StreamSegmentInfo) -> SegmentInfo: ...
+@overload
+def _info_of(reply: c.StreamSegmentInfo | PravegaError) -> SegmentInfo | PravegaError: ...
+def _info_of(reply: c.StreamSegmentInfo | PravegaError) -> SegmentInfo | PravegaError:
+    if isinstance(reply, PravegaError):
+        return reply
     return SegmentInfo(reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified)

@@ -134,6 +134,39 @@ def test_the_same_question_gets_the_answer_of_its_time(store: FakeStore, client:
     assert len(client.infos(NAMES[:3])) == 2
 
 
+def test_answers_that_did_not_change_are_not_decoded_again(
+    store: FakeStore, client: SegmentClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is asked each time; a reply with a refusal in it is always decoded."""
+    decoded = 0
+    decode = batches.decode_frame
+
+    def counting(frame: c.ByteView) -> c.Command:
+        nonlocal decoded
+        decoded += 1
+        return decode(frame)
+
+    monkeypatch.setattr(batches, "decode_frame", counting)
+    answers = store.before = Infos()
+    even, two = NAMES[::2], NAMES[:2]
+    first = client.infos(even)
+    assert (client.infos(even), set(answers.asked.values())) == (first, {2})
+    assert decoded == (len(even) if store.extensions else 0)
+
+    def grown(command: c.Command) -> str | c.Command | None:
+        reply = answers(command)
+        is_it = isinstance(reply, c.StreamSegmentInfo) and reply.segment == even[3]
+        return replace(reply, write_offset=9_999) if is_it and isinstance(reply, c.StreamSegmentInfo) else reply
+
+    store.before = grown
+    assert client.infos(even)[even[3]].length == 9_999
+    store.before = answers
+    assert client.infos(even) == first
+    assert decoded == (3 * len(even) if store.extensions else 0)
+    assert [list(client.infos(two)) for _ in range(2)] == [NAMES[:1]] * 2
+    assert decoded == (3 * len(even) + 4 if store.extensions else 0)
+
+
 def test_a_batch_is_bounded_in_bytes(store: FakeStore, client: SegmentClient, monkeypatch: pytest.MonkeyPatch) -> None:
     store.before = Infos()
     monkeypatch.setattr(batches, "batch_bytes_max", 1_000)

@@ -1,0 +1,36 @@
+"""Remembers a look that found nothing, so that an idle source does not work out again what cannot have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pravega_common.model.segments import SegmentInfo
+from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
+
+Infos = Mapping[str, Mapping[int, SegmentInfo]]
+"""What the stores say of each segment, by stream and id."""
+
+
+class QuietLook:
+    """The last look of one query, if all was read then and nothing was to come but by an append."""
+
+    def __init__(self) -> None:
+        self._start: dict[str, Any] | None = None
+        self._position: OffsetsByStream = {}
+        self._seen: tuple[OffsetsByStream, Infos] | None = None
+
+    def position_of(self, start: dict[str, Any]) -> OffsetsByStream:
+        """The position of an offset; Spark asks an idle source about the same one again and again."""
+        if self._start != start:
+            self._start, self._position = start, SourceOffset.from_json(start).position
+        return self._position
+
+    def is_repeated(self, position: OffsetsByStream, infos: Infos) -> bool:
+        """Whether the stores say of these segments what they said then, so that there is nothing to read again."""
+        return self._seen == (position, infos)
+
+    def looked(self, position: OffsetsByStream, available: OffsetsByStream, infos: Infos) -> None:
+        """Remember a look: how far may be read from a position. A sealed segment may get successors, unseen in it."""
+        is_sealed = any(info.is_sealed for known in infos.values() for info in known.values())
+        self._seen = None if available != position or is_sealed else (position, infos)
