@@ -1,4 +1,4 @@
-"""Defines every command of the wire protocol as a frozen dataclass whose annotations are its layout.
+"""Defines every command of the wire protocol as a frozen class whose annotations are its layout.
 
 See docs/wire-protocol.md 2.
 
@@ -10,10 +10,11 @@ peer sends and then take their default.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeVar, dataclass_transform, get_type_hints
+from typing import Final, TypeVar, dataclass_transform
 
 from pravega_common.invariants import check
+from pravega_common.wire.command_class import Command as Command
+from pravega_common.wire.command_class import command_class
 from pravega_common.wire.fields import (
     I8,
     I32,
@@ -23,7 +24,6 @@ from pravega_common.wire.fields import (
     Chunks,
     Entries,
     EventData,
-    FieldType,
     Frames,
     Keys,
     MergedSources,
@@ -70,14 +70,6 @@ NULL_ATTRIBUTE_VALUE: Final = -(2**63)
 """The value of an attribute that is absent; written, it removes the attribute."""
 
 
-class Command:
-    """Base of all commands. ``layout`` lists (attribute name, field type) in wire order."""
-
-    __slots__ = ()
-    type_code: ClassVar[int]
-    layout: ClassVar[tuple[tuple[str, FieldType], ...]]
-
-
 COMMANDS: dict[int, type[Command]] = {}
 """Command classes by type code."""
 
@@ -87,23 +79,12 @@ _C = TypeVar("_C", bound=Command)
 @dataclass_transform(frozen_default=True)
 def _command(type_code: int) -> Callable[[type[_C]], type[_C]]:
     def decorate(plain: type[_C]) -> type[_C]:
-        made = dataclass(frozen=True, slots=True)(plain)
-        made.type_code = type_code
-        made.layout = _layout_of(made)
+        made = command_class(plain, type_code, globals())
         check(type_code not in COMMANDS, "two commands with one type code", type_code=type_code)
         COMMANDS[type_code] = made
         return made
 
     return decorate
-
-
-def _layout_of(made: type[Command]) -> tuple[tuple[str, FieldType], ...]:
-    hints: dict[str, Any] = get_type_hints(made, include_extras=True)
-    return tuple(
-        (name, hint.__metadata__[0])
-        for name, hint in hints.items()
-        if isinstance(getattr(hint, "__metadata__", (None,))[0], FieldType)
-    )
 
 
 @_command(-127)

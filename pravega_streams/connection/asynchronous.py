@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from pravega_common.errors import Unavailable, UnknownOutcome
@@ -30,9 +29,7 @@ def with_token(make: MakeCommand, token: str) -> MakeCommand:
         return make
 
     def stamped(request_id: int) -> c.Command:
-        made: Any = make(request_id)
-        stamped: c.Command = replace(made, token=token)
-        return stamped
+        return make(request_id).with_fields(token=token)
 
     return stamped
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -127,7 +126,7 @@ def test_the_same_question_gets_the_answer_of_its_time(store: FakeStore, client:
 
     def grown(command: c.Command) -> str | c.Command | None:
         reply = Infos()(command)
-        return replace(reply, write_offset=7_000) if isinstance(reply, c.StreamSegmentInfo) else reply
+        return reply.with_fields(write_offset=7_000) if isinstance(reply, c.StreamSegmentInfo) else reply
 
     store.before = grown
     assert {info.length for info in client.infos(NAMES).values()} == {7_000}
@@ -228,7 +227,7 @@ def test_damage_is_reported_at_once(store: FakeStore, client: SegmentClient) -> 
     def before(command: c.Command) -> str | c.Command | None:
         reply = answers(command)
         rid = getattr(command, "request_id", 0)
-        return replace(reply, request_id=rid) if isinstance(reply, c.ErrorMessage) else reply
+        return reply.with_fields(request_id=rid) if isinstance(reply, c.ErrorMessage) else reply
 
     store.before = before
     with pytest.raises(DataCorruption):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
@@ -26,11 +25,11 @@ def comparable(reply: Command) -> Any:
     if isinstance(reply, Hello):
         return "Hello"
     if isinstance(reply, StreamSegmentInfo):
-        return dataclasses.replace(reply, last_modified=0)
+        return reply.with_fields(last_modified=0)
     if isinstance(reply, ErrorMessage):
-        return dataclasses.replace(reply, message="")
+        return reply.with_fields(message="")
     if isinstance(reply, SegmentCreated):
-        return dataclasses.replace(reply, segment=re.sub(r"(#transient\.\w{32}\.)\w{32}$", r"\1", reply.segment))
+        return reply.with_fields(segment=re.sub(r"(#transient\.\w{32}\.)\w{32}$", r"\1", reply.segment))
     if isinstance(reply, TableKeysRead):
         return (sorted(reply.keys), bool(reply.continuation_token))
     if isinstance(reply, TableEntriesRead):
@@ -38,7 +37,7 @@ def comparable(reply: Command) -> Any:
     if isinstance(reply, TableEntriesDeltaRead):
         return (sorted(plain(reply.entries)), reply.should_clear, reply.reached_end, reply.last_position)
     if isinstance(reply, TableSegmentInfo) and reply.key_length:
-        return dataclasses.replace(reply, entry_count=0)
+        return reply.with_fields(entry_count=0)
     return reply
 
 

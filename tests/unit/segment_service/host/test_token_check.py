@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,8 +87,7 @@ async def server(store: InMemorySegmentStore, clock: ManualClock) -> AsyncIterat
 
 
 def with_token(command: Any, token: str) -> c.Command:
-    made: c.Command = replace(command, token=token)
-    return made
+    return command.with_fields(token=token)
 
 
 async def test_a_stranger_neither_reads_nor_deletes_the_catalogue(client: WireClient) -> None:
