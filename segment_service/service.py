@@ -52,6 +52,7 @@ from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import RoutedSegmentStore, check_container_count
 from segment_service.tables.table_extension import TableExtension
 from segment_service.tier1_memory_watch import Tier1MemoryWatch
+from segment_service.tier1_settings_watch import Tier1SettingsWatch
 from segment_service.traffic.monitor import TrafficMonitor
 from segment_service.traffic.request_stream import WireRequestStream
 from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
@@ -143,6 +144,13 @@ class SegmentStoreProcess(Service):
         self._memory_watch = Tier1MemoryWatch(
             self._parts.groups, self.back_pressure, self.registry, self._parts.clock, config.redis.access()
         )
+        self._settings_watch = Tier1SettingsWatch(
+            self._parts.groups,
+            self.back_pressure,
+            self._parts.clock,
+            config.redis.access(),
+            is_off=config.tier1.allow_unsafe_redis,
+        )
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store, maps=self.store)
         self._tls = make_server_tls(config.tls, self._parts.clock)
@@ -217,8 +225,9 @@ class SegmentStoreProcess(Service):
         self._manager = ContainerManager(manager_config, parts.cpo, self.registry, self._make_container, parts.clock)
         self.own(self._manager)
         await self._manager.start()
-        self.own(self._memory_watch)
-        await self._memory_watch.start()
+        for watch in (self._memory_watch, self._settings_watch):
+            self.own(watch)
+            await watch.start()
         self._traffic = self._make_traffic_monitor()
         self.own(self._traffic)
         await self._traffic.start()
@@ -231,6 +240,7 @@ class SegmentStoreProcess(Service):
         if self._manager is not None:
             await self._manager.stop()
         await self._memory_watch.stop()
+        await self._settings_watch.stop()
         await self.wire.stop()
         if self._status_page is not None:
             await self._status_page.stop()

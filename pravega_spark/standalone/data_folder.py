@@ -12,6 +12,7 @@ from typing import IO, Any, Final
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.invariants import check
+from pravega_spark.standalone.socket_folder import private_mode
 
 FORMAT_VERSION: Final = 2
 """2 has no Redis at all, or several, which 0.1.0 must not take for an empty folder; every other folder has format 1."""
@@ -35,7 +36,8 @@ class DataFolder:
     def open(self, layout: dict[str, Any]) -> None:
         """Makes or checks the folder and locks it. ``layout`` must be the same at every start."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=private_mode, parents=True, exist_ok=True)
+            self.root.chmod(private_mode)  # an older version made it for all to read
             self._lock = (self.root / "lock").open("a+")
         except OSError as error:
             raise ConfigurationError(
@@ -73,7 +75,7 @@ class DataFolder:
 
     def folder(self, name: str) -> Path:
         path = self.root / name
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode=private_mode, exist_ok=True)
         return path
 
     def _owner(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,8 +23,10 @@ minio_bucket: Final = "pravega-spark"
 
 redis_configuration: Final = """\
 # Written by pravega-spark standalone. An acknowledged append must survive a crash of the machine.
-bind {host}
-port {port}
+# Only the user of the standalone reaches it.
+port 0
+unixsocket "{socket}"
+unixsocketperm 700
 dir "{folder}"
 appendonly yes
 appendfsync always
@@ -41,35 +43,28 @@ rdbcompression no
 
 @dataclass(frozen=True)
 class RedisChild:
-    """One Redis of the standalone: its name, its folder, its address and its ``maxmemory`` in bytes."""
+    """One Redis of the standalone: its name, its folder, its socket and its ``maxmemory`` in bytes."""
 
     name: str
     folder: Path
-    host: str
-    port: int
+    socket: Path
     maxmemory: int
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"redis://{self.address}/0"
+        return f"unix:{self.socket}"
 
     def spec(self, conf: Path, logs: Path) -> ChildSpec:
         """Write the settings, and describe the process."""
         configuration = conf / f"{self.name}.conf"
         configuration.write_text(
-            redis_configuration.format(
-                host=self.host, port=self.port, folder=self.folder.resolve(), maxmemory=self.maxmemory
-            )
+            redis_configuration.format(socket=self.socket, folder=self.folder.resolve(), maxmemory=self.maxmemory)
         )
         command = [str(find_redis()), str(configuration)]
-        return ChildSpec(self.name, command, logs / f"{self.name}.log", lambda: _redis_answers(self.host, self.port))
+        return ChildSpec(self.name, command, logs / f"{self.name}.log", lambda: _redis_answers(self.socket))
 
 
-def redis_children(options: StandaloneOptions, folder: DataFolder, ports: Sequence[int]) -> list[RedisChild]:
+def redis_children(options: StandaloneOptions, folder: DataFolder, sockets: Path) -> list[RedisChild]:
     """The plog servers in their order, and last the server of the control plane, unless the only plog server is that
     too. ``ConfigurationError`` if the disk is too small."""
     names = redis_names(options.redis_servers)
@@ -82,13 +77,13 @@ def redis_children(options: StandaloneOptions, folder: DataFolder, ports: Sequen
         )
     sizes = [options.redis_memory_bytes] * options.redis_servers + [redis_memory_mib_min << 20]
     return [
-        RedisChild(name, folder.folder(name), options.host, port, size)
-        for name, port, size in zip(names, ports, sizes, strict=False)
+        RedisChild(name, folder.folder(name), sockets / f"{name}.sock", size)
+        for name, size in zip(names, sizes, strict=False)
     ]
 
 
-async def _redis_answers(host: str, port: int) -> bool:
-    answer = await exchange(host, port, b"PING\r\n")
+async def _redis_answers(socket: Path) -> bool:
+    answer = await exchange(lambda: asyncio.open_unix_connection(socket), b"PING\r\n")
     return answer.startswith(b"+PONG")
 
 
@@ -117,16 +112,18 @@ def minio_spec(folder: Path, log_file: Path, host: str, port: int) -> ChildSpec:
 
 async def _minio_answers(host: str, port: int) -> bool:
     request = f"GET /minio/health/ready HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"
-    answer = await exchange(host, port, request.encode())
+    answer = await exchange(lambda: asyncio.open_connection(host, port), request.encode())
     return answer.startswith(b"HTTP/1.1 200")
 
 
-async def exchange(host: str, port: int, request: bytes) -> bytes:
+async def exchange(
+    connect: Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]], request: bytes
+) -> bytes:
     """Sends bytes and returns the first that come back; empty if nobody answers."""
     writer = None
     try:
         async with asyncio.timeout(probe_time_max_s):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await connect()
             writer.write(request)
             return await reader.read(512)
     except (OSError, TimeoutError):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from rich.console import Console
@@ -23,25 +24,31 @@ from pravega_spark.standalone.service_children import (
     segment_store_spec,
     shared_sections,
 )
+from pravega_spark.standalone.socket_folder import remove_socket_folder, socket_folder
 from pravega_spark.standalone.supervisor import ChildSpec, Supervisor
+
+private_umask: Final = 0o077
 
 
 async def run_standalone(options: StandaloneOptions) -> None:
     """Runs until SIGTERM or Ctrl-C. ``ConfigurationError`` before anything starts if it cannot work."""
     options.validate()
     folder = DataFolder(options.data_dir)
-    folder.open(
-        {
-            "containers": options.containers,
-            "tier1": str(options.tier1),
-            "tier2": str(options.tier2),
-            "redis_servers": options.redis_servers,
-        }
-    )
+    # What the standalone and its children make is for this user alone.
+    umask = os.umask(private_umask)
     try:
+        folder.open(
+            {
+                "containers": options.containers,
+                "tier1": str(options.tier1),
+                "tier2": str(options.tier2),
+                "redis_servers": options.redis_servers,
+            }
+        )
         await _serve(options, folder)
     finally:
         folder.close()
+        os.umask(umask)
 
 
 async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
@@ -65,6 +72,7 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
             # A first start that failed must not pin the folder to its options. Without a controller nobody has
             # written anything.
             folder.undo()
+            remove_socket_folder(folder.root)
 
 
 async def _supervise(
@@ -101,22 +109,22 @@ async def _supervise(
 def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[ChildSpec], dict[str, Any]]:
     """Returns the children in starting order, and the addresses of the Redis servers and MinIO."""
     host, logs, conf = options.host, folder.folder("logs"), folder.folder("conf")
-    *redis_ports, minio_port = free_ports(host, len(redis_names(options.redis_servers)) + 1, besides=options.ports)
     specs: list[ChildSpec] = []
     servers: dict[str, Any] = {}
     if options.tier1 is Tier1.FILE:
         tier1: Section
         cpo_url, tier1 = f"{_file_url(folder, 'cpo')}/oracle.db", {"url": _file_url(folder, "tier1")}
     else:
-        redis = redis_children(options, folder, redis_ports)
+        redis = redis_children(options, folder, socket_folder(folder.root))
         specs += [server.spec(conf, logs) for server in redis]
         servers |= {server.name: server.address for server in redis}
-        cpo_url, tier1 = redis[-1].url, {"servers": [server.url for server in redis[: options.redis_servers]]}
+        cpo_url, tier1 = redis[-1].address, {"servers": [server.address for server in redis[: options.redis_servers]]}
     url, (access, secret) = options.tier2_url, options.s3_keys if options.tier2 is Tier2.S3 else ("", "")
     if options.tier2 is Tier2.DIR:
         url = _file_url(folder, "tier2")
     elif options.tier2 is Tier2.MINIO:
         minio_folder = folder.folder("minio")
+        (minio_port,) = free_ports(host, 1, besides=options.ports)
         specs.append(minio_spec(minio_folder, logs / "minio.log", host, minio_port))
         url, (access, secret) = f"http://{host}:{minio_port}/{minio_bucket}", minio_credentials(minio_folder)
         servers["minio"] = f"{host}:{minio_port}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 import structlog
@@ -52,6 +52,41 @@ class ConnectionSettings(Protocol):
     def reply_timeout_s(self) -> float: ...
     @property
     def access(self) -> RedisAccess: ...
+
+
+async def refuse_unsafe_server(
+    connection: RedisConnection, access: RedisAccess, *, allow_unsafe: bool
+) -> Mapping[str, str]:
+    """Reads a server's state and settings; returns what INFO says.
+
+    ``ConfigurationError`` if it could lose data that it acknowledged, ``Unavailable`` while it loads its data.
+    """
+    address = connection.address
+    info: dict[str, str] = {}
+    config: dict[str, str] = {}
+    for section in INFO_SECTIONS:
+        info.update(parse_info((await connection.call("INFO", section)).decode()))
+    if info.get("loading", "0") != "0":
+        raise Unavailable(f"Redis at {address} is loading its data")
+    try:
+        for name in CONFIG_NAMES:
+            pairs = await connection.call("CONFIG", "GET", name)
+            config.update({pairs[0].decode(): pairs[1].decode()} if pairs else {})
+    except ReplyError as error:
+        # A managed server without CONFIG: what could not be read counts as unsafe below.
+        structlog.get_logger().warning("settings cannot be read", address=address, error=str(error))
+    problems = find_problems(info, config) + await _login_problems(connection, access)
+    refuse_unsafe(address, problems, allow_unsafe=allow_unsafe)
+    return info
+
+
+async def _login_problems(connection: RedisConnection, access: RedisAccess) -> list[str]:
+    if access.is_of_default_user:
+        return []  # whatever this connection may do, a restart may replay
+    try:
+        return find_login_problems(await connection.call("ACL", "GETUSER", "default"))
+    except ReplyError:
+        return find_login_problems(None)
 
 
 class ServerConnections:
@@ -119,31 +154,11 @@ class ServerConnections:
         )
 
     async def _audit(self, connection: RedisConnection) -> None:
-        info: dict[str, str] = {}
-        config: dict[str, str] = {}
-        for section in INFO_SECTIONS:
-            info.update(parse_info((await connection.call("INFO", section)).decode()))
-        if info.get("loading", "0") != "0":
-            raise Unavailable(f"Redis at {self.address} is loading its data")
-        try:
-            for name in CONFIG_NAMES:
-                pairs = await connection.call("CONFIG", "GET", name)
-                config.update({pairs[0].decode(): pairs[1].decode()} if pairs else {})
-        except ReplyError as error:
-            # A managed server without CONFIG: what could not be read counts as unsafe below.
-            structlog.get_logger().warning("settings cannot be read", address=self.address, error=str(error))
-        problems = find_problems(info, config) + await self._login_problems(connection)
-        refuse_unsafe(self.address, problems, allow_unsafe=self._settings.allow_unsafe_redis)
+        info = await refuse_unsafe_server(
+            connection, self._settings.access, allow_unsafe=self._settings.allow_unsafe_redis
+        )
         await self._check_identity(connection)
         self.run_id = info.get("run_id", "")
-
-    async def _login_problems(self, connection: RedisConnection) -> list[str]:
-        if self._settings.access.is_of_default_user:
-            return []  # whatever this connection may do, a restart may replay
-        try:
-            return find_login_problems(await connection.call("ACL", "GETUSER", "default"))
-        except ReplyError:
-            return find_login_problems(None)
 
     async def _check_identity(self, connection: RedisConnection) -> None:
         """A server that shows another identity than before was emptied or replaced: it is lost, not empty."""

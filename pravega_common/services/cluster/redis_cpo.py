@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import ssl
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -42,6 +43,8 @@ from pravega_common.services.redis_access import OPEN_ACCESS, RedisAccess, Redis
 from pravega_common.services.retrying import RetryLimits, retry
 
 call_timeout_s: Final = 5.0
+audit_period_s: Final = 10.0
+"""Time after which a call reads the server's settings again; not where unsafe ones are allowed, which is said once."""
 connections_max: Final = 16
 assignment_poll_s: Final = 2.0
 """Longest blocking read; between two of them the assignment itself is read, in case the wake-up was lost."""
@@ -254,7 +257,8 @@ class RedisCPO:
         self._clock = clock or SystemClock()
         self._access = access
         self._pool = _pool(address, access)
-        self._audited = False
+        self._audit_due_s = 0.0
+        """When the server's settings are read again: whoever reaches it may change them."""
         self._log = structlog.get_logger()
 
     async def close(self) -> None:
@@ -430,7 +434,7 @@ class RedisCPO:
         except BusyLoadingError as error:
             raise Unavailable(f"CPO at {self._address} is loading its data") from error
         except _LOST as error:
-            self._audited = False  # the server may come back with other settings
+            self._audit_due_s = 0.0  # the server may come back with other settings
             await connection.disconnect(nowait=True)
             kind = UnknownOutcome if changes else Unavailable
             raise kind(f"CPO at {self._address} did not answer {command[0]}: {error}") from error
@@ -446,9 +450,9 @@ class RedisCPO:
         try:
             connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
         except (*_LOST, RedisError) as error:
-            self._audited = False
+            self._audit_due_s = 0.0
             raise Unavailable(f"CPO at {self._address} is not reachable: {error}") from error
-        if not self._audited:
+        if self._clock.monotonic_s() >= self._audit_due_s:
             try:
                 await self._audit(connection)
             except BaseException:
@@ -476,7 +480,7 @@ class RedisCPO:
             raise Unavailable(f"CPO at {self._address} is loading its data")
         problems = find_problems(info, config) + await self._login_problems(connection)
         refuse_unsafe(self._address, problems, allow_unsafe=self._allow_unsafe)
-        self._audited = True
+        self._audit_due_s = math.inf if self._allow_unsafe else self._clock.monotonic_s() + audit_period_s
 
     async def _login_problems(self, connection: Any) -> list[str]:
         if self._access.is_of_default_user:
