@@ -9,7 +9,8 @@ time, and ends it by closing its input::
 
 It speaks to the controller only by its public API, so it works on a plain Pravega too. The options of CREATE TABLE that
 do not describe the stream itself are kept as tags of the stream, ``spark.option.NAME=VALUE``: they are where the stream
-is, for every session, and go with it.
+is, for every session, and go with it. A stranger who may change a stream's configuration can set its tags, so only
+options that shape a table count there (``TABLE_OPTIONS``): none that says who a query is or how safe it is.
 """
 
 from __future__ import annotations
@@ -49,9 +50,30 @@ from pravega_spark.rows.record_rows import RECORD_PARTS
 from pravega_streams.client import StreamClient
 
 OPTION_TAG: Final = "spark.option."
+TABLE_OPTIONS: Final = frozenset(
+    {
+        "approx_bytes_per_trigger",
+        "end_stream_cut",
+        "end_time",
+        "event_time_column",
+        "format",
+        "ingest_time",
+        "max_events_per_trigger",
+        "max_partition_bytes",
+        "max_streams_per_task",
+        "max_trigger_delay",
+        "metadata",
+        "min_events_per_trigger",
+        "min_partitions",
+        "push_filters",
+        "start_stream_cut",
+        "start_time",
+    }
+)
+"""Options that a tag of a stream may set."""
+_TABLE_OPTIONS: Final = {name.replace("_", "") for name in TABLE_OPTIONS}
 tag_chars_max: Final = 256
-tags_max: Final = 128
-"""What a controller takes for one stream."""
+"""Longest tag that a controller takes."""
 
 _KINDS: Final[tuple[tuple[type[PravegaError], str], ...]] = (
     (ScopeNotFound, "no_such_scope"),
@@ -154,7 +176,7 @@ class CatalogCalls:
         }
         if set(head) == set(tail):
             shown["stream.bytes"] = str(sum(tail.values()) - sum(head.values()))
-        tags = [tag for tag in configuration.tags if not tag.startswith(OPTION_TAG)]
+        tags = [tag for tag in configuration.tags if not _option_of(tag)]
         if tags:
             shown["stream.tags"] = ", ".join(sorted(tags))
         options = creation_options(configuration) | options_of_tags(configuration.tags)
@@ -183,6 +205,11 @@ def tags_of_options(options: Mapping[str, str]) -> tuple[str, ...]:
         for name, value in options.items()
         if not name.startswith("default") and not name.replace("_", "").startswith("allowcreate")
     }
+    for name in kept:
+        if not _is_table_option(name):
+            raise InvalidArgument(
+                f"option '{name}' is of one query, and not kept with the stream: give it with the query"
+            )
     tags = tuple(f"{OPTION_TAG}{name}={kept[name]}" for name in sorted(kept))
     for tag in tags:
         if len(tag) > tag_chars_max:
@@ -190,8 +217,6 @@ def tags_of_options(options: Mapping[str, str]) -> tuple[str, ...]:
                 f"option '{tag.removeprefix(OPTION_TAG).partition('=')[0]}' is too long to be kept with the stream "
                 f"({len(tag)} characters with its name, at most {tag_chars_max}); give it with the query"
             )
-    if len(tags) > tags_max:
-        raise InvalidArgument(f"{len(tags)} options are too many to be kept with the stream, at most {tags_max}")
     return tags
 
 
@@ -213,8 +238,18 @@ def creation_options(configuration: StreamConfiguration) -> dict[str, str]:
 
 
 def options_of_tags(tags: Iterable[str]) -> dict[str, str]:
-    parts = [tag.removeprefix(OPTION_TAG).partition("=") for tag in sorted(tags) if tag.startswith(OPTION_TAG)]
-    return {name: value for name, _, value in parts}
+    """The options that tags set. Tags with others are let be: anybody may have made them."""
+    return dict(option for option in map(_option_of, sorted(tags)) if option)
+
+
+def _option_of(tag: str) -> tuple[str, str] | None:
+    """Name and value of the option that a tag sets; ``None`` for any other tag."""
+    name, is_given, value = tag.removeprefix(OPTION_TAG).partition("=")
+    return (name, value) if tag.startswith(OPTION_TAG) and is_given and _is_table_option(name) else None
+
+
+def _is_table_option(name: str) -> bool:
+    return name.replace("_", "").lower() in _TABLE_OPTIONS
 
 
 def _check_columns(columns: Sequence[Sequence[str]], known: Sequence[str]) -> None:

@@ -258,7 +258,7 @@ class RedisCPO:
         self._access = access
         self._pool = _pool(address, access)
         self._audit_due_s = 0.0
-        """When the server's settings are read again: whoever reaches it may change them."""
+        """Time of the next look at the server's settings, which others may change while it runs."""
         self._log = structlog.get_logger()
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -14,14 +15,15 @@ from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.jvm.catalog_helper import (
+    TABLE_OPTIONS,
     CatalogCalls,
     creation_options,
     options_of_tags,
     serve,
     tag_chars_max,
-    tags_max,
     tags_of_options,
 )
+from pravega_spark.options.definitions import OPTIONS
 from pravega_streams.client import StreamClient
 
 
@@ -115,7 +117,7 @@ def test_options_become_the_configuration_or_tags_and_come_back(client: Client) 
         ({"scope": "other"}, "option 'scope' is 'other', but the table is s/x of the catalog at tcp://c:1"),
         ({"controller": "tcp://d:1"}, "leave the option out"),
         ({"path": "a/b"}, "leave the option out"),
-        ({"job_id": "j" * 300}, "option 'job_id' is too long to be kept with the stream"),
+        ({"subscriber": "query"}, "option 'subscriber' is of one query, and not kept with the stream"),
     ],
 )
 def test_options_that_cannot_be(client: Client, options: dict[str, str], message: str) -> None:
@@ -180,16 +182,47 @@ def test_errors_are_replies(client: Client) -> None:
 
 
 def test_tags_hold_any_value_and_leave_the_users_tags_alone() -> None:
-    options = {"controller_note": "a=b=c", "empty": "", "start_stream_cut": "H4sI/+="}
+    options = {"end_time": "a=b=c", "metadata": "", "start_stream_cut": "H4sI/+="}
     tags = tags_of_options(options)
     assert tags == tuple(sorted(tags))
     assert options_of_tags([*tags, "theirs", "spark=not ours"]) == options
-    longest = tag_chars_max - len("spark.option.n=")
-    assert tags_of_options({"n": "x" * longest})
+    longest = tag_chars_max - len("spark.option.format=")
+    assert tags_of_options({"format": "x" * longest})
     with pytest.raises(InvalidArgument, match="257 characters"):
-        tags_of_options({"n": "x" * (longest + 1)})
-    with pytest.raises(InvalidArgument, match=f"at most {tags_max}"):
-        tags_of_options({f"n{number}": "" for number in range(tags_max + 1)})
+        tags_of_options({"format": "x" * (longest + 1)})
+
+
+NOT_OF_A_TABLE = [
+    *("controller", "scope", "stream", "streams", "stream_pattern", "path", "subscriber", "txn_app_id", "txnAppId"),
+    *("txn_version", "exactly_once", "on_replay_mismatch", "on_unresolved_batch", "fail_on_data_loss"),
+    *(
+        "allow_create_stream",
+        "checkpointLocation",
+        "queryName",
+        "ca_file",
+        "read_after_write_consistency",
+        "order",
+        *("route_by", ""),
+    ),
+]
+"""Who a query is, how safe it is, and what it reaches."""
+
+
+def test_every_option_is_of_a_table_or_not() -> None:
+    known = {option.name for option in OPTIONS}
+    assert known >= TABLE_OPTIONS
+    assert not TABLE_OPTIONS & set(NOT_OF_A_TABLE)
+
+
+@pytest.mark.parametrize("name", NOT_OF_A_TABLE)
+def test_a_tag_sets_no_option_that_says_who_a_query_is_or_how_safe(client: Client, name: str) -> None:
+    create(client, "t", default_num_segments="1")
+    tag = f"spark.option.{name}=stranger"
+    configuration = replace(client.controller.scopes["s"]["t"], tags=(tag, "spark.option.format=record"))
+    client.controller.scopes["s"]["t"] = configuration
+    assert ask(client, "find_stream", scope="s", stream="t")["options"] == {"format": "record"}
+    with pytest.raises(InvalidArgument, match="give it with the query"):
+        tags_of_options({name: "value"} if name != "allow_create_stream" else {"subscriber": "value"})
 
 
 @pytest.mark.parametrize(
