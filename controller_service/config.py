@@ -10,6 +10,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from controller_service.api.grpc.access_guard import AccessControl
+from controller_service.api.rest.connections import connections_max_default, connections_per_peer_max_default
 from controller_service.policies.auto_scale import AutoScaleLimits
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.redis_access import RedisSection
@@ -39,6 +40,9 @@ class ControllerSection(Section):
     listen: Address = "127.0.0.1:9090"
     published: OptionalAddress = ""
     rest: OptionalAddress = "127.0.0.1:10080"
+    rest_hosts: tuple[str, ...] = ()
+    rest_connections_max: int = Field(default=connections_max_default, ge=1)
+    rest_connections_per_peer_max: int = Field(default=connections_per_peer_max_default, ge=1)
     containers: int = Field(default=4, ge=1, le=containers_max)
     store: StoreKind = StoreKind.TABLES
     extensions: bool = True

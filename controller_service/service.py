@@ -20,6 +20,7 @@ from controller_service.api.grpc.controller_service_api import ControllerService
 from controller_service.api.grpc.parts import ApiParts, HostStore, Workflows
 from controller_service.api.grpc.server import GrpcServer
 from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
+from controller_service.api.rest.connections import ConnectionLimits
 from controller_service.api.rest.health import HealthRegistry
 from controller_service.api.rest.server import RestServer
 from controller_service.buckets.history_expiry import HistoryExpiry
@@ -277,8 +278,20 @@ class Controller(Service):
         context = None if self.tls is None else self.tls.context
         if not listen:
             return None
+        settings = self.config.controller
+        published = [host_and_port(settings.published)[0]] if settings.published else []
+        limits = ConnectionLimits(settings.rest_connections_max, settings.rest_connections_per_peer_max)
+        names = [*published, *settings.rest_hosts]
         return RestServer(
-            listen, self.health, self.parts, self.window_parts(), context, access, metrics_open=metrics_open
+            listen,
+            self.health,
+            self.parts,
+            self.window_parts(),
+            context,
+            access,
+            metrics_open=metrics_open,
+            names=names,
+            limits=limits,
         )
 
     def _grpc_services(self) -> list[Callable[[Any], None]]:

@@ -168,7 +168,6 @@ STARTS_NO_SERVICE = {
     "controller_service/api/grpc/streams_api.py: self.parts.workflows.scale": "a workflow",
     "controller_service/workflows/auto_scale.py: self._scale": "a workflow",
     "controller_service/api/grpc/server.py: self._server": "gRPC's own server",
-    "controller_service/api/rest/server.py: site": "aiohttp's own server",
     "controller_service/sets/transaction_set_service.py: self._sinks": "a table, created if it is missing",
     "controller_service/transactions/lifecycle.py: self._ids": "a table, created if it is missing",
     "controller_service/transactions/lifecycle.py: self.records": "a table, created if it is missing",

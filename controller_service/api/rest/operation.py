@@ -9,6 +9,7 @@ server-sent events (``live.py``).
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,7 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from controller_service.api.rest.bodies import RestBody, RestQuery
+from controller_service.api.rest.connections import body_time_max_s
 from controller_service.api.rest.live import LIVE_ANSWERS
 from pravega_common.errors import InvalidArgument
 from pravega_common.invariants import check
@@ -69,11 +71,11 @@ class RestOperation:
         return web.route(self.method, self.path, self._serve)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        arguments: dict[str, Any] = {name: request.match_info[name] for name in self.path_names}
+        arguments: dict[str, Any] = {name: _printable(request.match_info[name]) for name in self.path_names}
         if self.query is not None:
             arguments["query"] = _checked(lambda kind: kind.model_validate(dict(request.query)), self.query)
         if self.body is not None:
-            content = await request.read()
+            content = await _read_json(request)
             arguments["body"] = _checked(lambda kind: kind.model_validate_json(content), self.body)
         if self.is_live and self.answer is not None:
             answer = self.answer
@@ -87,6 +89,23 @@ class RestOperation:
         content = _json(self.answer, result)
         status = self.status if self.status_if is None else self.status_if(result)
         return web.Response(body=content, status=status, content_type=JSON_TYPE, charset="utf-8")
+
+
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise InvalidArgument(f"{name[:_value_chars_max]!r} in the path holds a character that cannot be printed")
+    return name
+
+
+async def _read_json(request: web.Request) -> bytes:
+    """The body; 415 if it is said to be something else than JSON, 408 if it does not come in time."""
+    if request.content_type != JSON_TYPE:
+        raise web.HTTPUnsupportedMediaType(reason=f"the body must be {JSON_TYPE}")
+    try:
+        async with asyncio.timeout(body_time_max_s):
+            return await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(reason=f"the body did not come within {body_time_max_s:.0f} s") from None
 
 
 async def _serve_items(request: web.Request, items: AsyncIterator[Any], kind: TypeAdapter[Any]) -> web.StreamResponse:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
 from prometheus_client import generate_latest
@@ -15,7 +16,15 @@ from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.rest.access_guard import access_guard
 from controller_service.api.rest.admin import ReaderGroupOperations, ScopeOperations, StreamOperations
-from controller_service.api.rest.errors import map_errors
+from controller_service.api.rest.connections import (
+    ConnectionLimits,
+    connections_max_default,
+    connections_per_peer_max_default,
+    head_time_max_s,
+    idle_time_max_s,
+)
+from controller_service.api.rest.doors import WebDoors
+from controller_service.api.rest.errors import Handler, map_errors
 from controller_service.api.rest.health import HealthOperations, HealthRegistry
 from controller_service.api.rest.live import LIVE_ANSWERS, LiveAnswers
 from controller_service.api.rest.openapi import document
@@ -24,6 +33,7 @@ from controller_service.api.rest.window import WindowOperations
 from controller_service.window.page_routes import page_routes
 from controller_service.window.parts import WindowParts
 from pravega_common.errors import ConfigurationError
+from pravega_common.invariants import check
 from pravega_common.services.base import Service
 from pravega_common.services.settings import host_and_port
 
@@ -51,18 +61,26 @@ class RestServer(Service):
         access: AccessControl | None = None,
         *,
         metrics_open: bool = False,
+        names: Collection[str] = (),
+        limits: ConnectionLimits | None = None,
     ) -> None:
-        """``access``: None where everybody may do everything. ``metrics_open``: metrics for everybody all the same."""
+        """``access``: None where everybody may do everything. ``metrics_open``: metrics for everybody all the same.
+        ``names``: the host names by which the port may be called, besides that of ``listen`` and addresses."""
         super().__init__("rest-server")
         self._guards: list[Any] = [] if access is None else [access_guard(access, metrics_open=metrics_open)]
         self._listen = listen
+        self._doors = WebDoors((host_and_port(listen)[0], *names))
+        self.limits = limits or ConnectionLimits(connections_max_default, connections_per_peer_max_default)
         self._tls = tls
         self.operations = all_operations(health, parts, window)
         self._runner: web.AppRunner | None = None
+        self._socket: asyncio.Server | None = None
         self.port = 0
 
     def application(self) -> web.Application:
-        made = web.Application(client_max_size=request_bytes_max, middlewares=[map_errors, *self._guards])
+        made = web.Application(
+            client_max_size=request_bytes_max, middlewares=[self._began, self._doors.check, map_errors, *self._guards]
+        )
         made.add_routes([operation.route() for operation in self.operations])
         made.add_routes(DescriptionRoutes(self.operations).routes())
         made.add_routes(page_routes())
@@ -71,18 +89,34 @@ class RestServer(Service):
         made.on_shutdown.append(live.end)
         return made
 
+    @web.middleware
+    async def _began(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self.limits.request_began(request.protocol)
+        return await handler(request)
+
     async def on_start(self) -> None:
-        self._runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=stop_grace_s)
+        self._runner = web.AppRunner(
+            self.application(), access_log=None, shutdown_timeout=stop_grace_s, keepalive_timeout=idle_time_max_s
+        )
         await self._runner.setup()
+        serve = self._runner.server
+        check(serve is not None, "a runner that is set up has a server")
         host, port = host_and_port(self._listen)
-        site = web.TCPSite(self._runner, host, port, ssl_context=self._tls)
         try:
-            await site.start()
+            self._socket = await asyncio.get_running_loop().create_server(
+                lambda: self.limits.protocol(cast(Callable[[], asyncio.Protocol], serve)),
+                host,
+                port,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else head_time_max_s,
+            )
         except OSError as error:
             raise ConfigurationError(f"rest = {self._listen!r}: cannot listen there ({error})") from error
-        self.port = self._runner.addresses[0][1]
+        self.port = int(self._socket.sockets[0].getsockname()[1])
 
     async def on_stop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

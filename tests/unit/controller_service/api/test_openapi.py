@@ -24,6 +24,7 @@ from tests.support.repository import TRANSCRIPTS
 
 NOT_DESCRIBED = {"/openapi.json", "/metrics", *EXPLORER_FILES, *PAGE_FILES}
 """The description itself, and what is not JSON."""
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
@@ -211,7 +212,7 @@ SCALING = {"type": "FIXED_NUM_SEGMENTS", "minSegments": 1}
 async def test_malformed_bodies_are_refused_with_the_place(
     session: aiohttp.ClientSession, content: bytes, reason: str
 ) -> None:
-    async with session.post("/v1/scopes/_system/streams", data=content) as answer:
+    async with session.post("/v1/scopes/_system/streams", data=content, headers=JSON) as answer:
         assert answer.status == 400
         assert reason in (answer.reason or "")
         assert await answer.read() == b""
@@ -226,7 +227,7 @@ async def test_malformed_queries_are_refused(session: aiohttp.ClientSession) -> 
 
 
 async def test_a_body_without_end_is_refused(session: aiohttp.ClientSession) -> None:
-    async with session.post("/v1/scopes", data=b" " * 2_000_000) as answer:
+    async with session.post("/v1/scopes", data=b" " * 2_000_000, headers=JSON) as answer:
         assert answer.status == 413
 
 

@@ -1,0 +1,119 @@
+"""Limits the connections of a REST port: how many, of one peer and of all, and how long each may take for a request.
+
+A thin protocol before that of aiohttp: it hands everything on. Only the first request of a connection is timed here;
+aiohttp closes one that is idle, or stuck in a later request's head, after ``idle_time_max_s``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+connections_max_default: Final = 1_024
+connections_per_peer_max_default: Final = 256
+head_time_max_s: Final = 10.0
+"""Time from the connection to the end of the first request's head."""
+body_time_max_s: Final = 30.0
+"""Time for a body, which has at most a mebibyte."""
+idle_time_max_s: Final = 30.0
+"""Time without a request after which a connection is closed."""
+_BUSY: Final = (
+    b"HTTP/1.1 503 the limit of connections is reached, try again later\r\n"
+    b"Connection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n"
+)
+
+
+class ConnectionLimits:
+    """Counts the connections of one port by the host of the peer."""
+
+    def __init__(self, connections_max: int, per_peer_max: int) -> None:
+        self.refused_total = 0
+        self._connections_max = connections_max
+        self._per_peer_max = per_peer_max
+        self._by_peer: Counter[str] = Counter()
+        self._waiting: dict[Any, TimedProtocol] = {}
+        """Connections whose first request has not come, by the protocol of aiohttp."""
+
+    @property
+    def open_count(self) -> int:
+        return self._by_peer.total()
+
+    def protocol(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
+        return TimedProtocol(self, make)
+
+    def request_began(self, protocol: Any) -> None:
+        """Note that the head of a request was read on the connection with this protocol of aiohttp."""
+        waiting = self._waiting.pop(protocol, None)
+        if waiting is not None:
+            waiting.head_is_read()
+
+    def enter(self, peer: str) -> bool:
+        """Whether one more connection of a peer is taken; then it is counted."""
+        if self.open_count >= self._connections_max or self._by_peer[peer] >= self._per_peer_max:
+            self.refused_total += 1
+            return False
+        self._by_peer[peer] += 1
+        return True
+
+    def leave(self, peer: str) -> None:
+        self._by_peer[peer] -= 1
+        if not self._by_peer[peer]:
+            del self._by_peer[peer]
+
+    def wait_for_head(self, protocol: Any, connection: TimedProtocol) -> None:
+        self._waiting[protocol] = connection
+
+    def forget(self, protocol: Any) -> None:
+        self._waiting.pop(protocol, None)
+
+
+class TimedProtocol(asyncio.Protocol):
+    """One connection: refused above the limits, cut if its first request does not come; else aiohttp's."""
+
+    def __init__(self, limits: ConnectionLimits, make: Callable[[], asyncio.Protocol]) -> None:
+        self._limits = limits
+        self._make = make
+        self._served: asyncio.Protocol | None = None
+        self._peer = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername")
+        self._peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        stream = cast(asyncio.Transport, transport)
+        if not self._limits.enter(self._peer):
+            stream.write(_BUSY)
+            stream.close()
+            return
+        self._served = self._make()
+        self._limits.wait_for_head(self._served, self)
+        self._timer = asyncio.get_running_loop().call_later(head_time_max_s, stream.abort)
+        self._served.connection_made(transport)
+
+    def head_is_read(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._served is not None:
+            self._served.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._served.eof_received() if self._served is not None else None
+
+    def pause_writing(self) -> None:
+        if self._served is not None:
+            self._served.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._served is not None:
+            self._served.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.head_is_read()
+        if self._served is not None:
+            self._limits.forget(self._served)
+            self._limits.leave(self._peer)
+            self._served.connection_lost(exc)
