@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import unquote, urlsplit
@@ -26,6 +27,7 @@ from pravega_common.services.settings import (
 )
 from pravega_common.services.tls import TlsSection
 from segment_service.plog.cluster_registration import group_problems
+from segment_service.storage.s3_access import S3Access
 from segment_service.traffic.settings import TrafficSettings
 
 default_group: Final = "group-0"
@@ -41,6 +43,7 @@ class StoreSection(Section):
     published: OptionalAddress = ""
     containers: Annotated[int, Field(ge=1, le=65_536)] = 4
     connections_max: Annotated[int, Field(ge=1)] = 16_384
+    connections_per_peer_max: Annotated[int, Field(ge=0)] = 0
     unflushed_bytes_max: Bytes = 256 * 1024 * 1024
     metrics: OptionalAddress = ""
 
@@ -89,10 +92,46 @@ class Tier2Section(Section):
     url: str = "file:///var/lib/pravega-spark/tier2"
     access_key: str = ""
     secret_key: SecretStr = SecretStr("")
+    session_token: SecretStr = SecretStr("")
+    ca_file: str = ""
+    make_bucket: bool = False
+    allow_plaintext: bool = False
     flush_bytes: Annotated[int, Field(ge=1, le=16 * 1024 * 1024)] = 8 * 1024 * 1024
     flush_age_ms: Milliseconds = 1_000
     share_small_objects: bool = False
     call_time_max_ms: Milliseconds = 30_000
+
+    @property
+    def s3_access(self) -> S3Access:
+        return S3Access(
+            self.access_key,
+            self.secret_key.get_secret_value(),
+            self.session_token.get_secret_value(),
+            self.ca_file,
+            self.make_bucket,
+        )
+
+    def problems(self) -> list[str]:
+        """One sentence, with the remedy, for each setting that does not go with the others."""
+        found = []
+        if bool(self.access_key) != bool(self.secret_key.get_secret_value()):
+            found.append("tier2.access_key and tier2.secret_key: set both, or none for the usual places of credentials")
+        if self.session_token.get_secret_value() and not self.access_key:
+            found.append("tier2.session_token goes with tier2.access_key and tier2.secret_key")
+        parts = urlsplit(self.url)
+        if parts.scheme == "http" and not _is_loopback(parts.hostname or "") and not self.allow_plaintext:
+            found.append(
+                f"tier2.url = {self.url}: all that is stored would cross the network readable for everybody; use "
+                "https, or set tier2.allow_plaintext = true"
+            )
+        return found
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class CacheSection(Section):
@@ -137,7 +176,12 @@ class SegmentStoreConfig(ServiceSettings):
     security: SecuritySection = SecuritySection()
 
     def contradictions(self) -> list[str]:
-        found = [*self.tls.problems(), *self.redis.problems()]
+        found = [*self.tls.problems(), *self.redis.problems(), *self.tier2.problems()]
+        if self.tier2.url.startswith("memory:") and not self.tier1.allow_unsafe_redis:
+            found.append(
+                "tier2.url = memory: ends with the process, and what is there is cut off Tier 1: use another; for a "
+                "test set tier1.allow_unsafe_redis = true"
+            )
         store, cache = self.store, self.cache
         if store.unflushed_bytes_max * 3 // 2 > cache.bytes_max:
             found.append(

@@ -86,8 +86,7 @@ def real_parts(config: SegmentStoreConfig) -> StoreParts:
     cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock, access=access)
     chunks = make_chunk_storage(
         config.tier2.url,
-        access_key=config.tier2.access_key,
-        secret_key=config.tier2.secret_key.get_secret_value(),
+        s3=config.tier2.s3_access,
         call_time_max_s=config.tier2.call_time_max_ms / 1000,
     )
     heal_time_max_s = config.tier1.heal_time_max_ms / 1000
@@ -166,6 +165,7 @@ class SegmentStoreProcess(Service):
             port=port,
             clock=self._parts.clock,
             connections_max=self.open_files.connections_max,
+            connections_per_peer_max=config.store.connections_per_peer_max,
             tls=self._tls_context,
             tokens=self._tokens,
             authenticates=config.security.authentication,

@@ -128,7 +128,12 @@ def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[Chil
         specs.append(minio_spec(minio_folder, logs / "minio.log", host, minio_port))
         url, (access, secret) = f"http://{host}:{minio_port}/{minio_bucket}", minio_credentials(minio_folder)
         servers["minio"] = f"{host}:{minio_port}"
-    tiers: dict[str, Section] = {"tier1": tier1, "tier2": {"url": url, "access_key": access, "secret_key": secret}}
+    tier2: dict[str, str | int | bool | list[str]] = {"url": url, "access_key": access, "secret_key": secret}
+    if options.tier2 in (Tier2.MINIO, Tier2.S3):
+        tier2["make_bucket"] = True
+    if options.tier2 is Tier2.MINIO:
+        tier2["allow_plaintext"] = True  # its own, on this machine
+    tiers: dict[str, Section] = {"tier1": tier1, "tier2": tier2}
     shared = {**shared_sections(cpo_url, folder.root / "cluster.keys"), **_tls_section(options, folder)}
     for index in range(options.segment_stores):
         specs.append(segment_store_spec(options, index, shared, tiers, conf, logs))

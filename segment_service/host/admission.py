@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Final, Protocol
 
 from pravega_common import names
@@ -48,15 +48,21 @@ class Admitted(Protocol):
 
 
 class Admission:
-    """Counts connections. Above the limit those are taken on probation that may be controllers'.
+    """Counts connections. Above the limits, of all and of one host, those that may be controllers are on probation.
 
     The first request of a connection on probation says what it is (Hello does not). While it says nothing it may have
     to make room: once the reserved ones are used up, the host with the most on probation loses its oldest. So a host
     that only connects, however often, keeps no controller of another host out.
     """
 
-    def __init__(self, connections_max: int, reserved: int = controller_connections_reserved) -> None:
+    def __init__(
+        self, connections_max: int, reserved: int = controller_connections_reserved, per_peer_max: int = 0
+    ) -> None:
+        """``per_peer_max``: connections that the clients of one host may have; 0 for as many as all."""
         self.connections_max = connections_max
+        self._per_peer_max = per_peer_max or connections_max
+        self._by_host: Counter[str] = Counter()
+        """Connections of clients."""
         self.refused_total = 0
         self._reserved = reserved
         self._clients: set[Admitted] = set()
@@ -64,8 +70,13 @@ class Admission:
         self._on_probation: dict[str, OrderedDict[Admitted, None]] = {}
         """By host, the oldest first. There are never more than are reserved."""
 
-    @property
-    def refusal(self) -> str:
+    def refusal(self, host: str) -> str:
+        """The reason why no more clients of a host are taken."""
+        if self._by_host[host] >= self._per_peer_max and len(self._clients) < self.connections_max:
+            return (
+                f"the store serves {self._per_peer_max} connections of {host} already, its limit for one host "
+                "(store.connections_per_peer_max): close some, or try again later"
+            )
         return (
             f"the store serves {self.connections_max} connections already, its limit (store.connections_max): "
             "try again later, or at another store"
@@ -73,8 +84,10 @@ class Admission:
 
     def add(self, connection: Admitted) -> bool:
         """Count a connection; whether it is taken without probation."""
-        if len(self._clients) < self.connections_max:
+        host = connection.peer_host
+        if len(self._clients) < self.connections_max and self._by_host[host] < self._per_peer_max:
             self._clients.add(connection)
+            self._by_host[host] += 1
             return True
         self._on_probation.setdefault(connection.peer_host, OrderedDict())[connection] = None
         if len(self._controllers) + sum(map(len, self._on_probation.values())) > self._reserved:
@@ -95,11 +108,15 @@ class Admission:
         """End the probation of a connection that is not a controller's; returns the reason to give it."""
         self._forget(connection)
         self.refused_total += 1
-        return self.refusal
+        return self.refusal(connection.peer_host)
 
     def remove(self, connection: Admitted) -> None:
         """Forget a connection that ended."""
-        self._clients.discard(connection)
+        if connection in self._clients:
+            self._clients.remove(connection)
+            self._by_host[connection.peer_host] -= 1
+            if not self._by_host[connection.peer_host]:
+                del self._by_host[connection.peer_host]
         self._controllers.discard(connection)
         self._forget(connection)
 

@@ -49,6 +49,7 @@ class WireServer(Service):
         clock: Clock | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
         connections_max: int = connections_max_default,
+        connections_per_peer_max: int = 0,
         budget: InFlightBudget | None = None,
         tls: ssl.SSLContext | None = None,
         tokens: DelegationTokens | None = None,
@@ -63,7 +64,7 @@ class WireServer(Service):
         self._clock = clock or SystemClock()
         self._tokens = TokenCheck(tokens, authenticates=authenticates)
         self._requests = RequestProcessor(store, tables, self._clock, random_bytes, self._tokens)
-        self.admission = Admission(connections_max)
+        self.admission = Admission(connections_max, per_peer_max=connections_per_peer_max)
         self._tls = tls
         self._server: asyncio.Server | None = None
         self.budgets = ServerBudgets.of(self._clock, budget)

@@ -15,8 +15,7 @@ async def open_tier2(config: SegmentStoreConfig) -> AsyncIterator[ChunkStorage]:
     """The Tier 2 that the settings name, connected."""
     chunks = make_chunk_storage(
         config.tier2.url,
-        access_key=config.tier2.access_key,
-        secret_key=config.tier2.secret_key.get_secret_value(),
+        s3=config.tier2.s3_access,
         call_time_max_s=config.tier2.call_time_max_ms / 1000,
     )
     await chunks.start()

@@ -10,14 +10,15 @@ from segment_service.storage.blocking import call_time_max_s_default
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings
+from segment_service.storage.s3_access import S3Access
 
 FORMS = "file:///folder, http(s)://host:port/bucket, hdfs://host:port/folder, arrow:URI or memory:"
 
 
 def make_chunk_storage(
-    url: str, *, access_key: str = "", secret_key: str = "", call_time_max_s: float = call_time_max_s_default
+    url: str, *, s3: S3Access | None = None, call_time_max_s: float = call_time_max_s_default
 ) -> ChunkStorage:
-    """The adapter that a Tier-2 URL names; keys are for S3 only. ``ConfigurationError`` if it names none."""
+    """The adapter that a Tier-2 URL names; ``s3`` is for S3 only. ``ConfigurationError`` if it names none."""
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.scheme in ("arrow", "hdfs", "viewfs"):
@@ -39,14 +40,14 @@ def make_chunk_storage(
             raise ConfigurationError(
                 f"Tier-2 URL {url!r} needs a host and one bucket: {parts.scheme}://host:port/bucket"
             )
-        if not access_key or not secret_key:
-            raise ConfigurationError(f"Tier-2 URL {url!r} needs an access key and a secret key")
+        access = s3 or S3Access()
         return MinioChunkStorage(
             MinioSettings(
                 endpoint=parts.netloc,
-                access_key=access_key,
-                secret_key=secret_key,
+                access_key=access.access_key,
+                secret_key=access.secret_key,
                 bucket=bucket,
+                access=access,
                 secure=parts.scheme == "https",
                 call_time_max_s=call_time_max_s,
             )

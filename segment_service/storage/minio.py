@@ -6,7 +6,7 @@ import io
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import certifi
@@ -29,6 +29,7 @@ from pravega_common.runtime.deadline import Deadline
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
+from segment_service.storage.s3_access import CredentialsMissing, S3Access
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ class MinioSettings:
 
     endpoint: str
     access_key: str
-    secret_key: str
+    secret_key: str = field(repr=False)
     bucket: str
     secure: bool = False
     region: str = "us-east-1"
@@ -59,6 +60,8 @@ class MinioSettings:
     call_time_max_s: float = call_time_max_s_default
     start_time_max_s: float = 30.0
     """How long a server may take that is only just starting: it takes connections before it takes requests."""
+    access: S3Access | None = None
+    """In place of the two keys."""
 
 
 class MinioChunkStorage:
@@ -70,18 +73,19 @@ class MinioChunkStorage:
         self._start_time_max_s = settings.start_time_max_s
         self._bucket = settings.bucket
         self._endpoint = settings.endpoint
+        access = settings.access or S3Access(settings.access_key, settings.secret_key, may_make_bucket=True)
+        self._may_make_bucket = access.may_make_bucket
         self._calls = BlockingCalls("object storage", settings.threads_max, settings.call_time_max_s)
         self._http = urllib3.PoolManager(
             timeout=urllib3.Timeout(connect=connect_time_max_s, read=settings.call_time_max_s),
             maxsize=settings.threads_max,
             retries=False,
             cert_reqs="CERT_REQUIRED",
-            ca_certs=certifi.where(),
+            ca_certs=access.ca_file or certifi.where(),
         )
         self._client = Minio(
             settings.endpoint,
-            access_key=settings.access_key,
-            secret_key=settings.secret_key,
+            credentials=access.provider(),
             secure=settings.secure,
             region=settings.region,
             http_client=self._http,
@@ -155,10 +159,16 @@ class MinioChunkStorage:
                 f"Tier-2 bucket {self._bucket!r} at {self._endpoint} cannot be written ({error.code}): check the keys "
                 "and their rights, or make the bucket"
             ) from error
+        except CredentialsMissing as error:
+            raise ConfigurationError(f"Tier-2 bucket {self._bucket!r} at {self._endpoint}: {error}") from error
         except (MinioException, HTTPError) as error:
             raise Unavailable(f"object storage at {self._endpoint} does not answer: {error}") from error
 
     def _make_bucket(self) -> None:
+        if not self._may_make_bucket:
+            raise ConfigurationError(
+                f"Tier-2 bucket {self._bucket!r} does not exist at {self._endpoint}: make it, or set tier2.make_bucket"
+            )
         try:
             self._client.make_bucket(self._bucket)
         except S3Error as error:

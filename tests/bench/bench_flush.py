@@ -27,6 +27,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.factory import make_chunk_storage
+from segment_service.storage.s3_access import S3Access
 from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
 from tests.bench.bench_container import InstantKit
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
@@ -54,7 +55,7 @@ class CountedChunks(FaultyChunkStorage):
 
 
 async def measure(url: str, load: str, *, shares_objects: bool) -> dict[str, object]:
-    inner = make_chunk_storage(url, access_key=MinioServer.access_key, secret_key=MinioServer.secret_key)
+    inner = make_chunk_storage(url, s3=S3Access(MinioServer.access_key, MinioServer.secret_key, may_make_bucket=True))
     await inner.start()
     kit = InstantKit(cache_bytes=512 << 20, unflushed_bytes_max=256 << 20)
     kit.chunks = chunks = CountedChunks(inner, kit)

@@ -24,6 +24,8 @@ SETTINGS = """
 id = "store"
 listen = "127.0.0.1:0"
 containers = 2
+[tier1]
+allow_unsafe_redis = true
 [tier2]
 url = "memory:"
 """

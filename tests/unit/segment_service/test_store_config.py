@@ -83,3 +83,35 @@ def test_the_environment_overrides_the_file(monkeypatch: pytest.MonkeyPatch) -> 
     assert config.tier2.secret_key.get_secret_value() == "hidden"
     assert config.tier2.access_key == "key"
     assert "hidden" not in repr(config) and "hidden" not in str(config.model_dump())
+
+
+@pytest.mark.parametrize(
+    ("tier2", "text"),
+    [
+        ({"url": "http://minio:9000/bucket"}, "readable for everybody; use https, or set tier2.allow_plaintext"),
+        ({"url": "http://10.0.0.7:9000/bucket"}, "readable for everybody"),
+        ({"url": "http://127.0.0.1.example/bucket"}, "readable for everybody"),
+        ({"url": "memory:"}, "is cut off Tier 1"),
+        ({"access_key": "key"}, "set both, or none"),
+        ({"secret_key": "planted"}, "set both, or none"),
+        ({"session_token": "planted"}, "goes with tier2.access_key"),
+    ],
+)
+def test_a_tier2_that_cannot_be_trusted_is_refused(tier2: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text) as raised:
+        SegmentStoreConfig.from_values({"tier2": tier2})
+    assert "planted" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "tier2",
+    [
+        {"url": "http://127.0.0.1:9000/bucket"},
+        {"url": "http://[::1]:9000/bucket"},
+        {"url": "http://localhost/bucket"},
+        {"url": "https://minio:9000/bucket"},
+        {"url": "http://minio:9000/bucket", "allow_plaintext": True},
+    ],
+)
+def test_a_tier2_that_is_near_or_encrypted_is_taken(tier2: dict[str, object]) -> None:
+    assert SegmentStoreConfig.from_values({"tier2": tier2}).tier2.url == tier2["url"]

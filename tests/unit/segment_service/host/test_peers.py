@@ -154,6 +154,30 @@ async def test_above_the_limit_only_controllers_are_served(serve: Serve) -> None
             await client.close()
 
 
+async def test_one_host_has_so_many_connections_and_others_go_on(serve: Serve) -> None:
+    async with serve(connections_max=100, connections_per_peer_max=3) as server:
+        greedy = [await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0)) for _ in "abcd"]
+        await eventually(lambda: server.connection_count == 4)
+        fourth = WireClient(*greedy[3])
+        await fourth.call(Hello(17, 5), Hello)
+        answer = await fourth.call(GetStreamSegmentInfo(7, SEGMENT), ErrorMessage)
+        assert (answer.request_id, answer.error_code) == (7, THROTTLED)
+        assert "3 connections of 127.0.0.2 already" in answer.message
+        assert await fourth.closed_by_server() == []
+        assert server.admission.refused_total == 1
+        honest = await WireClient.connect(server.port)
+        await honest.call(CreateTableSegment(1, "_system/_tables/scopes"), SegmentCreated)
+        greedy[0][1].close()
+        await eventually(lambda: server.connection_count == 3)
+        again = WireClient(*await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0)))
+        await again.call(Hello(17, 5), Hello)
+        await again.call(GetStreamSegmentInfo(7, "_system/_tables/scopes"), StreamSegmentInfo)
+        for _, writer in greedy:
+            writer.close()
+        await again.close()
+        await honest.close()
+
+
 async def test_a_host_that_only_connects_keeps_no_controller_out(serve: Serve) -> None:
     """It connects without end, and more often in a turn of the loop than there are reserved connections."""
     async with serve(connections_max=3) as server:

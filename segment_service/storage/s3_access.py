@@ -1,0 +1,66 @@
+"""Defines with which credentials, and with whose certificate, a store reaches an S3 server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import urllib3
+from minio.credentials.credentials import Credentials
+from minio.credentials.providers import (
+    AWSConfigProvider,
+    ChainedProvider,
+    EnvAWSProvider,
+    EnvMinioProvider,
+    IamAwsProvider,
+    Provider,
+    StaticProvider,
+)
+from minio.error import MinioException
+
+role_connect_time_max_s: Final = 2.0
+"""Seconds until the machine's credential service must be reached: elsewhere than in a cloud there is none."""
+role_read_time_max_s: Final = 5.0
+
+
+class CredentialsMissing(MinioException):
+    """Nothing gives credentials now: neither the settings nor the environment, a file or the machine's role."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """The credentials: those given, or without an access key what the usual places have.
+
+    ``ca_file``: PEM of who signed the server's certificate; empty for the authorities of certifi. ``may_make_bucket``:
+    whether a bucket that is missing is made.
+    """
+
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
+    ca_file: str = ""
+    may_make_bucket: bool = False
+
+    def provider(self) -> Provider:
+        """Gives credentials, and new ones before they expire where they do."""
+        if self.access_key:
+            return StaticProvider(self.access_key, self.secret_key, self.session_token or None)
+        timeout = urllib3.Timeout(connect=role_connect_time_max_s, read=role_read_time_max_s)
+        role = IamAwsProvider(http_client=urllib3.PoolManager(timeout=timeout, retries=False))
+        return _Named(ChainedProvider([EnvAWSProvider(), EnvMinioProvider(), AWSConfigProvider(), role]))
+
+
+class _Named(Provider):
+    """Names what is missing, in an error of the client's own tree: that of the chain is a ``ValueError``."""
+
+    def __init__(self, inner: Provider) -> None:
+        self._inner = inner
+
+    def retrieve(self) -> Credentials:
+        try:
+            return self._inner.retrieve()
+        except (ValueError, urllib3.exceptions.HTTPError) as error:
+            raise CredentialsMissing(
+                "no credentials: set tier2.access_key and tier2.secret_key, AWS_ACCESS_KEY_ID and "
+                f"AWS_SECRET_ACCESS_KEY, a credentials file, or give the machine a role ({error})"
+            ) from error
