@@ -19,12 +19,12 @@ from minio.credentials.providers import (
 from minio.error import MinioException
 
 role_connect_time_max_s: Final = 2.0
-"""Seconds until the machine's credential service must be reached: elsewhere than in a cloud there is none."""
+"""Seconds until the machine's credential service must be reached; only machines of a cloud have one."""
 role_read_time_max_s: Final = 5.0
 
 
 class CredentialsMissing(MinioException):
-    """Nothing gives credentials now: neither the settings nor the environment, a file or the machine's role."""
+    """The settings, the environment, a file and the machine's role have no credentials."""
 
 
 @dataclass(frozen=True, slots=True)
