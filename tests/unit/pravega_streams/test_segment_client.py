@@ -155,7 +155,7 @@ def test_answers_that_did_not_change_are_not_decoded_again(
     def grown(command: c.Command) -> str | c.Command | None:
         reply = answers(command)
         is_it = isinstance(reply, c.StreamSegmentInfo) and reply.segment == even[3]
-        return replace(reply, write_offset=9_999) if is_it and isinstance(reply, c.StreamSegmentInfo) else reply
+        return reply.with_fields(write_offset=9_999) if is_it and isinstance(reply, c.StreamSegmentInfo) else reply
 
     store.before = grown
     assert client.infos(even)[even[3]].length == 9_999
