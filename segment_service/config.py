@@ -121,8 +121,8 @@ class Tier2Section(Section):
         parts = urlsplit(self.url)
         if parts.scheme == "http" and not _is_loopback(parts.hostname or "") and not self.allow_plaintext:
             found.append(
-                f"tier2.url = {self.url}: all that is stored would cross the network readable for everybody; use "
-                "https, or set tier2.allow_plaintext = true"
+                f"tier2.url = http://{parts.hostname}…: all that is stored would cross the network for all to read; "
+                "use https, or set tier2.allow_plaintext = true"
             )
         return found
 

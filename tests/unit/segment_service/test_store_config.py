@@ -88,9 +88,9 @@ def test_the_environment_overrides_the_file(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("tier2", "text"),
     [
-        ({"url": "http://minio:9000/bucket"}, "readable for everybody; use https, or set tier2.allow_plaintext"),
-        ({"url": "http://10.0.0.7:9000/bucket"}, "readable for everybody"),
-        ({"url": "http://127.0.0.1.example/bucket"}, "readable for everybody"),
+        ({"url": "http://minio:9000/bucket"}, "for all to read; use https, or set tier2.allow_plaintext"),
+        ({"url": "http://10.0.0.7:9000/bucket"}, "for all to read"),
+        ({"url": "http://127.0.0.1.example/bucket"}, "for all to read"),
         ({"url": "memory:"}, "is cut off Tier 1"),
         ({"access_key": "key"}, "set both, or none"),
         ({"secret_key": "planted"}, "set both, or none"),

@@ -60,8 +60,9 @@ def test_users_are_missing_too() -> None:
     ],
 )
 def test_a_store_takes_no_place_that_loses_or_shows_data(section: str, values: dict[str, Any], named: str) -> None:
-    [line] = problems_of(SegmentStoreConfig, {**SECURE, section: values})
-    assert named in line and "secret" not in line
+    lines = problems_of(SegmentStoreConfig, {**SECURE, section: values})
+    assert any(named in line for line in lines)
+    assert not any("secret" in line for line in lines)
 
 
 def test_a_controller_takes_no_redis_that_loses_data() -> None:
