@@ -29,6 +29,7 @@ async def _traffic(parts: ControllerParts) -> None:
 
 async def main(folder: Path) -> None:
     parts = ControllerParts()
+    parts.hosts.known_controllers = [("127.0.0.1", 9090)]
     controller = parts.controller(rest="127.0.0.1:0")
     await controller.start()
     traffic = asyncio.ensure_future(_traffic(parts))
@@ -45,7 +46,7 @@ async def main(folder: Path) -> None:
             await browser.open(page)
             await browser.sees("metering/readings")
             await asyncio.sleep(settled_s)
-            await browser.resize(1180, 420)
+            await browser.resize(1180, 620)
             await browser.screenshot(folder / "window-streams.png")
     traffic.cancel()
     await controller.stop()
