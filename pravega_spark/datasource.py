@@ -1,6 +1,7 @@
 """Makes the readers and writers of ``format("pravega")`` from options and schemas, for ``pyspark_pravega``.
 
-Each is imported where it is made, since an older Spark lacks the base classes of some.
+Each is imported where it is made: an older Spark lacks the base classes of some, and Spark makes each in a process of
+its own, which need not import the others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from pravega_spark.rows.columns import (
 from pravega_spark.rows.event_time import check_event_time
 from pravega_spark.rows.record_columns import WrittenColumns, record_columns
 from pravega_spark.sink.copied_events import routed_by_segment, warn_of_lost_keys
-from pravega_spark.source.batch_reader import METADATA_SCHEMAS, BatchReader, MetadataReader
 from pravega_spark.spark_errors import one_sentence
 from pravega_spark.spark_version import ADMISSION_CONTROL, ARROW_STREAM_SINK, PUSHED_FILTERS, has, refuse
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
 
     from pravega_spark.sink.batch_writer import BatchWriter
+    from pravega_spark.source.batch_reader import BatchReader, MetadataReader
 
 
 @one_sentence
@@ -43,6 +44,8 @@ def read_schema(given: Mapping[str, str]) -> str:
     """The schema of a read without one of the user's, as DDL."""
     options = ReadOptions.parse(given, Use.READ)
     if options.metadata is not None:
+        from pravega_spark.source.batch_reader import METADATA_SCHEMAS
+
         return METADATA_SCHEMAS[options.metadata]
     columns = RECORD_SOURCE_SCHEMA if options.has_records else SOURCE_SCHEMA
     return f"{columns}, {INGEST_TIME_COLUMN}" if options.ingest_time else columns
@@ -50,6 +53,8 @@ def read_schema(given: Mapping[str, str]) -> str:
 
 @one_sentence
 def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | MetadataReader:
+    from pravega_spark.source.batch_reader import BatchReader, MetadataReader
+
     options = ReadOptions.parse(given, Use.BATCH_READ)
     arrow = _arrow_schema(schema)
     if options.metadata is not None:

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import segment_name
+from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
-from pravega_streams.controller.client import ControllerClient
-from pravega_streams.controller.commit_operations import CommitOperationsClient
-from pravega_streams.controller.transaction_sets import TransactionSetClient
-from pravega_streams.credentials import Credentials
+from pravega_streams.controller.stream_tokens import StreamTokens
+from pravega_streams.credentials import Credentials, credentials_from
 
 if TYPE_CHECKING:
+    from pravega_streams.controller.client import ControllerClient
+    from pravega_streams.controller.commit_operations import CommitOperationsClient
+    from pravega_streams.controller.transaction_sets import TransactionSetClient
     from pravega_streams.segment.segment_client import SegmentClient
 
 
 class StreamClient:
     """The clients of one cluster, sharing connections. Cheap to make: nothing connects before the first call.
 
+    What a client needs is imported with its first use: a process that only reads segments does without gRPC.
     ``controller``: ``tcp://host:port[,host:port…]``, or ``tls://…``; ``ca_file`` and ``verify_host`` as of
     ``ControllerAddress.parse``, ``credentials`` by default those that the environment names (``credentials.py``). Not
     to be pickled or used across ``fork``: make one per process.
@@ -36,17 +39,44 @@ class StreamClient:
         verify_host: bool = True,
         credentials: Credentials | None = None,
     ) -> None:
-        address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
-        self.controller = ControllerClient(address, credentials=credentials)
-        self.sets = TransactionSetClient(self.controller.transport)
-        self.operations = CommitOperationsClient(self.controller.transport)
+        self.address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
+        self._credentials = credentials or credentials_from()
+
+    @cached_property
+    def controller(self) -> ControllerClient:
+        from pravega_streams.controller.client import ControllerClient
+
+        return ControllerClient(self.address, credentials=self._credentials)
+
+    @cached_property
+    def sets(self) -> TransactionSetClient:
+        from pravega_streams.controller.transaction_sets import TransactionSetClient
+
+        return TransactionSetClient(self.controller.transport)
+
+    @cached_property
+    def operations(self) -> CommitOperationsClient:
+        from pravega_streams.controller.commit_operations import CommitOperationsClient
+
+        return CommitOperationsClient(self.controller.transport)
+
+    def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
+        """The store that owns the segment's container."""
+        return self.controller.endpoint(scope, stream, segment_id)
+
+    @cached_property
+    def tokens(self) -> StreamTokens:
+        """The tokens for requests to stores; a client without credentials asks no controller for them."""
+        if self._credentials is not None:
+            return self.controller.tokens
+        return StreamTokens(lambda scope, stream: self.controller.delegation_token(scope, stream), needed=False)
 
     @cached_property
     def segments(self) -> SegmentClient:
         """The client of segments; the wire protocol is imported with it, which a question to the controller spares."""
         from pravega_streams.segment.segment_client import SegmentClient
 
-        return SegmentClient(self.controller)
+        return SegmentClient(self)
 
     def __enter__(self) -> StreamClient:
         return self
@@ -59,7 +89,8 @@ class StreamClient:
     def close(self) -> None:
         if "segments" in vars(self):
             self.segments.close()
-        self.controller.close()
+        if "controller" in vars(self):
+            self.controller.close()
 
     def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         return self.controller.head_cut(scope, stream)

@@ -7,8 +7,9 @@ from typing import Final, TypeVar
 
 from pravega_common.errors import UnknownOutcome
 from pravega_common.wire import commands as c
-from pravega_streams.connection.asynchronous import MakeCommand, WireConnection
+from pravega_streams.connection.asynchronous import WireConnection
 from pravega_streams.connection.replies import expected_reply
+from pravega_streams.connection.requests import MakeCommand
 
 append_time_max_s: Final = 30.0
 

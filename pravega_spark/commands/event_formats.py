@@ -26,7 +26,8 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.rows.framing import Int64s, event_bytes_max
+from pravega_spark.rows.arrays import Int64s
+from pravega_spark.rows.framing import event_bytes_max
 
 _LENGTH: Final = struct.Struct(">I")
 SINK_SCHEMA: Final = pa.schema([("event", pa.binary()), ("routing_key", pa.string())])

@@ -17,7 +17,8 @@ from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_name
 from pravega_spark.commands.event_formats import Parser, Printer
 from pravega_spark.gateway.contract import StreamGateway
-from pravega_spark.rows.framing import EventWindow, Int64s
+from pravega_spark.rows.arrays import Int64s
+from pravega_spark.rows.framing import EventWindow
 from pravega_spark.source.stream_positions import StreamPositions
 
 chunk_bytes: Final = 4 * 1024 * 1024

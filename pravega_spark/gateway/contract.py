@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pravega_common.model.reader_groups import GroupRegistration
-from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
-from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
-from pravega_common.model.transactions import NewTransaction
-from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
-from pravega_spark.rows.framing import Int64s
-from pravega_streams.event.block_writer import Piece
-from pravega_streams.segment.event_index import EventCount, ReadTarget
+if TYPE_CHECKING:
+    from pravega_common.model.reader_groups import GroupRegistration
+    from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
+    from pravega_common.model.stream_configuration import StreamConfiguration
+    from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
+    from pravega_common.model.transactions import NewTransaction
+    from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
+    from pravega_spark.rows.arrays import Int64s
+    from pravega_streams.event.block_writer import Piece
+    from pravega_streams.segment.event_index import EventCount, ReadTarget
 
 
 class SegmentWriter(Protocol):
@@ -198,5 +199,16 @@ class StreamGateway(Protocol):
         ...
 
     def open_range(self, segment: str, start: int, end: int) -> RangeSource: ...
+
+    def known_store(self, segment: str) -> str:
+        """The address of the store that served the segment when it was last asked; empty if that is not known.
+
+        Nobody is asked: it is a hint, for ``expect_store`` in another process.
+        """
+        ...
+
+    def expect_store(self, segment: str, store: str) -> None:
+        """Look for the segment at this store first (``known_store``). A wrong one costs an attempt, no answer."""
+        ...
 
     def close(self) -> None: ...

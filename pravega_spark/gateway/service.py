@@ -4,37 +4,74 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from pravega_common.model.reader_groups import GroupRegistration
-from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
-from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
-from pravega_common.model.transactions import NewTransaction
 from pravega_common.names import is_internal_stream, segment_name
-from pravega_spark.gateway.contract import RangeSource, SegmentWriter
-from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
-from pravega_spark.ledger.coordinator import TransactionCoordinator
-from pravega_streams.batch.pipelined_calls import PipelinedCalls
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
-from pravega_streams.controller.address import Controller
-from pravega_streams.controller.reader_groups import ReaderGroupClient
-from pravega_streams.event.block_writer import BlockWriters
-from pravega_streams.segment.event_index import EventIndex
+from pravega_streams.connection.endpoints import Endpoint
+
+if TYPE_CHECKING:
+    from pravega_common.model.reader_groups import GroupRegistration
+    from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
+    from pravega_common.model.stream_configuration import StreamConfiguration
+    from pravega_common.model.transaction_sets import Registration, SetDecision, Sink, TransactionSet
+    from pravega_common.model.transactions import NewTransaction
+    from pravega_spark.gateway.contract import RangeSource, SegmentWriter
+    from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
+    from pravega_spark.ledger.coordinator import TransactionCoordinator
+    from pravega_streams.batch.pipelined_calls import PipelinedCalls
+    from pravega_streams.controller.address import Controller
+    from pravega_streams.controller.client import ControllerClient
+    from pravega_streams.controller.reader_groups import ReaderGroupClient
+    from pravega_streams.event.block_writer import BlockWriters
+    from pravega_streams.segment.event_index import EventIndex
+    from pravega_streams.segment.segment_client import SegmentClient
 
 
 class ServiceGateway:
-    """See ``StreamGateway``. ``controller``: as of ``StreamClient``."""
+    """See ``StreamGateway``. ``controller``: as of ``StreamClient``.
+
+    Each part is imported when it is first used: planners, readers and writers are processes of their own, often short.
+    """
 
     def __init__(self, controller: Controller) -> None:
         self._client = StreamClient(controller)
-        self._controller = self._client.controller
-        self._segments = self._client.segments
-        self._groups = ReaderGroupClient(self._controller.transport)
-        self._coordinator = TransactionCoordinator(self._client)
-        self._writers = BlockWriters(self._segments.endpoints)
         self._sockets = ReadSockets()
-        self._pipelined = PipelinedCalls(self._segments.endpoints, self._sockets)
+
+    @property
+    def _controller(self) -> ControllerClient:
+        return self._client.controller
+
+    @property
+    def _segments(self) -> SegmentClient:
+        return self._client.segments
+
+    @cached_property
+    def _groups(self) -> ReaderGroupClient:
+        from pravega_streams.controller.reader_groups import ReaderGroupClient
+
+        return ReaderGroupClient(self._controller.transport)
+
+    @cached_property
+    def _coordinator(self) -> TransactionCoordinator:
+        from pravega_spark.ledger.coordinator import TransactionCoordinator
+
+        return TransactionCoordinator(self._client)
+
+    @cached_property
+    def _writers(self) -> BlockWriters:
+        from pravega_streams.event.block_writer import BlockWriters
+
+        return BlockWriters(self._segments.endpoints)
+
+    @cached_property
+    def _pipelined(self) -> PipelinedCalls:
+        from pravega_streams.batch.pipelined_calls import PipelinedCalls
+
+        return PipelinedCalls(self._segments.endpoints, self._sockets)
 
     def create_scope(self, scope: str) -> bool:
         return self._controller.create_scope(scope)
@@ -93,9 +130,13 @@ class ServiceGateway:
         return self._segments.locate_offset(segment_name(scope, stream, segment_id), offset)
 
     def boundaries(self, scope: str, stream: str, segment_id: int) -> EventIndex:
+        from pravega_streams.segment.event_index import EventIndex
+
         return EventIndex.of(self._segments, segment_name(scope, stream, segment_id))
 
     def boundaries_of_many(self, scope: str, stream: str, segment_ids: Sequence[int]) -> dict[int, EventIndex]:
+        from pravega_streams.segment.event_index import EventIndex
+
         names = {item: segment_name(scope, stream, item) for item in segment_ids}
         found = EventIndex.of_many(self._segments, self._pipelined, names.values())
         return {item: found[name] for item, name in names.items() if name in found}
@@ -140,8 +181,15 @@ class ServiceGateway:
     def open_range(self, segment: str, start: int, end: int) -> RangeSource:
         return RangeReader(segment, start, end, self._segments.endpoints, self._sockets)
 
+    def known_store(self, segment: str) -> str:
+        return str(self._segments.endpoints.known(segment) or "")
+
+    def expect_store(self, segment: str, store: str) -> None:
+        self._segments.endpoints.note(segment, replace(Endpoint.parse(store), tls=self._client.address.tls))
+
     def close(self) -> None:
-        self._writers.close()
+        for made in ("_writers", "_coordinator"):
+            if made in vars(self):
+                getattr(self, made).close()
         self._sockets.close()
-        self._coordinator.close()
         self._client.close()

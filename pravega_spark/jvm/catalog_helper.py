@@ -46,7 +46,7 @@ from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import EVENT_NAMES, KEY_NAMES, SOURCE_COLUMNS
-from pravega_spark.rows.record_rows import RECORD_PARTS
+from pravega_spark.rows.record_schema import RECORD_PARTS
 from pravega_streams.client import StreamClient
 
 OPTION_TAG: Final = "spark.option."

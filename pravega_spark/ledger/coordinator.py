@@ -28,14 +28,13 @@ class TransactionCoordinator:
 
     def __init__(self, client: StreamClient) -> None:
         self._client = client
-        self._extension = client.sets
         self._ledger: TableLedger | None = None
         self._has_warned = False
 
     def register(self, registration: BatchRegistration) -> Registration:
         identity, members = registration.identity, registration.members
         return self._either(
-            lambda: self._extension.register(identity.sink, identity.run_id, identity.batch_id, members),
+            lambda: self._client.sets.register(identity.sink, identity.run_id, identity.batch_id, members),
             lambda ledger: ledger.register(registration),
         )
 
@@ -44,7 +43,7 @@ class TransactionCoordinator:
 
     def _commit_by_extension(self, commit: BatchCommit) -> SetDecision:
         identity = commit.identity
-        return self._extension.commit(
+        return self._client.sets.commit(
             identity.sink, identity.run_id, identity.batch_id, commit.members, commit.events, commit.size_bytes
         )
 
@@ -54,12 +53,12 @@ class TransactionCoordinator:
 
     def get(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
         """The batch's set, and the last committed batch id of the sink (-1 if none)."""
-        return self._either(lambda: self._extension.get(sink, batch_id), lambda ledger: ledger.get(sink, batch_id))
+        return self._either(lambda: self._client.sets.get(sink, batch_id), lambda ledger: ledger.get(sink, batch_id))
 
     def list_sinks(self) -> Iterator[SinkStatus]:
         """The records of all sinks in all scopes."""
         try:
-            yield from self._extension.list_sinks()
+            yield from self._client.sets.list_sinks()
             return
         except UnsupportedOperation:
             scopes = list(self._client.controller.list_scopes())

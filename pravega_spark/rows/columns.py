@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.invariants import check
 from pravega_common.names import short_segment_name
-from pravega_spark.rows.framing import Int64s
-from pravega_spark.rows.keys import is_utf8
-from pravega_spark.rows.record_rows import RECORD_PARTS, RecordRows, check_part
+from pravega_spark.rows.arrays import Int64s, constant_array, number_array
+from pravega_spark.rows.record_schema import RECORD_PARTS, check_part
+from pravega_spark.rows.texts import is_utf8
+
+if TYPE_CHECKING:
+    from pravega_spark.rows.record_rows import RecordRows
 
 SOURCE_SCHEMA: Final = "event binary, scope string, stream string, segment_id bigint, offset bigint"
 """What a read yields unless the user names fewer columns; Spark's DDL."""
@@ -92,7 +95,7 @@ class RowBuilder:
         self._schema = schema
         self._stream_name = f"{scope}/{stream}"
         self._name = short_segment_name(segment_id)
-        self._constants = {"scope": scope, "stream": stream, "segment_id": segment_id}
+        self._constants: dict[str, str | int] = {"scope": scope, "stream": stream, "segment_id": segment_id}
         self._ingest_times = ingest_times
         self._cached: dict[str, pa.Array] = {}
         self.needs_events = "event" in schema.names
@@ -103,22 +106,27 @@ class RowBuilder:
         records: RecordRows | None = None
         for field in self._schema:
             if field.name in RECORD_PARTS:
-                records = records or RecordRows(events(), offsets, f"segment {self._name} of {self._stream_name}")
+                records = records or self._records(events(), offsets)
                 columns.append(records.column(field))
             elif field.name == "event":
                 columns.append(self._event_column(events(), field.type, offsets))
             elif field.name == "offset":
-                columns.append(pa.array(offsets(), pa.int64()))
+                columns.append(number_array(offsets(), pa.int64()))
             elif field.name == "ingest_time":
-                columns.append(pa.array(self._ingest_times(offsets()), pa.int64()).view(field.type))
+                columns.append(number_array(self._ingest_times(offsets()), pa.int64()).view(field.type))
             else:
                 columns.append(self._constant(field.name, field.type, count))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
+    def _records(self, events: pa.Array, offsets: Callable[[], Int64s]) -> RecordRows:
+        from pravega_spark.rows.record_rows import RecordRows  # Plain events need nothing of it.
+
+        return RecordRows(events, offsets, f"segment {self._name} of {self._stream_name}")
+
     def _constant(self, name: str, kind: pa.DataType, count: int) -> pa.Array:
         cached = self._cached.get(name)
         if cached is None or len(cached) < count:
-            cached = pa.repeat(pa.scalar(self._constants[name], kind), count)
+            cached = constant_array(self._constants[name], kind, count)
             self._cached[name] = cached
         return cached.slice(0, count)
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_spark.rows.arrays import Int64s, empty_value, number_array
 
 event_header_bytes: Final = 8
 event_bytes_max: Final = 8 * 1024 * 1024
@@ -35,8 +35,6 @@ maybe for a long time: one that is smaller than this part of them is copied."""
 _arrow_offset_max: Final = 2**31 - 1
 _probe_events: Final = 16
 _header = struct.Struct(">Q").unpack_from
-
-Int64s = npt.NDArray[np.int64]
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -69,6 +67,8 @@ def event_lengths(events: pa.Array) -> Int64s:
         raise InvalidArgument(
             f"{events.null_count} of {len(events)} events are null; filter them out or give them a value"
         )
+    import pyarrow.compute as pc  # 30 ms of CPU that a planner spares.
+
     lengths: Int64s = pc.binary_length(events).to_numpy(zero_copy_only=False).astype(np.int64)
     if len(lengths) and (longest := int(lengths.max())) > event_bytes_max:
         too_long = int((lengths > event_bytes_max).sum())
@@ -81,6 +81,8 @@ def event_lengths(events: pa.Array) -> Int64s:
 
 def frame_events(events: pa.Array, lengths: Int64s) -> FramedEvents:
     """Events (any binary or string array without nulls) with headers, in order, in one new buffer."""
+    import pyarrow.compute as pc
+
     count = len(events)
     ends = np.cumsum(lengths + event_header_bytes)
     total = int(ends[-1]) if count else 0
@@ -90,7 +92,7 @@ def frame_events(events: pa.Array, lengths: Int64s) -> FramedEvents:
     headers = pa.Array.from_buffers(
         binary, count, [None, pa.py_buffer(header_ends), pa.py_buffer(lengths.astype(">u8"))]
     )
-    framed = pc.binary_join_element_wise(headers, events.cast(binary), pa.scalar(b"", binary))
+    framed = pc.binary_join_element_wise(headers, events.cast(binary), empty_value(binary))
     data = framed.buffers()[2]
     return FramedEvents(memoryview(data)[:total] if data is not None else memoryview(b""), ends)
 
@@ -107,7 +109,7 @@ def blocks_by_segment(events: pa.Array, lengths: Int64s, segments: npt.NDArray[n
         yield from _cut(frame_events(events, lengths), np.arange(len(events)), index, 0, len(events))
         return
     order = np.argsort(segments, kind="stable")
-    framed = frame_events(events.take(pa.array(order)), lengths[order])
+    framed = frame_events(events.take(number_array(order, pa.int64())), lengths[order])
     counts = np.bincount(segments)
     first = 0
     for index in np.flatnonzero(counts).tolist():
@@ -207,7 +209,7 @@ def events_of(data: memoryview, index: EventLayout) -> pa.Array:
     borders[-1] = index.end
     buffers: list[Any] = [None, pa.py_buffer(borders), pa.py_buffer(data)]
     pieces = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
-    return pieces.take(pa.array(np.arange(1, 2 * count, 2, dtype=np.int32)))
+    return pieces.take(number_array(np.arange(1, 2 * count, 2, dtype=np.int32), pa.int32()))
 
 
 window_bytes_default: Final = 4 * 1024 * 1024

@@ -52,11 +52,3 @@ def _latin_texts(keys: Any) -> pa.Array:
     places = ends[offsets - offsets[0]]
     buffers: list[Any] = [None, pa.py_buffer(places), pa.py_buffer(made)]
     return pa.Array.from_buffers(pa.large_string(), len(plain), buffers).cast(pa.string())
-
-
-def is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -17,8 +17,7 @@ from pravega_spark.rows.columns import (
     check_none_is_lost,
     find_column,
 )
-from pravega_spark.rows.record_envelope import pack_records
-from pravega_spark.rows.record_rows import RECORD_PARTS
+from pravega_spark.rows.record_schema import RECORD_PARTS
 
 _HEADERS_TYPES: Final = ("array<struct<key:string,value:binary>>", "array<struct<key:string,value:string>>")
 
@@ -45,6 +44,8 @@ class RecordColumns:
             return None if index is None else batch.column(index)
 
         keys, streams = column(self.key), column(self.stream)
+        from pravega_spark.rows.record_envelope import pack_records  # Nothing of it is needed to plan.
+
         events = pack_records(batch.column(self.value), keys, column(self.headers), column(self.timestamp))
         absent = pa.nulls(batch.num_rows)
         columns = [events, absent if keys is None else keys, absent if streams is None else streams]

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.rows.framing import Int64s
-from pravega_spark.rows.keys import is_utf8, key_texts
+from pravega_spark.rows.arrays import Int64s, empty_value
+from pravega_spark.rows.keys import key_texts
+from pravega_spark.rows.texts import is_utf8
 
 RECORD_MAGIC: Final = 0xE7
 RECORD_VERSION: Final = 2
@@ -42,7 +43,7 @@ _shown_bytes: Final = 16
 
 _Mask = npt.NDArray[np.bool_]
 _BYTES: Final = pa.large_binary()
-_NOTHING: Final = pa.scalar(b"", _BYTES)
+_NOTHING: Final = empty_value(_BYTES)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

@@ -3,43 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import pyarrow as pa
 
-from pravega_common.errors import DataCorruption, InvalidArgument
-from pravega_spark.rows.framing import Int64s
-from pravega_spark.rows.keys import is_utf8
+from pravega_common.errors import DataCorruption
+from pravega_spark.rows.arrays import Int64s
 from pravega_spark.rows.record_envelope import NotARecord, RecordParts
-
-RECORD_PARTS: Final = {
-    "key": "binary or string",
-    "value": "binary or string",
-    "headers": "array<struct<key: string, value: binary>>",
-    "timestamp": "timestamp",
-}
-"""The columns that come out of a record, and the SQL types that each may have."""
-
-
-def check_part(field: pa.Field) -> None:
-    """``InvalidArgument`` for a column of a record that is wanted as another type."""
-    kind = field.type
-    match field.name:
-        case "key" | "value":
-            fits = kind in (pa.binary(), pa.string())
-        case "headers":
-            fits = pa.types.is_list(kind) and _is_header(kind.value_type)
-        case _:
-            fits = pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz is not None
-    if not fits:
-        raise InvalidArgument(f"column '{field.name}' must be {RECORD_PARTS[field.name]}, not {kind}")
-
-
-def _is_header(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) and [(item.name, item.type) for item in kind] == [
-        ("key", pa.string()),
-        ("value", pa.binary()),
-    ]
+from pravega_spark.rows.texts import is_utf8
 
 
 class RecordRows:
@@ -55,7 +25,7 @@ class RecordRows:
             raise self._damage(error.index, f"is no record: {error.why}") from error
 
     def column(self, field: pa.Field) -> pa.Array:
-        """One of ``RECORD_PARTS``, of a type that was checked."""
+        """One of ``RECORD_PARTS`` (``record_schema.py``), of a type that was checked."""
         match field.name:
             case "key":
                 made = self._of_type(self._parts.keys(), field)

@@ -12,8 +12,8 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.names import split_scoped_name, validate_stream_name
 from pravega_spark.options.definitions import streams_per_task_default
 from pravega_spark.options.given import StreamName
+from pravega_spark.rows.arrays import Int64s
 from pravega_spark.rows.columns import SinkColumns
-from pravega_spark.rows.framing import Int64s
 
 
 @dataclass(frozen=True, slots=True)

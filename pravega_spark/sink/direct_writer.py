@@ -14,8 +14,9 @@ from pravega_common.model.segments import SegmentRange
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.options.given import StreamName
+from pravega_spark.rows.arrays import Int64s
 from pravega_spark.rows.columns import SinkColumns
-from pravega_spark.rows.framing import Int64s, event_lengths, events_of, index_events
+from pravega_spark.rows.framing import event_lengths, events_of, index_events
 from pravega_spark.sink.destinations import Destinations
 from pravega_spark.sink.routing import RowRouter
 from pravega_spark.sink.segment_writers import SegmentWriters, Tally

@@ -12,7 +12,8 @@ import pyarrow as pa
 from pravega_common.hashing import positions_of_keys
 from pravega_common.model.segments import SegmentRange
 from pravega_common.segment_router import SegmentRouter
-from pravega_spark.rows.framing import Int64s, block_bytes_max, event_header_bytes
+from pravega_spark.rows.arrays import Int64s
+from pravega_spark.rows.framing import block_bytes_max, event_header_bytes
 from pravega_spark.rows.keys import key_texts
 
 KeyPositions = npt.NDArray[np.float64]

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pravega_common.errors import SegmentError, SegmentNotFound, SegmentSealed
 from pravega_common.model.segments import SegmentRange
 from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
-from pravega_spark.rows.framing import Int64s, blocks_by_segment, event_header_bytes
+from pravega_spark.rows.arrays import Int64s
+from pravega_spark.rows.framing import blocks_by_segment, event_header_bytes
 from pravega_spark.sink.routing import KeyPositions, RowRouter
 from pravega_streams.event.block_writer import Piece
 

@@ -69,7 +69,10 @@ class BatchReader(DataSourceReader):
         if self._options.min_partitions is None:
             packs = pack(pieces, pack_bytes_of(pieces, most_bytes))
         first, *others = packs or [()]
-        return [SpanPartition(*first, ends=ends), *(SpanPartition(*some) for some in others)]
+        return [
+            SpanPartition.planned(gateway, *first, ends=ends),
+            *(SpanPartition.planned(gateway, *some) for some in others),
+        ]
 
     def _end(self, one: StreamPositions) -> SegmentOffsets:
         if self._options.end_time is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pravega_common.errors import UnsupportedOperation
 from pravega_spark.gateway.contract import Boundaries, StreamGateway
-from pravega_spark.rows.framing import Int64s
+from pravega_spark.rows.arrays import Int64s
 from pravega_spark.source.range_planner import Span
 from pravega_streams.segment.event_index import time_unknown
 

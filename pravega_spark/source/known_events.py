@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pravega_common.errors import DataCorruption
-from pravega_spark.rows.framing import Int64s, event_header_bytes, index_events
+from pravega_spark.rows.arrays import Int64s
+from pravega_spark.rows.framing import event_header_bytes, index_events
 from pravega_spark.source.event_walk import Walked
 from pravega_streams.segment.event_index import EventCount
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pravega_common.errors import DataCorruption, SegmentNotFound, SegmentTruncated
-from pravega_common.names import segment_name
 from pravega_spark.gateway.contract import RangeSource, StreamGateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.rows.columns import RowBuilder
@@ -27,10 +26,20 @@ _log = logging.getLogger(__name__)
 class SpanPartition(InputPartition):
     """Spans to read one after the other. Pickled to the executor."""
 
-    def __init__(self, *spans: Span, ends: OffsetsByStream | None = None) -> None:
-        """``ends``: where the whole read ends, noted in one partition of a batch read (``read_cut.py``)."""
+    def __init__(self, *spans: Span, ends: OffsetsByStream | None = None, stores: Sequence[str] = ()) -> None:
+        """``ends``: where the whole read ends, noted in one partition of a batch read (``read_cut.py``).
+
+        ``stores``: who served each span when the read was planned, as far as that is known. A task that begins there
+        does not ask the controller, and so does not import gRPC.
+        """
         self.spans = spans
         self.ends = ends
+        self.stores = tuple(stores)
+
+    @classmethod
+    def planned(cls, gateway: StreamGateway, *spans: Span, ends: OffsetsByStream | None = None) -> SpanPartition:
+        """A partition with what the gateway knows of its stores."""
+        return cls(*spans, ends=ends, stores=[gateway.known_store(span.segment) for span in spans])
 
     def __repr__(self) -> str:
         return f"SpanPartition{self.spans}"
@@ -47,6 +56,10 @@ def read_spans(
     partition: SpanPartition, schema: pa.Schema, controller: Controller, *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
     """The events of all spans of a partition; raises as ``read_span``."""
+    gateway = worker_gateway(controller)
+    for span, store in zip(partition.spans, partition.stores, strict=False):
+        if store:
+            gateway.expect_store(span.segment, store)
     for span in partition.spans:
         yield from read_span(span, schema, controller, fail_on_data_loss=fail_on_data_loss)
 
@@ -80,7 +93,7 @@ class _Truncated(Exception):
 
 
 def _read_from(gateway: StreamGateway, span: Span, first: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    segment = segment_name(span.scope, span.stream, span.segment_id)
+    segment = span.segment
     source = gateway.open_range(segment, first, span.end)
     rows = RowBuilder(schema, span.scope, span.stream, span.segment_id, IngestTimes(gateway, span).of)
     window = EventWindow(first, min(window_bytes_default, max(span.end - first, event_header_bytes)))

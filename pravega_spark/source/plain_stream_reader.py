@@ -108,7 +108,7 @@ class PlainStreamReader(DataSourceStreamReader):
             return positions[scoped_name(span.scope, span.stream)].events.locate(span.segment_id, offset, span.end)
 
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
-        return [SpanPartition(span) for span in pieces]
+        return [SpanPartition.planned(gateway, span) for span in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pravega_common.names import split_scoped_name
+from pravega_common.names import segment_name, split_scoped_name
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 
 packed_bytes_min: Final = 1024 * 1024
@@ -29,6 +29,11 @@ class Span:
     @property
     def length(self) -> int:
         return self.end - self.start
+
+    @property
+    def segment(self) -> str:
+        """The qualified name of the segment."""
+        return segment_name(self.scope, self.stream, self.segment_id)
 
 
 def spans_of_batch(start: OffsetsByStream, offset: SourceOffset) -> list[Span]:

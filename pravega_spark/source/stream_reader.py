@@ -363,7 +363,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return positions.events.locate(span.segment_id, offset, span.end)
 
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
-        return [SpanPartition(span) for span in pieces]
+        gateway = worker_gateway(self._options.controller)
+        return [SpanPartition.planned(gateway, span) for span in pieces]
 
     def _spans_between(self, first: SourceOffset, last: SourceOffset) -> list[Span]:
         """The batch of a Spark before 4.2, which does not say where it starts (``plain_stream_reader.py``)."""

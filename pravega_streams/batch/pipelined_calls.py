@@ -15,9 +15,9 @@ from pravega_common.errors import PravegaError
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import LOCATE_OFFSET_VERSION
 from pravega_streams.batch.range_reader import ReadSockets
-from pravega_streams.connection.asynchronous import with_token
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
+from pravega_streams.connection.requests import with_token
 from pravega_streams.connection.silence import has_moved
 
 questions_per_round_max: Final = 256

@@ -20,8 +20,8 @@ from pravega_common.wire import commands as c
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.requests import retry_delay_max_s, retry_delay_min_s
 from pravega_streams.connection.silence import has_moved
-from pravega_streams.event.block_writer import retry_delay_max_s, retry_delay_min_s
 
 request_bytes_max: Final = 2 * 1024 * 1024
 """What one request asks for: no store sends more at once (4)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from typing import Any, Final, cast
 
 from pravega_common.errors import Unavailable, UnknownOutcome
@@ -15,23 +14,9 @@ from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import FrameParser
 from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.requests import MakeCommand, connect_time_max_s
 
-connect_time_max_s: Final = 5.0
 requests_outstanding_max: Final = 4_096
-
-MakeCommand = Callable[[int], c.Command]
-"""Builds the command once its request id is known."""
-
-
-def with_token(make: MakeCommand, token: str) -> MakeCommand:
-    """Builds the same command with a token; every request has a field for it."""
-    if not token:
-        return make
-
-    def stamped(request_id: int) -> c.Command:
-        return make(request_id).with_fields(token=token)
-
-    return stamped
 
 
 class WireConnection(asyncio.BufferedProtocol):

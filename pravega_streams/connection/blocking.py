@@ -16,8 +16,8 @@ from pravega_common.wire.codec import decode, encode_parts
 from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import Frame, FrameParser
 from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
-from pravega_streams.connection.asynchronous import MakeCommand, connect_time_max_s
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.requests import MakeCommand, connect_time_max_s
 from pravega_streams.connection.silence import silence_min_s, silences_s
 from pravega_streams.connection.tls_socket import TlsSocket
 

@@ -7,15 +7,12 @@ that does not renew its lease.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import Final
 
-from pravega_common.errors import PravegaError, UnknownOutcome
-from pravega_streams.connection.endpoints import BlockingResolver, Endpoint, EndpointResolver
-
-T = TypeVar("T")
+from pravega_common.errors import PravegaError
+from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 
 silence_min_s: Final = 2.0
 """After so long without an answer a client asks for the owner of the segment."""
@@ -33,26 +30,5 @@ def has_moved(resolver: BlockingResolver, segment: str, endpoint: Endpoint) -> b
     resolver.forget(segment)
     try:
         return resolver.resolve(segment) != endpoint
-    except PravegaError:
-        return False
-
-
-async def answer_of_owner(answer: asyncio.Future[T], resolver: EndpointResolver, segment: str, endpoint: Endpoint) -> T:
-    """The answer; ``UnknownOutcome`` once another store owns the segment and none has come. Cancels it in the end."""
-    try:
-        for silence_s in silences_s():
-            if (await asyncio.wait({answer}, timeout=silence_s))[0] or await _has_moved(resolver, segment, endpoint):
-                break
-        if not answer.done():
-            raise UnknownOutcome(f"{segment}: {endpoint} does not answer, and another store owns the segment now")
-        return answer.result()
-    finally:
-        answer.cancel()
-
-
-async def _has_moved(resolver: EndpointResolver, segment: str, endpoint: Endpoint) -> bool:
-    resolver.forget(segment)
-    try:
-        return await resolver.resolve(segment) != endpoint
     except PravegaError:
         return False

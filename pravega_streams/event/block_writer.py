@@ -26,6 +26,7 @@ from pravega_common.wire import commands as c
 from pravega_streams.connection.blocking import HasMoved, WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.requests import retry_delay_max_s, retry_delay_min_s
 from pravega_streams.connection.silence import has_moved
 from pravega_streams.event.write_budget import WriteBudget, held_bytes_max
 
@@ -37,8 +38,6 @@ blocks_in_flight_max: Final = 8
 """Blocks of one writer that may be unanswered."""
 attach_time_max_s: Final = 120.0
 """How long a writer tries to find the owner of its segment and to set up again before it gives up."""
-retry_delay_min_s: Final = 0.02
-retry_delay_max_s: Final = 2.0
 reply_time_max_s: Final = 180.0
 """A store that holds appends back (its Tier 2 is behind) is waited for this long before its connection is given up,
 as long as it is the owner (``connection/silence.py``)."""

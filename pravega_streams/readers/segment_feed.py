@@ -19,8 +19,8 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
 from pravega_streams.connection.endpoints import EndpointResolver
+from pravega_streams.connection.owned_answer import answer_of_owner
 from pravega_streams.connection.replies import error_of
-from pravega_streams.connection.silence import answer_of_owner
 from pravega_streams.readers.slices import SegmentSlice, end_of_event, header_bytes
 
 read_bytes: Final = 1024 * 1024

@@ -13,11 +13,12 @@ from pravega_common.runtime.deadline import Deadline
 from pravega_common.runtime.joined import all_ended
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import BATCHES
-from pravega_streams.connection.asynchronous import ConnectionPool, MakeCommand, WireConnection, with_token
+from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
 from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.endpoints import Endpoint, EndpointResolver
+from pravega_streams.connection.owned_answer import answer_of_owner
 from pravega_streams.connection.replies import expected_reply
-from pravega_streams.connection.silence import answer_of_owner
+from pravega_streams.connection.requests import MakeCommand, with_token
 
 call_time_max_s: Final = 60.0
 retry_delay_min_s: Final = 0.01

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Final, TypeVar, overload
+from typing import Final, Protocol, TypeVar, overload
 
 from pravega_common.errors import (
     ContainerNotHosted,
@@ -20,13 +20,13 @@ from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import INDEX_SUFFIX, SegmentName, parse_segment_name
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import BATCHES, LOCATE_OFFSET_VERSION, batch_requests_max
-from pravega_streams.connection.asynchronous import MakeCommand, with_token
 from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.replies import expected_reply
+from pravega_streams.connection.requests import MakeCommand, with_token
 from pravega_streams.connection.silence import has_moved
-from pravega_streams.controller.client import ControllerClient
+from pravega_streams.controller.stream_tokens import StreamTokens
 
 call_time_max_s: Final = 60.0
 retry_delay_min_s: Final = 0.01
@@ -43,10 +43,19 @@ T = TypeVar("T")
 R = TypeVar("R", bound=c.Command)
 
 
+class StoreDirectory(Protocol):
+    """Knows which store owns a segment: the controller."""
+
+    @property
+    def tokens(self) -> StreamTokens: ...
+
+    def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint: ...
+
+
 class EndpointCache:
     """The store of each segment, asked of the controller once, and again after ``forget``."""
 
-    def __init__(self, controller: ControllerClient) -> None:
+    def __init__(self, controller: StoreDirectory) -> None:
         self._controller = controller
         self._endpoints: dict[str, Endpoint] = {}
 
@@ -97,7 +106,7 @@ class SegmentClient:
     Errors: ``SegmentNotFound``, ``SegmentTruncated``, ``Unavailable``, ``UnknownOutcome``.
     """
 
-    def __init__(self, controller: ControllerClient, *, call_time_s: float = call_time_max_s) -> None:
+    def __init__(self, controller: StoreDirectory, *, call_time_s: float = call_time_max_s) -> None:
         self.endpoints = EndpointCache(controller)
         self._call_time_s = call_time_s
         self._sockets: dict[Endpoint, WireSocket] = {}

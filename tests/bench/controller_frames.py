@@ -26,7 +26,8 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import EXTENSIONS
 from pravega_streams.connection import asynchronous
-from pravega_streams.connection.asynchronous import MakeCommand, WireConnection
+from pravega_streams.connection.asynchronous import WireConnection
+from pravega_streams.connection.requests import MakeCommand
 from pravega_streams.table.table_client import TableClient
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually

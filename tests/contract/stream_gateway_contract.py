@@ -183,6 +183,18 @@ class StreamGatewayContract:
             got += target[:count]
         assert got == data[12_345:345_678]
 
+    @pytest.mark.parametrize("is_right", [True, False], ids=["right", "wrong"])
+    def test_expected_store(self, gateway: StreamGateway, scope: str, is_right: bool) -> None:
+        """A hint of where a segment is served: it may be wrong, and nothing but an attempt is lost."""
+        self.make(gateway, scope)
+        name = segment_name(scope, "t", 0)
+        self.append(gateway, name, [b"event"])
+        assert gateway.segment_infos(scope, "t", [0])
+        known = gateway.known_store(name)
+        gateway.expect_store(name, known if is_right and known else "127.0.0.1:1")
+        assert self.content(gateway, scope, 0) == framed([b"event"])
+        assert gateway.known_store(name) == known
+
     def test_missing_segment(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)
         with pytest.raises(SegmentNotFound):

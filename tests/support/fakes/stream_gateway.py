@@ -55,7 +55,7 @@ from pravega_common.names import (
     segment_number,
 )
 from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
-from pravega_spark.rows.framing import Int64s
+from pravega_spark.rows.arrays import Int64s
 from pravega_streams import errors
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget, time_unknown
@@ -454,6 +454,12 @@ class FakeGateway:
 
     def open_range(self, segment: str, start: int, end: int) -> FakeRange:
         return FakeRange(self, segment, start, end)
+
+    def known_store(self, segment: str) -> str:
+        return ""
+
+    def expect_store(self, segment: str, store: str) -> None:
+        """There is one store, and it is asked anyway."""
 
     def append(self, segment: str, data: bytes, events: int) -> None:
         with self._change() as store:

@@ -12,7 +12,7 @@ import pytest
 from pravega_common.errors import Unavailable, UnknownOutcome
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import encode
-from pravega_streams.connection import blocking, silence
+from pravega_streams.connection import blocking, owned_answer, silence
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint, WithoutTokens
 
@@ -128,7 +128,7 @@ async def test_an_answer_is_not_waited_for_when_another_store_owns_the_segment()
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     owners = AsyncOwners(FIRST, None, SECOND)
     with pytest.raises(UnknownOutcome, match="another store owns the segment"):
-        await silence.answer_of_owner(answer, owners, "a/b/0", FIRST)
+        await owned_answer.answer_of_owner(answer, owners, "a/b/0", FIRST)
     assert owners.asked == 3
     assert answer.cancelled()
 
@@ -141,4 +141,4 @@ async def test_an_answer_that_comes_late_counts() -> None:
             answer.set_result("late")
             return SECOND
 
-    assert await silence.answer_of_owner(answer, Answering(SECOND), "a/b/0", FIRST) == "late"
+    assert await owned_answer.answer_of_owner(answer, Answering(SECOND), "a/b/0", FIRST) == "late"

@@ -12,7 +12,7 @@ import pytest
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_spark.rows.columns import RECORD_SOURCE_SCHEMA, RowBuilder, SinkColumns, check_source_schema
 from pravega_spark.rows.record_columns import RecordColumns, record_columns
-from pravega_spark.rows.record_rows import RECORD_PARTS
+from pravega_spark.rows.record_schema import RECORD_PARTS
 from tests.support.record_reference import PlainRecord, pack
 from tests.support.repository import ROOT
 
