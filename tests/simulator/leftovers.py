@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -50,10 +49,14 @@ class Leftovers:
             while not done.done():
                 container = self._cluster.current.registry.find(container_id)
                 if container is not None:
-                    with contextlib.suppress(PravegaError):
+                    try:
                         await _storage_of(container).sweeper.sweep()
                         await _emptied(_storage_of(container))
                         done.set_result(None)
+                    except PravegaError:
+                        pass  # it is asked again
+                    except Exception as error:
+                        done.set_exception(error)
                 await asyncio.sleep(0.5)
 
         process.spawn(sweep(), f"sweep-{container_id}")
