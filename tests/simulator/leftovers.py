@@ -16,6 +16,8 @@ from segment_service.storage.segment_view import SegmentView
 from tests.simulator.cluster import Cluster
 from tests.simulator.tier2 import Tier2
 
+names_deleted_max: Final = 2_000
+"""Names that one owner may find for deletion: over more the simulator's Tier 2 takes too long, nothing is compared."""
 rounds: Final = 3
 """Owners one after the other that sweep: each leaves its claims on what it takes away to the next one."""
 
@@ -23,7 +25,15 @@ rounds: Final = 3
 class Leftovers:
     """Lets owners sweep, and compares what Tier 2 has with what its manifests list."""
 
-    def __init__(self, cluster: Cluster, tier2: Tier2, clock: Clock, violated: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        tier2: Tier2,
+        clock: Clock,
+        violated: Callable[[str, str], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._note = note
         self._cluster = cluster
         self._tier2 = tier2
         self._clock = clock
@@ -36,13 +46,17 @@ class Leftovers:
                 self._cluster.kill(store.process, "to sweep once more")
             store = self._cluster.start_store()
             for container_id in store.containers:
-                await self._swept(container_id)
+                waiting = await self._swept(container_id)
+                if waiting:
+                    self._note(f"leftovers are not looked for: {waiting} names wait for their deletion")
+                    return
         for container_id in self._cluster.current.containers:
             await self._compare(container_id)
 
-    async def _swept(self, container_id: int) -> None:
-        """Return once the present owner has swept, and deleted what it found."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _swept(self, container_id: int) -> int:
+        """Return once the present owner has swept, and deleted what it found; the number of names if these are too
+        many to be waited for."""
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         process = self._cluster.current.process
 
         async def sweep() -> None:
@@ -50,9 +64,12 @@ class Leftovers:
                 container = self._cluster.current.registry.find(container_id)
                 if container is not None:
                     try:
-                        await _storage_of(container).sweeper.sweep()
-                        await _emptied(_storage_of(container))
-                        done.set_result(None)
+                        storage = _storage_of(container)
+                        await storage.sweeper.sweep()
+                        waiting = storage.garbage.waiting_names
+                        if waiting <= names_deleted_max:
+                            await _emptied(storage)
+                        done.set_result(waiting if waiting > names_deleted_max else 0)
                     except PravegaError:
                         pass  # it is asked again
                     except Exception as error:
@@ -60,7 +77,7 @@ class Leftovers:
                 await asyncio.sleep(0.5)
 
         process.spawn(sweep(), f"sweep-{container_id}")
-        await done
+        return await done
 
     async def _compare(self, container_id: int) -> None:
         reader = ContainerReader(self._tier2.store, container_id, self._clock)

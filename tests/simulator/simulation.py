@@ -96,7 +96,7 @@ class Simulation:
         self.nemesis = Nemesis(
             settings, self.cluster, self.network, self.tier1, self.tier2, self.crash_points, self.note
         )
-        self._leftovers = Leftovers(self.cluster, self.tier2, clock, self.history.violated)
+        self._leftovers = Leftovers(self.cluster, self.tier2, clock, self.history.violated, self.note)
         self._lives: list[SegmentLife] = []
         self._tables: list[list[TableClient]] = []
 
