@@ -203,7 +203,7 @@ class Controller(Service):
         seal = SealStream(store, access, queue, self.transactions)
         delete = DeleteStream(store, queue, removal)
         groups = ReaderGroups(store, queue, create, seal, delete)
-        tables = KeyValueTables(store, access, queue)
+        tables = KeyValueTables(store, access, queue, self._again)
         workflows = Workflows(
             create,
             UpdateStream(store, access, queue),

@@ -170,4 +170,5 @@ class StreamManager:
 
     def open_key_value_table(self, scope: str, table: str) -> KeyValueTable:
         """Open a table that exists: ``NotFound``."""
-        return KeyValueTable(self.client.segments, scope, table, self._tables.settings(scope, table))
+        settings = self._tables.settings(scope, table)
+        return KeyValueTable(self.client.segments, self._tables.segments(scope, table), settings)

@@ -17,6 +17,7 @@ from controller_service.queue.request_queue import Postpone, Request, RequestQue
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.records import SegmentRecord
 from pravega_common.runtime.clock import Clock
+from pravega_common.runtime.joined import all_ended
 
 KIND: Final = "delete_segments_again"
 creation_ms_max: Final = 75_000
@@ -45,16 +46,16 @@ class SecondDeletion:
         """``promise`` for those segments of a stream that may still be about to be made."""
         await self.promise([item.name(scope, stream) for item in segments if self.may_come(item.created_ms)])
 
-    async def promise(self, names: Sequence[str]) -> None:
+    async def promise(self, names: Sequence[str], *, are_tables: bool = False) -> None:
         """Returns once it is certain that the segments are deleted again in ``creation_ms_max``; to be called before
-        they are deleted for the first time. Costs a write for each thousand of them."""
+        they are deleted for the first time. Costs a write for each thousand of them. ``are_tables``: all are tables."""
         for start in range(0, len(names), segments_per_request_max):
             page = list(names[start : start + segments_per_request_max])
             key = f"{KIND}-{hashlib.sha256(chr(0).join(page).encode()).hexdigest()[:32]}"
             if len(self._waiting) >= requests_waiting_max and key not in self._waiting:
                 self._log.warning("segments are deleted once only", first=page[0], count=len(page))
                 continue
-            payload = {"names": page, "due_ms": self._clock.wall_ms() + creation_ms_max}
+            payload = {"names": page, "due_ms": self._clock.wall_ms() + creation_ms_max, "are_tables": are_tables}
             await self._queue.submit(Request(key, KIND, key, payload))
             self._waiting.add(key)
 
@@ -62,5 +63,9 @@ class SecondDeletion:
         left_ms = request.payload["due_ms"] - self._clock.wall_ms()
         if left_ms > 0:
             raise Postpone("the segments may still be made", delay_s=min(left_ms, creation_ms_max) / 1000)
-        await self._segments.delete_segments(request.payload["names"])
+        names = request.payload["names"]
+        if request.payload.get("are_tables"):
+            await all_ended(self._segments.delete_table_segment(name, must_be_empty=False) for name in names)
+        else:
+            await self._segments.delete_segments(names)
         self._waiting.discard(request.request_id)

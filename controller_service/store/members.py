@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from controller_service.store.scope_store import (
     KEY_VALUE_TABLES_LIST,
@@ -16,6 +16,7 @@ from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import ABSENT
 from pravega_common.errors import ScopeNotFound, SegmentNotFound, UnknownOutcome, VersionConflict
+from pravega_common.invariants import unreachable
 from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.names import is_possible_name
 
@@ -36,6 +37,21 @@ class KeyValueTableRecord:
     """Bytes, as the secondary key's length."""
     secondary_key_length: int
     rollover_size_bytes: int = 0
+    first_segment_number: int | None = 0
+    """None until it is chosen, behind those of deleted tables of the name; former versions began with 0 each time."""
+    record_version: ClassVar[int] = 2
+
+    @property
+    def written_version(self) -> int:
+        return 2 if self.first_segment_number else 1
+
+    @property
+    def segment_numbers(self) -> range:
+        """One for each partition, once the first is chosen."""
+        first = self.first_segment_number
+        if first is None:
+            unreachable("a key-value table has no segment numbers yet", table_id=self.table_id)
+        return range(first, first + self.partition_count)
 
 
 @dataclass(frozen=True, slots=True)

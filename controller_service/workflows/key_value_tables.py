@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
+from controller_service.segment_access.late_segments import insist
+from controller_service.segment_access.second_deletion import SecondDeletion
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState, key_value_tables
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import no_way_back
-from pravega_common.errors import NotFound
+from pravega_common.errors import NotFound, PravegaError, ScopeNotFound, SegmentNotFound
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.joined import all_ended
@@ -20,22 +23,27 @@ DELETE_KIND: Final = "delete_key_value_table"
 partitions_max: Final = 10_000
 
 ENTRY_ADDED = register("controller.table_entry_added")
+NUMBER_CHOSEN = register("controller.table_number_chosen")
 SEGMENTS_CREATED = register("controller.table_segments_created")
 DELETION_MARKED = register("controller.table_deletion_marked")
 SEGMENTS_DELETED = register("controller.table_segments_deleted")
+NUMBER_RECORDED = register("controller.table_number_recorded")
 
 
 class KeyValueTables:
-    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue) -> None:
+    def __init__(self, store: StreamStore, access: SegmentAccess, queue: RequestQueue, again: SecondDeletion) -> None:
         self.records = key_value_tables(store)
+        self._store = store
         self._access = access
         self._queue = queue
+        self._again = again
         queue.register(CREATE_KIND, self._create)
         queue.register(DELETE_KIND, self._delete)
 
     async def create(self, scope: str, table: str, record: KeyValueTableRecord) -> bool:
         """``record`` in state creating. False if the table exists; ``ScopeNotFound``."""
-        standing, added = await self.records.add(scope, table, record)
+        unnumbered = dataclasses.replace(record, first_segment_number=None)
+        standing, added = await self.records.add(scope, table, unnumbered)
         failpoint(ENTRY_ADDED)
         if not added and standing.state is ScopeMemberState.ACTIVE:
             return False
@@ -63,10 +71,18 @@ class KeyValueTables:
         if record is None or record.table_id != table_id:
             return
         failpoint(DELETION_MARKED)
-        names = _segments(scope, table, record.partition_count)
-        await all_ended(self._access.delete_table_segment(name, must_be_empty=False) for name in names)
-        failpoint(SEGMENTS_DELETED)
+        if record.first_segment_number is not None:
+            names = _segments(scope, table, record)
+            if self._again.may_come(record.created_ms):
+                await self._again.promise(names, are_tables=True)
+            await self._delete_segments(names)
+            failpoint(SEGMENTS_DELETED)
+            await self._store.record_deleted(scope, table_stream(table), record.segment_numbers.stop)
+        failpoint(NUMBER_RECORDED)
         await self.records.remove(scope, table, record)
+
+    async def _delete_segments(self, names: Sequence[str]) -> None:
+        await all_ended(self._access.delete_table_segment(name, must_be_empty=False) for name in names)
 
     async def _run(self, kind: str, scope: str, table: str, table_id: str) -> None:
         payload = {"scope": scope, "table": table, "table_id": table_id}
@@ -79,23 +95,62 @@ class KeyValueTables:
         record = await self.records.get(scope, table)
         if record is None or record.table_id != request.payload["table_id"]:
             raise NotFound(f"key-value table {scope}/{table} was deleted meanwhile")
+        record = await self._numbered(scope, table, record)
         if record.state is not ScopeMemberState.CREATING:
             return
+        failpoint(NUMBER_CHOSEN)
         key_length = record.primary_key_length + record.secondary_key_length
-        await all_ended(
-            self._access.create_table_segment(name, key_length, record.rollover_size_bytes)
-            for name in _segments(scope, table, record.partition_count)
-        )
+        names = _segments(scope, table, record)
+        try:
+            await all_ended(
+                self._access.create_table_segment(name, key_length, record.rollover_size_bytes) for name in names
+            )
+        except PravegaError:
+            # Some of them may exist, and the next attempt asks for nothing if the table was deleted meanwhile.
+            await self._take_away_if_gone(scope, table, record)
+            raise
         failpoint(SEGMENTS_CREATED)
-        await self.records.change(
-            scope,
-            table,
-            lambda old: (
-                dataclasses.replace(old, state=ScopeMemberState.ACTIVE)
-                if old.table_id == record.table_id and old.state is ScopeMemberState.CREATING
-                else old
-            ),
-        )
+        await self._activate(scope, table, record)
+
+    async def _numbered(self, scope: str, table: str, record: KeyValueTableRecord) -> KeyValueTableRecord:
+        """The table with the number of its first segment; ``NotFound`` if it was deleted meanwhile.
+
+        The number is read while the table's record stands, so all deletions of the name before it have recorded theirs.
+        """
+        if record.first_segment_number is not None or record.state is not ScopeMemberState.CREATING:
+            return record
+        first = await self._store.first_segment_number(scope, table_stream(table))
+
+        def choose(old: KeyValueTableRecord) -> KeyValueTableRecord:
+            return dataclasses.replace(old, first_segment_number=first) if old == record else old
+
+        chosen = await self.records.change(scope, table, choose)
+        if chosen is None or chosen.table_id != record.table_id:
+            raise NotFound(f"key-value table {scope}/{table} was deleted meanwhile")
+        return chosen
+
+    async def _activate(self, scope: str, table: str, made: KeyValueTableRecord) -> None:
+        """Make the table active, or take its segments away if its deletion may have passed before they came."""
+        active = dataclasses.replace(made, state=ScopeMemberState.ACTIVE)
+
+        async def activate() -> None:
+            try:
+                record = await self.records.change(scope, table, lambda old: active if old == made else old)
+            except (ScopeNotFound, SegmentNotFound):
+                record = None
+            if record != active:
+                await self._delete_segments(_segments(scope, table, made))
+
+        await insist(activate, self._store.clock)
+
+    async def _take_away_if_gone(self, scope: str, table: str, made: KeyValueTableRecord) -> None:
+        active = dataclasses.replace(made, state=ScopeMemberState.ACTIVE)
+
+        async def settle() -> None:
+            if await self.records.get(scope, table) not in (made, active):
+                await self._delete_segments(_segments(scope, table, made))
+
+        await insist(settle, self._store.clock)
 
     async def _delete(self, request: Request) -> None:
         scope, table = request.payload["scope"], request.payload["table"]
@@ -103,5 +158,5 @@ class KeyValueTables:
             await self.delete_within(scope, table, request.payload["table_id"])
 
 
-def _segments(scope: str, table: str, count: int) -> list[str]:
-    return [table_segment_name(scope, table, segment_id(number, 0)) for number in range(count)]
+def _segments(scope: str, table: str, record: KeyValueTableRecord) -> list[str]:
+    return [table_segment_name(scope, table, segment_id(number, 0)) for number in record.segment_numbers]

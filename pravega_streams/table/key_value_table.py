@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pravega_common.errors import BadKeyVersion, InvalidArgument, KeyNotFound
+from pravega_common.errors import BadKeyVersion, InvalidArgument, KeyNotFound, Unavailable
 from pravega_common.hashing import position_of_table_key
 from pravega_common.model.table_limits import check_update, check_value_length, entry_wire_bytes
-from pravega_common.names import table_segment_name
 from pravega_common.wire import commands as c
 from pravega_streams.segment.segment_client import SegmentClient
 from pravega_streams.table.key_value_tables import KeyValueTableSettings
@@ -60,14 +59,19 @@ class KeyValueTable:
     """One key-value table. Made by ``StreamManager.open_key_value_table``.
 
     Errors: ``BadKeyVersion`` for a condition that does not hold (nothing was written), ``InvalidArgument`` for keys of
-    another length, ``SegmentNotFound`` once the table is deleted, ``Unavailable``, and ``UnknownOutcome`` of a write
-    with a condition whose answer was lost: read again and decide.
+    another length, ``SegmentNotFound`` once the table is deleted, also if it was made again, ``Unavailable``, and
+    ``UnknownOutcome`` of a write with a condition whose answer was lost: read again and decide.
     """
 
-    def __init__(self, segments: SegmentClient, scope: str, table: str, settings: KeyValueTableSettings) -> None:
+    def __init__(self, segments: SegmentClient, names: Sequence[str], settings: KeyValueTableSettings) -> None:
+        """``names``: those of the segments of all partitions, by position of the key."""
+        if len(names) != settings.partitions:
+            raise Unavailable(
+                f"the table of {settings.partitions} partitions was made again with {len(names)}: open it"
+            )
         self.settings = settings
         self._segments = segments
-        self._names = [table_segment_name(scope, table, number) for number in range(settings.partitions)]
+        self._names = names
 
     # ---- single keys
 

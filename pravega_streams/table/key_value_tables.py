@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
+from pravega_common.names import table_segment_name
 from pravega_common.proto import controller_pb2 as pb
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.errors import ControllerRefused
@@ -76,6 +77,16 @@ class KeyValueTableClient:
             raise ControllerRefused(f"getKeyValueTableConfiguration {scope}/{table}: FAILURE")
         config = reply.config
         return KeyValueTableSettings(config.partitionCount, config.primaryKeyLength, config.secondaryKeyLength)
+
+    def segments(self, scope: str, table: str) -> tuple[str, ...]:
+        """Names of the segments of its partitions, by position of the key; ``NotFound``. They are others for a table
+        that was deleted and made again."""
+        request = pb.KeyValueTableInfo(scope=scope, kvtName=table)
+        ranges = self._transport.controller("getCurrentSegmentsKeyValueTable", request).segmentRanges
+        return tuple(
+            table_segment_name(scope, table, item.segmentId.segmentId)
+            for item in sorted(ranges, key=lambda item: item.minKey)
+        )
 
     def list(self, scope: str) -> Iterator[str]:
         """Names within the scope."""

@@ -2,7 +2,7 @@
 
 One stream is scaled, updated and committed to, and every committed event must be readable in the end; another one is
 created, truncated, sealed and deleted beside it by two clients at once, with reader groups that subscribe to both, and
-runs of retention.
+runs of retention. In histories of their own a key-value table is created and deleted by two clients.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import structlog
 
 from controller_service.buckets.retention_job import RetentionJob
 from controller_service.errors import IllegalState
+from controller_service.store.members import KeyValueTableRecord, ScopeMemberState, key_value_tables
 from controller_service.store.records import StreamState
 from pravega_common.errors import Outcome, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.names import table_segment_name
 from tests.support.stream_audit import audit_streams, requests_left
 from tests.support.transaction_world import CrashSwitch, Instance, World
 from tests.support.workflow_steps import GROUP_ID, TWO, S, group_config
@@ -36,7 +38,14 @@ seeds = sorted({*range(int(os.environ.get("TWO_CONTROLLER_HISTORIES", "50"))), *
 fault_chance = 0.01
 cut_off_chance = 0.1
 attempts_max = 30
-slow_calls = ("merge_batch", "info", "seal_segments", "create_segments")
+slow_calls = (
+    "merge_batch",
+    "info",
+    "seal_segments",
+    "create_segments",
+    "create_table_segment",
+    "delete_table_segment",
+)
 pytestmark = pytest.mark.timeout(60)
 
 
@@ -196,6 +205,36 @@ class History:
     def _delete(self, one: Instance) -> Awaitable[object]:
         return one.delete.delete(self.world.new_id(), S, CHURNED)
 
+    # ---- tables ------------------------------------------------------------------------------------------------------
+
+    async def churn_table(self) -> None:
+        for _ in range(12):
+            await self.insist(self.random.choice([self._create_table, self._delete_table]))
+            await self.pause(0.5)
+
+    async def _create_table(self, one: Instance) -> object:
+        now_ms = self.world.clock.wall_ms()
+        new = KeyValueTableRecord(self.world.new_id(), now_ms, ScopeMemberState.CREATING, 3, 4, 0)
+        created = await one.tables.create(S, CHURNED, new)
+        await self.require_table(one)
+        return created
+
+    def _delete_table(self, one: Instance) -> Awaitable[object]:
+        return one.tables.delete(S, CHURNED)
+
+    async def require_table(self, one: Instance) -> None:
+        """The segments of a table that is active are there."""
+        await self.pause(0.5)
+        made = set(self.world.segments.tables)
+        record = await one.tables.records.get(S, CHURNED)
+        if record is not None and record.state is ScopeMemberState.ACTIVE:
+            if made >= (wanted := table_segments(record)):
+                return
+            # It may have become active between the two looks.
+            made = set(self.world.segments.tables)
+            again = await one.tables.records.get(S, CHURNED)
+            assert again != record or made >= wanted, sorted(wanted - made)
+
     # ---- the whole ---------------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
@@ -222,3 +261,23 @@ async def test_two_controllers_leave_everything_whole(seed: int) -> None:
     await history.world.clock.pass_time(200)
     await history.check()
     await history.world.close()
+
+
+def table_segments(record: KeyValueTableRecord) -> set[str]:
+    return {table_segment_name(S, CHURNED, number) for number in record.segment_numbers}
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TWO_CONTROLLER_HISTORIES", "50"))))
+async def test_two_controllers_keep_the_segments_of_the_table_that_stands(seed: int) -> None:
+    history = History(seed)
+    await history.prepare()
+    world = history.world
+    await world.run(asyncio.gather(history.churn_table(), history.churn_table()), 900)
+    for one in history.controllers:
+        one.switch.fault_chance = 0.0  # type: ignore[attr-defined]
+    await world.clock.pass_time(200)
+    record = await key_value_tables(world.streams).get(S, CHURNED)
+    assert record is None or record.state is ScopeMemberState.ACTIVE
+    assert set(world.segments.tables) == (set() if record is None else table_segments(record))
+    assert await requests_left(world.store) == 0
+    await world.close()

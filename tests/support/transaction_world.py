@@ -249,7 +249,7 @@ class Instance:
         self.seal = SealStream(streams, segments, queue, self.transactions)
         self.delete = DeleteStream(streams, queue, removal)
         self.groups = ReaderGroups(streams, queue, self.create, self.seal, self.delete)
-        self.tables = KeyValueTables(streams, segments, queue)
+        self.tables = KeyValueTables(streams, segments, queue, again)
         self.delete_scope = DeleteScope(streams, queue, self.seal, self.delete, self.groups, self.tables)
         self.retention = StreamRetention(streams, segments, self.truncate, retention_period_ms, world.new_id)
         self.expiry = HistoryExpiry(streams, self.transactions.records, history_ms)

@@ -74,7 +74,7 @@ class TablesApi:
             raise NotFound(f"key-value table {request.scope}/{request.kvtName} does not exist")
         if record.state is not ScopeMemberState.ACTIVE:
             raise IllegalState(f"key-value table {request.scope}/{request.kvtName} is {record.state.value}")
-        epoch = initial_epoch(0, record.partition_count, record.created_ms)
+        epoch = initial_epoch(record.segment_numbers.start, record.partition_count, record.created_ms)
         return pb.SegmentRanges(
             segmentRanges=[segment_range(request.scope, request.kvtName, segment) for segment in epoch.segments]
         )

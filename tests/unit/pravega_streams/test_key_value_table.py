@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from pravega_common.names import table_segment_name
 from pravega_common.wire import commands as c
 from pravega_streams.segment.segment_client import SegmentClient
 from pravega_streams.table.key_value_table import CompositeKey, KeyValueTable
@@ -26,7 +27,8 @@ class OneRequest:
 @pytest.mark.parametrize("primary", PARTITIONS)
 def test_a_put_is_the_one_of_the_java_client(primary: int) -> None:
     segments = OneRequest()
-    table = KeyValueTable(cast(SegmentClient, segments), "jscope", "kv", KeyValueTableSettings(2, 4, 4))
+    names = [table_segment_name("jscope", "kv", number) for number in range(2)]
+    table = KeyValueTable(cast(SegmentClient, segments), names, KeyValueTableSettings(2, 4, 4))
     key = CompositeKey(primary.to_bytes(4, "big"), (3).to_bytes(4, "big"))
     assert table.put(key, b"v3") == 41 and segments.idempotent
     assert segments.segment == f"jscope/kv_kvtable/{PARTITIONS[primary]}.#epoch.0"

@@ -96,9 +96,11 @@ BEFORE: dict[Step, tuple[Step, ...]] = {
 """What has to be there for each step."""
 
 PROMISED: dict[str, Step] = {
+    key_value_tables.NUMBER_CHOSEN: create_table,
     key_value_tables.SEGMENTS_CREATED: create_table,
     key_value_tables.DELETION_MARKED: delete_table,
     key_value_tables.SEGMENTS_DELETED: delete_table,
+    key_value_tables.NUMBER_RECORDED: delete_table,
     reader_groups.STREAM_CREATED: create_group,
     reader_groups.SUBSCRIBED: create_group,
     reader_groups.UPDATE_RECORDED: update_group,
@@ -133,6 +135,7 @@ WITHIN = [
     (remove_stream.SEGMENTS_DELETED, delete_everything),
     (remove_stream.NUMBER_RECORDED, delete_everything),
     (key_value_tables.SEGMENTS_DELETED, delete_everything),
+    (key_value_tables.NUMBER_RECORDED, delete_everything),
     (reader_groups.UNSUBSCRIBED, delete_everything),
 ]
 """In the middle of another workflow that this one carries out."""
