@@ -12,6 +12,8 @@ from pravega_streams.controller.address import Controller
 
 _armed_in: set[int] = set()
 """Ids of processes: a fork of one that is armed reads its own environment."""
+_frozen_in: set[int] = set()
+"""Ids of processes, as above."""
 
 
 def worker_gateway(controller: Controller) -> StreamGateway:
@@ -39,5 +41,8 @@ def freeze_imported_objects() -> None:
     Spark collects garbage in the whole process after each task and each plan (``pyspark/daemon.py``), and Python does
     so now and then during one. Imported modules are never garbage, and looking through them costs 100 ms of CPU a time.
     """
-    if not gc.get_freeze_count():
+    # ``gc.get_freeze_count`` would tell it too, by walking through all of them.
+    process = os.getpid()
+    if process not in _frozen_in:
+        _frozen_in.add(process)
         gc.freeze()

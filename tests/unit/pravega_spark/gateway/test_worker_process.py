@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from pravega_spark.gateway import worker_process
 from pravega_spark.gateway.connect import gateway_for, register_scheme
 from pravega_spark.gateway.worker_process import freeze_imported_objects, worker_gateway
 from tests.support.fakes.stream_gateway import address_scheme, open_address
 
 
 @pytest.fixture(autouse=True)
-def thawed() -> Iterator[None]:
+def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.unfreeze()
+    monkeypatch.setattr(worker_process, "_frozen_in", set())
     yield
     gc.unfreeze()
 
