@@ -97,6 +97,11 @@ async def test_event_processors_are_one_part() -> None:
     assert health.result("eventProcessor").status == "DOWN"
 
 
+def stopping(health: dict[str, Any]) -> list[dict[str, Any]]:
+    """The problems that stop the work; a busy machine may add that the loop is late."""
+    return [problem for problem in health["details"]["problems"] if problem["stops_work"]]
+
+
 async def test_a_controller_says_why_it_is_not_ready(rest_controller: Controller) -> None:
     """Every part is up, and still nothing can be done."""
     rest, hosts = rest_controller.rest, rest_controller.backends.hosts
@@ -112,12 +117,12 @@ async def test_a_controller_says_why_it_is_not_ready(rest_controller: Controller
         assert await asked("/readiness") == (503, False)
         status, health = await asked("")
         assert (status, health["status"], health["readiness"], health["liveness"]) == (200, "DOWN", False, True)
-        (problem,) = health["details"]["problems"]
+        (problem,) = stopping(health)
         assert problem["code"] == "containers-without-store" and "1, 3" in problem["text"]
         hosts.ownerless = ()
         rest_controller.membership._lease_ends_s -= 100
         _, health = await asked("")
-        assert [problem["code"] for problem in health["details"]["problems"]] == ["lease-lost"]
+        assert [problem["code"] for problem in stopping(health)] == ["lease-lost"]
         rest_controller.loop_lag._recent.append(20.0)
         assert await asked("/liveness") == (503, False)
 
