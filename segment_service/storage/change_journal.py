@@ -30,6 +30,7 @@ from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.epoch_marks import PutFresh
 from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.shared_put import SharedPut
 
 NOTED: Final = register("storage.journal.noted")
 
@@ -118,8 +119,7 @@ class ChangeJournal:
         self._new_number = new_number
         self._current = self._new_generation()
         self._wanted: dict[int, None] = {}
-        self._under_way: asyncio.Future[None] | None = None
-        """The put that is under way."""
+        self._puts = SharedPut()
 
     @contextlib.asynccontextmanager
     async def noted(self, *segment_ids: int, is_lasting: bool = False) -> AsyncIterator[None]:
@@ -159,30 +159,12 @@ class ChangeJournal:
             if current.ids.issuperset(segment_ids) and not self._is_old(current):
                 return current
             self._wanted |= dict.fromkeys(segment_ids)
-            under_way = self._under_way
-            if under_way is None:
-                await self._store_for_all()
-                continue
-            await asyncio.wait((under_way,))
-            if not under_way.cancelled():
-                under_way.result()
+            await self._puts.join(self._store_wanted)
 
-    async def _store_for_all(self) -> None:
-        under_way = self._under_way = asyncio.get_running_loop().create_future()
-        try:
-            await asyncio.sleep(0)  # changes that begin in the same turn of the loop share the put
-            wanted, self._wanted = self._wanted, {}
-            await self._store(wanted.keys())
-            under_way.set_result(None)
-        except asyncio.CancelledError:
-            under_way.cancel()  # another one that waits does it
-            raise
-        except BaseException as error:
-            under_way.set_exception(error)
-            under_way.exception()  # marks it retrieved: nobody may wait
-            raise
-        finally:
-            self._under_way = None
+    async def _store_wanted(self) -> None:
+        await asyncio.sleep(0)  # changes that begin in the same turn of the loop share the put
+        wanted, self._wanted = self._wanted, {}
+        await self._store(wanted.keys())
 
     async def _store(self, wanted: Iterable[int]) -> None:
         """Store the segments in the present generation, or as the beginning of the next one."""

@@ -20,7 +20,6 @@ Marks that programs before version 1 left hold the bytes ``open``: of their log 
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
@@ -36,6 +35,7 @@ from segment_service.contracts.log_identity import identity_bytes
 from segment_service.contracts.segment_storage import EpochMark, LogState, LogStateNow
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.shared_put import SharedPut
 
 MARK_STORED = register("storage.mark.stored")
 
@@ -121,8 +121,7 @@ class EpochMarks:
         self._last: LogState | None = None
         self._is_tried = False
         self._replaced: list[str] = []
-        self._under_way: asyncio.Future[None] | None = None
-        """The put that is under way."""
+        self._puts = SharedPut()
 
     async def newest(self) -> EpochMark | None:
         for _ in range(newest_attempts_max):
@@ -164,28 +163,7 @@ class EpochMarks:
         """
         wanted = self._now().high_water if high_water is None else high_water
         while not self.covers(wanted):
-            under_way = self._under_way
-            if under_way is None:
-                await self._put_for_all(wanted)
-                continue
-            await asyncio.wait((under_way,))
-            if not under_way.cancelled():
-                under_way.result()
-
-    async def _put_for_all(self, wanted: int) -> None:
-        under_way = self._under_way = asyncio.get_running_loop().create_future()
-        try:
-            await self._put(wanted)
-            under_way.set_result(None)
-        except asyncio.CancelledError:
-            under_way.cancel()  # another one that waits does it
-            raise
-        except BaseException as error:
-            under_way.set_exception(error)
-            under_way.exception()  # marks it retrieved: nobody may wait
-            raise
-        finally:
-            self._under_way = None
+            await self._puts.join(lambda: self._put(wanted))
 
     async def _put(self, wanted: int) -> None:
         """Store what is known of the log now; the marks before become garbage."""
@@ -215,9 +193,8 @@ class EpochMarks:
 
     async def renew(self) -> None:
         """Store a mark that says what is known now, whether or not the log moved."""
-        while (under_way := self._under_way) is not None:
-            await asyncio.wait((under_way,))
-        await self._put_for_all(0)
+        await self._puts.ended()
+        await self._puts.make(lambda: self._put(0))
 
     def marked(self) -> LogState:
         """The state of the log as of the last mark that is stored."""

@@ -106,7 +106,7 @@ async def test_a_change_that_is_cancelled_leaves_the_put_to_others(kit: Kit) -> 
     first = asyncio.create_task(storage.write(7, 0, [b"x"]))
     second = asyncio.create_task(storage.write(8, 0, [b"x"]))
     await asyncio.sleep(0)
-    assert storage._journal._under_way is not None  # private: one of the two puts for both
+    assert storage._journal._puts.is_under_way  # private: one of the two puts for both
     first.cancel()
     await second
     assert 8 in [one for ids in kit.journals() for one in ids]
