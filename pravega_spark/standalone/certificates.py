@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.private_files import replace_file
 
 authority_days: Final = 3_650
 certificate_days: Final = 397
@@ -150,16 +150,5 @@ def _read(certificate_file: Path, key_file: Path) -> _Pair | None:
 def _write(certificate_file: Path, key_file: Path, pair: _Pair) -> None:
     """The key first: a start that is cut off between them leaves a pair that does not match, and is made again."""
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    _replace(key_file, pair.key.private_bytes(encoding, form, serialization.NoEncryption()), 0o600)
-    _replace(certificate_file, pair.chain, 0o644)
-
-
-def _replace(file: Path, content: bytes, mode: int) -> None:
-    """In one step; the file has its mode from its first byte on."""
-    temporary = file.with_name(f"{file.name}.new")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, file)
+    replace_file(key_file, pair.key.private_bytes(encoding, form, serialization.NoEncryption()))
+    replace_file(certificate_file, pair.chain, 0o644)

@@ -14,6 +14,7 @@ from typing import Final
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.invariants import check
+from pravega_common.services.private_files import replace_file
 
 key_bytes_min: Final = 32
 key_bytes_made: Final = 64
@@ -73,15 +74,8 @@ def make_key_file(path: Path, random_bytes: Callable[[int], bytes] = os.urandom)
     """Write a file with one new key, which only its owner may read; one that is there stays as it is."""
     if path.exists():
         return
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)
     line = f"key-1 {base64.b64encode(random_bytes(key_bytes_made)).decode()}\n"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w") as file:
-        file.write(_HEADER + line)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    replace_file(path, (_HEADER + line).encode())
 
 
 def _check_private(path: Path, found: os.stat_result) -> None:

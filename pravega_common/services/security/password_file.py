@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.private_files import replace_file
 from pravega_common.services.security.access_entries import AccessEntries
 
 log2_n: Final = 14
@@ -104,17 +105,13 @@ def read_users(path: Path) -> Mapping[str, User]:
     return users
 
 
+_HEADER: Final = "# Users of a pravega-spark cluster; changed by: pravega-spark user\n"
+
+
 def write_users(path: Path, users: Mapping[str, User]) -> None:
     """Replace the file in one step; only its owner may read it."""
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w") as file:
-        file.write("# Users of a pravega-spark cluster; changed by: pravega-spark user\n")
-        file.writelines(f"{user.name}:{user.password.text}:{user.entries}\n" for user in users.values())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    lines = [f"{user.name}:{user.password.text}:{user.entries}\n" for user in users.values()]
+    replace_file(path, (_HEADER + "".join(lines)).encode())
 
 
 def checked_user_name(name: str) -> str:
