@@ -9,10 +9,6 @@ from typing import Final
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.problems import Problem
 
-loop_late_max_s: Final = 1.0
-"""How late the loop may have been in the last seconds before the controller says so."""
-loop_stuck_s: Final = 15.0
-"""How late the loop must have been for the process to count as hung."""
 named_max: Final = 10
 """Containers or streams that one problem names."""
 
@@ -32,7 +28,7 @@ class ControllerHealth:
     @property
     def is_alive(self) -> bool:
         """Whether the process is worth keeping: its loop turns."""
-        return self.loop_lag.recent_max_s < loop_stuck_s
+        return not self.loop_lag.is_stuck
 
     def problems(self) -> list[Problem]:
         """Lists the problems there are now; those that stop the work come first."""
@@ -55,10 +51,9 @@ class ControllerHealth:
             text = f"commits of {_some(sorted(blocked))} wait for an operator"
             remedy = "pravega-spark stream info says why, and what to do"
             yield Problem("streams-blocked", text, remedy, stops_work=False)
-        late_s = self.loop_lag.recent_max_s
-        if late_s > loop_late_max_s:
-            text = f"the controller's loop was {late_s:.1f} s late in the last seconds"
-            yield Problem("loop-late", text, "give the process more CPU, or add controllers", stops_work=False)
+        late = self.loop_lag.problem("controller", "give the process more CPU, or add controllers")
+        if late is not None:
+            yield late
 
 
 def _some(names: Sequence[str]) -> str:

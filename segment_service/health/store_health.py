@@ -16,10 +16,6 @@ tier1_answer_max_s: Final = 5.0
 """How long a frame may wait for Tier 1, and a server be silent, before the store says so."""
 tier2_failing_max_s: Final = 10.0
 """How long all calls to Tier 2 may fail before the store says so."""
-loop_late_max_s: Final = 1.0
-"""How late the loop may have been in the last seconds before the store says so."""
-loop_stuck_s: Final = 15.0
-"""How late the loop must have been for the process to count as hung."""
 reason_chars_max: Final = 300
 """Characters of an error inside a problem's text."""
 named_max: Final = 10
@@ -54,7 +50,7 @@ class StoreHealth:
     @property
     def is_alive(self) -> bool:
         """Whether the process is worth keeping: its loop turns."""
-        return self.loop_lag.recent_max_s < loop_stuck_s
+        return not self.loop_lag.is_stuck
 
     def servers_out(self) -> dict[str, str]:
         """Plog servers that do not take part in some container's log, and why."""
@@ -131,10 +127,9 @@ class StoreHealth:
             yield Problem("plog-servers-out", text, remedy, stops_work=False)
 
     def _process(self) -> Iterator[Problem]:
-        late_s = self.loop_lag.recent_max_s
-        if late_s > loop_late_max_s:
-            text = f"the store's loop was {late_s:.1f} s late in the last seconds"
-            yield Problem("loop-late", text, "give the process more CPU, or spread containers", stops_work=False)
+        late = self.loop_lag.problem("store", "give the process more CPU, or spread containers")
+        if late is not None:
+            yield late
         if self.warning:
             yield Problem("machine", self.warning, "change it and start the store again", stops_work=False)
 
