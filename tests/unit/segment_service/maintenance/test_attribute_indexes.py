@@ -18,7 +18,7 @@ from segment_service.contracts.attributes import (
 from segment_service.contracts.table_maps import attribute_map_name
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.findings import ContainerReport
-from tests.support.backups import LAYOUT, Place, backed_up, flushed, idle, restored
+from tests.support.backups import LAYOUT, Place, backed_up, flushed, idle, restored, truncated
 from tests.support.containers import ContainerKit
 from tests.support.event_writers import hold_few, writer
 from tests.support.log_reading import InMemoryLogSource
@@ -97,6 +97,7 @@ async def test_a_damaged_index_is_found_and_is_as_damaged_in_a_backup(lost: str,
     place, target = Place(), Place()
     await place.mark()
     made = await begun(place)
+    await truncated(place, made.container)  # most writers are on record in the index alone
     await made.container.stop()
     index = attribute_map_name(1)
     if lost == "files":
