@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
 from pravega_common.errors import Unavailable
 from pravega_common.services.cluster.redis_script import Script
-from segment_service.plog.redis_connection import ConnectionLost, RedisConnection, Reply, ReplyError, encode_command
+from segment_service.plog.redis_connection import (
+    ConnectionLost,
+    RedisConnection,
+    Reply,
+    ReplyError,
+    encode_command,
+    unix_send_buffer_bytes,
+)
 
 reply_timeout_s = 0.3
 
@@ -175,3 +184,18 @@ async def test_scripts_are_loaded_once_when_missing(player: tuple[Player, RedisC
 async def test_nobody_listening_is_unavailable(unused_tcp_port: int) -> None:
     with pytest.raises(Unavailable, match="is not reachable"):
         await RedisConnection.open(f"127.0.0.1:{unused_tcp_port}", connect_timeout_s=1.0, reply_timeout_s=1.0)
+
+
+def granted_max() -> int:
+    return int(Path("/proc/sys/net/core/wmem_max").read_text())
+
+
+async def test_a_unix_socket_takes_frames_in_one_piece(tmp_path: Path) -> None:
+    """As much as the kernel grants; its own choice made the store and Redis take turns within a frame."""
+    server = await asyncio.start_unix_server(lambda reader, writer: None, tmp_path / "s")
+    connection = await RedisConnection.open(f"unix:{tmp_path / 's'}", connect_timeout_s=5.0, reply_timeout_s=5.0)
+    assert connection._transport is not None
+    made = connection._transport.get_extra_info("socket")
+    assert made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= min(unix_send_buffer_bytes, granted_max())
+    connection.abort()
+    server.close()
