@@ -283,6 +283,7 @@ class SegmentStoreProcess(Service):
             self._loop_lag,
             self._parts.groups,
             lambda: self._traffic,
+            self._memory_watch.silent_s,
         )
         return StatusPage(host, port, self.registry, collector, self.health, self._not_serving, tls=self._tls_context)
 

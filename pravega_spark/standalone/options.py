@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pravega_common.errors import ConfigurationError
+from pravega_spark.standalone.hang_watch import hung_after_s_default
 
 containers_max: Final = 1_024
 segment_stores_max: Final = 16
@@ -20,6 +21,8 @@ CPO_SERVER: Final = "redis-cpo"
 redis_memory_share_default: Final = 0.5
 """Part of the machine's memory that Redis may take."""
 redis_memory_mib_min: Final = 64
+hung_after_s_min: Final = 15.0
+"""A loop that was stuck for as long says so itself; a shorter one is a pause."""
 redis_bytes_per_store: Final = 1024 * 1024 * 1024
 redis_bytes_per_container: Final = 96 * 1024 * 1024
 """More than a store with default settings asks for: what it may hold while Tier 2 is away, and one plog a container."""
@@ -85,6 +88,10 @@ class StandaloneOptions:
     controllers: int = 1
     tls: bool = False
     """Whether all ports speak TLS, with certificates that are made in the data folder."""
+    metrics_port: int = 12445
+    """First port of the stores' health and metrics."""
+    hung_after_s: float = hung_after_s_default
+    """Seconds without an answer after which a service is killed and started again; 0 for never."""
 
     @property
     def redis_memory_bytes(self) -> int:
@@ -114,9 +121,13 @@ class StandaloneOptions:
         return [self.rest_port + index for index in range(self.controllers)]
 
     @property
+    def metrics_ports(self) -> list[int]:
+        return [self.metrics_port + index for index in range(self.segment_stores)]
+
+    @property
     def ports(self) -> list[int]:
         """Lists all ports that the options name."""
-        return [*self.controller_ports, *self.rest_ports, *self.store_ports]
+        return [*self.controller_ports, *self.rest_ports, *self.store_ports, *self.metrics_ports]
 
     def validate(self) -> None:
         """Raises ``ConfigurationError`` for the first option that cannot work, with the remedy."""
@@ -145,6 +156,11 @@ class StandaloneOptions:
             raise ConfigurationError("--tier2 arrow needs --tier2-url hdfs://host:port/folder or arrow:URI")
         if self.tier2 not in (Tier2.S3, Tier2.ARROW) and self.tier2_url:
             raise ConfigurationError(f"--tier2-url goes with --tier2 s3 or arrow, not with --tier2 {self.tier2}")
+        if self.hung_after_s and self.hung_after_s < hung_after_s_min:
+            raise ConfigurationError(
+                f"--hung-after-s {self.hung_after_s:g} is below {hung_after_s_min:g}: a busy service may be silent for"
+                " some seconds; 0 for never"
+            )
         self._check_ports()
 
     def _check_ports(self) -> None:
@@ -152,6 +168,7 @@ class StandaloneOptions:
             "--controller-port": self.controller_ports,
             "--rest-port": self.rest_ports,
             "--segment-store-port": self.store_ports,
+            "--metrics-port": self.metrics_ports,
         }
         taken: dict[int, str] = {}
         for option, numbers in ports.items():

@@ -39,11 +39,12 @@ class StandaloneProcess:
         self.log_file = folder / "standalone.log"
         controllers, stores = (int(str(options.get(name, 1))) for name in ("controllers", "segment_stores"))
         # Each kind takes the ports from its first one on.
-        ports = free_ports("127.0.0.1", 2 * controllers + stores)
+        ports = free_ports("127.0.0.1", 2 * (controllers + stores))
         firsts = {
             "controller_port": ports[0],
             "rest_port": ports[controllers],
             "segment_store_port": ports[2 * controllers],
+            "metrics_port": ports[2 * controllers + stores],
         }
         self.options: dict[str, object] = {**firsts, **options}
         self._process: subprocess.Popen[bytes] | None = None

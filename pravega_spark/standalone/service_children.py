@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from pravega_common.services.security.cluster_keys import make_key_file
-from pravega_spark.standalone.options import StandaloneOptions
+from pravega_spark.standalone.liveness import LivenessProbe
+from pravega_spark.standalone.options import StandaloneOptions, authority_file
 from pravega_spark.standalone.redis_and_minio import accepts_connections
 from pravega_spark.standalone.supervisor import ChildSpec
 
@@ -35,8 +36,14 @@ def segment_store_spec(
     logs: Path,
 ) -> ChildSpec:
     name, port = f"segment-store-{index}", options.store_ports[index]
+    metrics_port = options.metrics_ports[index]
     settings: dict[str, Section] = {
-        "store": {"id": name, "listen": f"{options.host}:{port}", "containers": options.containers},
+        "store": {
+            "id": name,
+            "listen": f"{options.host}:{port}",
+            "metrics": f"{options.host}:{metrics_port}",
+            "containers": options.containers,
+        },
         **shared,
         **tiers,
     }
@@ -46,7 +53,7 @@ def segment_store_spec(
             cache["disk_bytes_max"] = options.cache_mib << 20
         settings["cache"] = cache
     file = write_settings(conf / f"{name}.toml", settings)
-    return _spec(name, "segment_service", file, logs, options.host, port)
+    return _spec(name, "segment_service", file, logs, port, _liveness(options, metrics_port, "/health/live"))
 
 
 def controller_name(index: int) -> str:
@@ -67,7 +74,8 @@ def controller_spec(
         **shared,
     }
     file = write_settings(conf / f"{name}.toml", settings)
-    return _spec(name, "controller_service", file, logs, host, port)
+    probe = _liveness(options, options.rest_ports[index], "/v1/health/liveness")
+    return _spec(name, "controller_service", file, logs, port, probe)
 
 
 def write_settings(file: Path, sections: Mapping[str, Section]) -> Path:
@@ -82,6 +90,16 @@ def write_settings(file: Path, sections: Mapping[str, Section]) -> Path:
     return file
 
 
-def _spec(name: str, package: str, file: Path, logs: Path, host: str, port: int) -> ChildSpec:
+def _liveness(options: StandaloneOptions, port: int, path: str) -> LivenessProbe:
+    return LivenessProbe(options.host, port, path, authority_file(options.data_dir) if options.tls else None)
+
+
+def _spec(name: str, package: str, file: Path, logs: Path, port: int, liveness: LivenessProbe) -> ChildSpec:
     command = [sys.executable, "-m", package, "--config", str(file)]
-    return ChildSpec(name, command, logs / f"{name}.log", lambda: accepts_connections(host, port))
+    return ChildSpec(
+        name,
+        command,
+        logs / f"{name}.log",
+        lambda: accepts_connections(liveness.host, port),
+        is_alive=liveness.is_alive,
+    )

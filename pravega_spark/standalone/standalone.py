@@ -63,7 +63,7 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
             if options.ready_file is not None:
                 write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": running.pids()})
 
-        supervisor = Supervisor(specs, announce)
+        supervisor = Supervisor(specs, announce, hung_after_s=options.hung_after_s)
         await _supervise(options, folder, supervisor, servers)
     finally:
         if options.ready_file is not None:
@@ -168,6 +168,7 @@ def _endpoints(options: StandaloneOptions) -> dict[str, Any]:
         "controller_uri": f"{'tls' if options.tls else 'tcp'}://{controllers}",
         **ca_file,
         "rest": f"{options.host}:{options.rest_port}",
+        "metrics": [f"{options.host}:{port}/metrics" for port in (*options.rest_ports, *options.metrics_ports)],
         "segment_stores": [f"{options.host}:{port}" for port in options.store_ports],
         "data_dir": str(options.data_dir),
     }

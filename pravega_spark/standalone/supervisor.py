@@ -1,4 +1,4 @@
-"""Supervises child processes: starts them in order, restarts those that die, stops them in reverse order."""
+"""Supervises child processes: starts them in order, restarts those that die or hang, stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Final
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
+from pravega_spark.standalone.hang_watch import HangWatch
 from pravega_spark.standalone.signals import unblock_signals
 
 restart_delay_min_s: Final = 0.2
@@ -38,6 +39,8 @@ class ChildSpec:
     ready: Callable[[], Awaitable[bool]]
     environment: Mapping[str, str] = field(default_factory=dict)
     stop_signal: int = signal.SIGTERM
+    is_alive: Callable[[], Awaitable[bool]] | None = None
+    """Whether the process makes progress; ``None`` where nobody can tell. See ``HangWatch``."""
 
 
 class ChildProcess:
@@ -47,6 +50,10 @@ class ChildProcess:
         self.spec = spec
         self.process: asyncio.subprocess.Process | None = None
         self.restarts = 0
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
 
     @property
     def pid(self) -> int | None:
@@ -84,16 +91,21 @@ class ChildProcess:
 
 class Supervisor(Service):
     """The service that owns the children. ``changed`` is called with it by ``announce``, and when a child was restarted
-    and serves again.
+    and serves again. A child that hangs for ``hung_after_s`` is killed and started again; 0 for never.
     """
 
     def __init__(
-        self, specs: Sequence[ChildSpec], changed: Callable[[Supervisor], None], clock: Clock | None = None
+        self,
+        specs: Sequence[ChildSpec],
+        changed: Callable[[Supervisor], None],
+        clock: Clock | None = None,
+        hung_after_s: float = 0,
     ) -> None:
         super().__init__("supervisor")
         self.children = [ChildProcess(spec) for spec in specs]
         self._changed = changed
         self._clock = clock or SystemClock()
+        self._hung_after_s = hung_after_s
 
     def pids(self) -> dict[str, int]:
         return {child.spec.name: child.pid for child in self.children if child.pid is not None}
@@ -109,6 +121,9 @@ class Supervisor(Service):
             await child.launch()
             await self._until_ready(child)
             self.spawn(self._watch(child), child.spec.name)
+            if child.spec.is_alive is not None and self._hung_after_s:
+                watch = HangWatch(child, child.spec.is_alive, self._hung_after_s, self._clock)
+                self.spawn(watch.run(), f"{child.spec.name}-hang-watch")
 
     async def on_stop(self) -> None:
         for child in reversed(self.children):

@@ -71,7 +71,10 @@ class StoreCollector(Collector):
         loop_lag: LoopLag,
         groups: ChoiceByUse,
         traffic: Callable[[], TrafficMonitor | None] = lambda: None,
+        silent_s: Callable[[str], float] = lambda server: 0.0,
     ) -> None:
+        """``silent_s``: how long a server of Tier 1 has not answered."""
+        self._silent_s = silent_s
         self._tier2 = tier2
         self._loop_lag = loop_lag
         self._groups = groups
@@ -157,7 +160,11 @@ class StoreCollector(Collector):
         for server, memory in sorted(self._groups.memory.items()):
             used.add_metric([server], memory.used)
             limit.add_metric([server], memory.limit)
-        yield from (used, limit)
+        text = "How long a Redis of Tier 1 has not answered"
+        silent = GaugeMetricFamily("pravega_store_tier1_silent_seconds", text, labels=["server"])
+        for server in sorted(self._groups.servers):
+            silent.add_metric([server], self._silent_s(server))
+        yield from (used, limit, silent)
 
     def _of_tier2(self) -> Iterator[Metric]:
         tier2 = self._tier2

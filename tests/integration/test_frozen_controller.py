@@ -41,7 +41,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[StandaloneProcess]:
-    with running_cluster(tmp_path, controllers=2) as started:
+    with running_cluster(tmp_path, controllers=2, hung_after_s=0) as started:
         yield started
 
 

@@ -39,7 +39,7 @@ moved_max_s = 120.0
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     folder: Path = tmp_path_factory.mktemp("frozen")
-    with running_cluster(folder, segment_stores=2, containers=4) as started:
+    with running_cluster(folder, segment_stores=2, containers=4, hung_after_s=0) as started:
         with StreamClient(started.controller_uri) as client:
             client.controller.create_scope(SCOPE)
             client.controller.create_stream(SCOPE, STREAM, StreamConfiguration(ScalingPolicy.fixed(1)))

@@ -72,8 +72,9 @@ def test_the_same_folder_or_port_is_refused_on_the_command_line(cluster: Standal
         assert "Traceback" not in done.stderr
         return done.stderr
 
-    free = [str(port) for port in free_ports("127.0.0.1", 3)]
+    free = [str(port) for port in free_ports("127.0.0.1", 4)]
     ports = ["--controller-port", free[0], "--rest-port", free[1], "--segment-store-port", free[2]]
+    ports += ["--metrics-port", free[3]]
     assert "in use by process" in refusal("--data-dir", cluster.ready()["data_dir"], *ports)
     taken = cluster.ready()["controller"].rpartition(":")[2]
     assert f"port {taken}" in refusal("--data-dir", str(tmp_path), "--controller-port", taken, *ports[2:])

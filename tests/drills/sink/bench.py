@@ -98,7 +98,7 @@ class Bench:
     def _start_services(self, ends: ExitStack) -> str:
         """Returns the controller's address."""
         environment = self.controller_points.environment({f"transaction_set.{name}" for name in controller_points})
-        self._services = StandaloneProcess(self.folder / "services", containers=2)
+        self._services = StandaloneProcess(self.folder / "services", containers=2, hung_after_s=0)
         self._services.start(environment)
         ends.callback(self._services.stop)
         return self._services.controller_uri

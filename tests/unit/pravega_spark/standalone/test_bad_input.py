@@ -22,8 +22,8 @@ LAYOUT = {"containers": 4, "tier2": "dir"}
 
 
 def options(**changes: object) -> StandaloneOptions:
-    controller, rest, store = free_ports("127.0.0.1", 3)
-    ports = {"controller_port": controller, "rest_port": rest, "segment_store_port": store}
+    controller, rest, store, metrics = free_ports("127.0.0.1", 4)
+    ports = {"controller_port": controller, "rest_port": rest, "segment_store_port": store, "metrics_port": metrics}
     return StandaloneOptions(**{**ports, **changes})  # type: ignore[arg-type]
 
 
@@ -65,6 +65,7 @@ def test_each_controller_takes_a_port_of_its_own() -> None:
         ({"containers": 0}, r"--containers 0 is not in 1\.\.1024"),
         ({"segment_stores": 17}, r"--segment-stores 17 is not in 1\.\.16"),
         ({"controllers": 9}, r"--controllers 9 is not in 1\.\.8"),
+        ({"hung_after_s": 3}, "--hung-after-s 3 is below 15"),
         ({"controller_port": 70_000}, r"--controller-port 70000 is not in 1\.\.65535"),
         ({"redis_servers": 2}, "--redis-servers 2: 1, or 3 of which any one may be lost"),
         ({"redis_servers": 3, "tier1": Tier1.FILE}, "--redis-servers goes with --tier1 redis"),
