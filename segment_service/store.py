@@ -21,7 +21,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.contracts.segment_store import MergeResult, ReadResult, SegmentProperties
+from segment_service.contracts.segment_store import MergeResult, ReadResult, SegmentProperties, SegmentState
 from segment_service.contracts.table_maps import TableMap
 
 container_marker_prefix: Final = "cluster/containers-"
@@ -90,8 +90,8 @@ class RoutedSegmentStore:
     async def get_info(self, segment: str) -> SegmentProperties:
         return await self.container_of(segment).get_info(segment)
 
-    def info_in_memory(self, segment: str) -> SegmentProperties | None:
-        return self.container_of(segment).info_in_memory(segment)
+    def state_in_memory(self, segment: str) -> SegmentState | None:
+        return self.container_of(segment).state_in_memory(segment)
 
     async def locate_offset(self, segment: str, offset: int) -> int:
         return await self.container_of(segment).locate_offset(segment, offset)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-looking_share: Final = 20
-"""A source that just became idle looks during one part in this many of the time, while ``pause_max_s`` allows it."""
+looking_share: Final = 60
+"""A source that just became idle looks during one part in this many of the time, while ``pause_max_s`` allows it: so
+the CPU that it and its stores use together stays below 2 % of a core."""
 looking_share_long: Final = 100
 """The same of one that is idle for long: what it finds may come later by ``idle_share``."""
 idle_share: Final = 20

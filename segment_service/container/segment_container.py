@@ -46,6 +46,7 @@ from segment_service.contracts.segment_store import (
     MergeResult,
     ReadResult,
     SegmentProperties,
+    SegmentState,
     append_bytes_max,
     read_bytes_max,
 )
@@ -425,9 +426,11 @@ class SegmentContainer(Service):
     async def get_info(self, segment: str) -> SegmentProperties:
         return _properties(self._known(segment) or await self._live(segment))
 
-    def info_in_memory(self, segment: str) -> SegmentProperties | None:
+    def state_in_memory(self, segment: str) -> SegmentState | None:
         found = self._known(segment)
-        return None if found is None else _properties(found)
+        if found is None:
+            return None
+        return SegmentState(found.start_offset, found.length, found.is_sealed, found.last_modified_ms)
 
     async def locate_offset(self, segment: str, offset: int) -> int:
         if offset < 0:

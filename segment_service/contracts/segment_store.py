@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate
 from segment_service.contracts.buffer import Buffer
@@ -29,6 +29,15 @@ class SegmentProperties:
     last_modified_ms: int
     attributes: dict[AttributeId, int] = field(default_factory=dict)
     """All of the system's own. Many writers' are left out: ``get_attribute`` knows each."""
+
+
+class SegmentState(NamedTuple):
+    """State of one segment at this moment, as its clients see it."""
+
+    start_offset: int
+    length: int
+    is_sealed: bool
+    last_modified_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +112,11 @@ class SegmentStore(Protocol):
 
     async def get_info(self, segment: str) -> SegmentProperties: ...
 
-    def info_in_memory(self, segment: str) -> SegmentProperties | None:
-        """Answers as ``get_info``, without waiting; None for a segment that has to be looked up."""
+    def state_in_memory(self, segment: str) -> SegmentState | None:
+        """Answers as ``get_info``, without waiting; None for a segment that has to be looked up.
+
+        Clients ask about a thousand segments twice a second, so it copies no attributes.
+        """
         ...
 
     async def locate_offset(self, segment: str, offset: int) -> int:

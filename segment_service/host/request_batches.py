@@ -1,12 +1,13 @@
 """Serves batches: many requests about segments in one frame, each with a reply of its own (docs/wire-protocol.md 3.9).
 
 A request is served as if it had come alone, so a batch adds no meaning, it saves frames and tasks. Requests are
-decoded and served in groups, and the loop has its turn between them. One that needs no waiting has no task.
+decoded and served in groups, and the loop has its turn between them. Questions about segments, which an idle source
+asks again and again, have a shorter way (``info_batches.py``), and a task only where there is something to wait for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument
@@ -18,6 +19,7 @@ from pravega_common.wire import commands as wire
 from pravega_common.wire.commands import ByteView, Command
 from pravega_common.wire.errors import TooManyItems, WireDecodeError
 from pravega_common.wire.versions import batch_bytes_max, batch_requests_max
+from segment_service.host.info_batches import InfoBatch, RememberedBatches, StateOf, begins_with_info
 
 requests_at_work_max: Final = 256
 """Requests of one batch that are being served at a time; a merge counts as many as it has sources. Each group costs a
@@ -37,7 +39,6 @@ _BATCHED: Final = (
 """What may be in a batch: short requests about segments, with short replies."""
 
 Answer = Callable[[Command], Coroutine[Any, Any, Command]]
-AnswerAtOnce = Callable[[Command], Command | None]
 
 
 class CloseConnection(Exception):
@@ -47,12 +48,12 @@ class CloseConnection(Exception):
 class RequestBatches:
     """Serves batches of all connections; holds no state of a connection."""
 
-    def __init__(self, answer: Answer, answer_at_once: AnswerAtOnce, clock: Clock) -> None:
-        """``answer`` serves one request; it raises ``CloseConnection`` where no reply is right. ``answer_at_once`` does
-        the same, or gives None where there is something to wait for."""
+    def __init__(self, answer: Answer, state_of: StateOf, clock: Clock) -> None:
+        """``answer`` serves one request; it raises ``CloseConnection`` where no reply is right."""
         self._answer = answer
-        self._answer_at_once = answer_at_once
+        self._state_of = state_of
         self._clock = clock
+        self._remembered = RememberedBatches()
 
     async def answer(self, batch: wire.RequestBatch) -> Command:
         """The replies in the order of the requests; ErrorMessage, and nothing done, for a batch above a limit."""
@@ -63,11 +64,46 @@ class RequestBatches:
                 f"the limits are {batch_requests_max} and {batch_bytes_max}"
             )
             return wire.ErrorMessage(batch.request_id, "", reason, wire.ILLEGAL_ARGUMENT)
-        replies: list[ByteView] = []
+        replies = await self._infos(batch.requests) if begins_with_info(batch.requests) else None
+        if replies is None:
+            replies = await self._replies(batch.requests)
+        return wire.RequestBatchAnswered(batch.request_id, tuple(replies))
+
+    async def _infos(self, frames: Sequence[ByteView]) -> list[bytes] | None:
+        """The replies to questions about segments; None for a batch with anything else in it."""
+        asked = b"".join(frames)
+        batch = self._remembered.find(asked)
+        if batch is None:
+            questions = await self._decoded_infos(frames)
+            if questions is None:
+                return None
+            batch = InfoBatch(questions)
+            self._remembered.remember(asked, batch)
+        replies, missing = batch.replies(self._state_of)
+        for first in range(0, len(missing), requests_at_work_max):
+            places = missing[first : first + requests_at_work_max]
+            served = await self._served([batch.questions[place] for place in places])
+            for place, reply in zip(places, served, strict=True):
+                replies[place] = reply
+        return replies
+
+    async def _decoded_infos(self, frames: Sequence[ByteView]) -> list[wire.GetStreamSegmentInfo] | None:
+        questions: list[wire.GetStreamSegmentInfo] = []
+        slices = TimeSlices(self._clock, steps_per_reading=requests_at_work_max)
+        for frame in frames:
+            question = _decoded(frame)
+            if not isinstance(question, wire.GetStreamSegmentInfo):
+                return None
+            questions.append(question)
+            await slices.step()
+        return questions
+
+    async def _replies(self, frames: Sequence[ByteView]) -> list[bytes]:
+        replies: list[bytes] = []
         group: list[Command] = []
         weight = 0
         slices = TimeSlices(self._clock)
-        for frame in batch.requests:
+        for frame in frames:
             request = _decoded(frame)
             group.append(request)
             weight += len(request.sources) if isinstance(request, wire.MergeSegmentsBatch) else 1
@@ -75,26 +111,15 @@ class RequestBatches:
                 replies += await self._served(group)
                 group, weight = [], 0
                 await slices.step()
-        replies += await self._served(group)
-        return wire.RequestBatchAnswered(batch.request_id, tuple(replies))
+        return replies + await self._served(group)
 
-    async def _served(self, group: list[Command]) -> list[bytes]:
+    async def _served(self, group: Sequence[Command]) -> list[bytes]:
         """One reply for each, also where one fails as nobody foresaw: that is raised when all have ended."""
-        replies = [self._reply_at_once(request) for request in group]
-        waiting = [place for place, reply in enumerate(replies) if reply is None]
-        for place, reply in zip(waiting, await all_ended(self._reply(group[place]) for place in waiting), strict=True):
-            replies[place] = reply
-        return [codec.encode(reply) for reply in replies if reply is not None]
-
-    def _reply_at_once(self, request: Any) -> Command | None:
-        if isinstance(request, wire.ErrorMessage):
-            return request
-        try:
-            return self._answer_at_once(request)
-        except CloseConnection as error:
-            return _no_reply(request, error)
+        return [codec.encode(reply) for reply in await all_ended(map(self._reply, group))]
 
     async def _reply(self, request: Any) -> Command:
+        if isinstance(request, wire.ErrorMessage):  # It was refused when it was decoded.
+            return request
         try:
             return await self._answer(request)
         except CloseConnection as error:

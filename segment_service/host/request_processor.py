@@ -36,9 +36,10 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
-from segment_service.contracts.segment_store import ReadResult, SegmentProperties, SegmentStore, read_bytes_max
+from segment_service.contracts.segment_store import ReadResult, SegmentState, SegmentStore, read_bytes_max
 from segment_service.contracts.table_store import TableStore
 from segment_service.host.error_replies import error_reply, operation_name
+from segment_service.host.info_batches import info_reply
 from segment_service.host.request_batches import CloseConnection, RequestBatches
 from segment_service.host.request_checks import check_segment_name, client_attribute
 from segment_service.host.table_requests import TableRequests
@@ -75,7 +76,7 @@ class RequestProcessor:
         self._tokens = tokens
         self._clock = clock
         self._random_bytes = random_bytes
-        self._batches = RequestBatches(self.answer, self.answer_at_once, clock)
+        self._batches = RequestBatches(self.answer, self._state_of, clock)
         table = TableRequests(tables)
         self._handlers: dict[type[Command], _Handler] = {
             wire.GetStreamSegmentInfo: self._get_info,
@@ -118,17 +119,13 @@ class RequestProcessor:
                 segment = error.segment
             return _reply_or_close(error, request, segment, _echoed_offset(request, error))
 
-    def answer_at_once(self, request: Command) -> Command | None:
-        """Answers as ``answer``, without waiting and a task; None where that cannot be."""
-        if not isinstance(request, wire.GetStreamSegmentInfo):
-            return None
+    def _state_of(self, request: wire.GetStreamSegmentInfo) -> SegmentState | None:
+        """The state of a segment, without waiting; None where ``answer`` has to wait for it, or refuses it."""
         try:
-            check_segment_name(request.segment)
             self._tokens.check(request)
-            found = self._store.info_in_memory(request.segment)
-        except PravegaError as error:
-            return _reply_or_close(error, request, request.segment, -1)
-        return None if found is None else _info_reply(request, found)
+            return self._store.state_in_memory(request.segment)
+        except PravegaError:
+            return None
 
     # ---- reads -------------------------------------------------------------------------------------------------------
 
@@ -181,7 +178,9 @@ class RequestProcessor:
     # ---- segments ----------------------------------------------------------------------------------------------------
 
     async def _get_info(self, request: wire.GetStreamSegmentInfo) -> Command:
-        return _info_reply(request, await self._store.get_info(request.segment))
+        found = await self._store.get_info(request.segment)
+        state = SegmentState(found.start_offset, found.length, found.is_sealed, found.last_modified_ms)
+        return info_reply(request, state)
 
     async def _create(self, request: wire.CreateSegment) -> Command:
         await self._store.create_segment(
@@ -286,19 +285,6 @@ class RequestProcessor:
             if error.target_length is None:
                 raise
             return error.target_length
-
-
-def _info_reply(request: wire.GetStreamSegmentInfo, info: SegmentProperties) -> wire.StreamSegmentInfo:
-    return wire.StreamSegmentInfo(
-        request.request_id,
-        request.segment,
-        exists=True,
-        is_sealed=info.is_sealed,
-        is_deleted=False,
-        last_modified=info.last_modified_ms,
-        write_offset=info.length,
-        start_offset=info.start_offset,
-    )
 
 
 def _segment_of(request: Any) -> str:

@@ -46,6 +46,7 @@ from segment_service.contracts.segment_store import (
     MergeResult,
     ReadResult,
     SegmentProperties,
+    SegmentState,
     read_bytes_max,
 )
 
@@ -202,9 +203,6 @@ class InMemorySegmentStore:
             waited = True
 
     async def get_info(self, segment: str) -> SegmentProperties:
-        return self.info_in_memory(segment)
-
-    def info_in_memory(self, segment: str) -> SegmentProperties:
         source = self._segment(segment)
         return SegmentProperties(
             name=segment,
@@ -216,6 +214,10 @@ class InMemorySegmentStore:
             last_modified_ms=source.last_modified_ms,
             attributes=dict(source.attributes),
         )
+
+    def state_in_memory(self, segment: str) -> SegmentState:
+        source = self._segment(segment)
+        return SegmentState(source.start_offset, len(source.data), source.is_sealed, source.last_modified_ms)
 
     async def locate_offset(self, segment: str, offset: int) -> int:
         """Every append and merge is a known boundary at once."""

@@ -80,7 +80,7 @@ async def test_what_runs_elsewhere_is_refused(stores: Stores) -> None:
             await call
         assert raised.value.container_id == CONTAINERS - 1
     with pytest.raises(ContainerNotHosted):
-        stores.store.info_in_memory(name)
+        stores.store.state_in_memory(name)
 
 
 async def test_a_store_that_lost_its_lease_long_ago_hosts_nothing(stores: Stores) -> None:
@@ -90,7 +90,7 @@ async def test_a_store_that_lost_its_lease_long_ago_hosts_nothing(stores: Stores
     with pytest.raises(ContainerNotHosted):
         await stores.store.get_info(name)
     with pytest.raises(ContainerNotHosted):
-        stores.store.info_in_memory(name)
+        stores.store.state_in_memory(name)
     with pytest.raises(ContainerNotHosted):
         await stores.store.append(name, [b"x"])
 

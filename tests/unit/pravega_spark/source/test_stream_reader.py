@@ -863,7 +863,7 @@ class TestCosts:
         slept: list[float] = []
 
         def now_s() -> float:
-            clock["now"] += 0.01  # A look takes 10 ms.
+            clock["now"] += 0.005  # A look takes 5 ms.
             return clock["now"]
 
         streams.create("t", 3)
@@ -873,7 +873,7 @@ class TestCosts:
         assert query.step() is None
         streams.append("t", 0, numbered(0, 3))
         assert query.step() == [numbered(0, 3)]
-        assert slept == [pytest.approx(0.01 * looking_share - 0.01)] * 2
+        assert slept == [pytest.approx(0.005 * looking_share - 0.005)] * 2
         # What was found is followed at once.
         streams.append("t", 0, numbered(3, 5))
         assert query.step() == [numbered(3, 5)]
@@ -895,7 +895,7 @@ class TestCosts:
             (0.0005, 0.0, 0.0),
             (0.0005, 0.4, 0.02),
             (0.0005, 600.0, 0.05),
-            (0.01, 0.0, 0.2),
+            (0.005, 0.0, 0.3),
             (0.01, 600.0, pause_max_s),
         ],
     )

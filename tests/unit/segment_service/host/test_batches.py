@@ -11,7 +11,7 @@ from pravega_common.errors import ContainerNotHosted, ContainerOffline
 from pravega_common.wire import codec
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import BATCHES, EXTENSIONS, batch_bytes_max, batch_requests_max
-from segment_service.contracts.segment_store import SegmentProperties
+from segment_service.contracts.segment_store import SegmentProperties, SegmentState
 from segment_service.host.admission import is_of_controller
 from segment_service.host.listener import WireServer
 from segment_service.host.request_batches import requests_at_work_max
@@ -123,35 +123,40 @@ async def test_a_failure_is_one_requests_own(
 async def test_only_a_segment_that_is_not_in_memory_is_looked_up(
     client: WireClient, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are answered without a task, each in its place, and so is one that does not exist."""
+    """The others are answered without a task, each in its place."""
     for name in NAMES[:4]:
         await store.create_segment(name)
-    known, looked_up = store.info_in_memory, []
+    known, properties, looked_up = store.state_in_memory, store.get_info, []
 
     async def get_info(segment: str) -> SegmentProperties:
         looked_up.append(segment)
-        return known(segment)
+        return await properties(segment)
 
-    monkeypatch.setattr(store, "info_in_memory", lambda segment: None if segment == NAMES[1] else known(segment))
+    monkeypatch.setattr(store, "state_in_memory", lambda segment: None if segment == NAMES[1] else known(segment))
     monkeypatch.setattr(store, "get_info", get_info)
     replies = await batch(client, *(c.GetStreamSegmentInfo(index, NAMES[index]) for index in range(5)))
     assert [type(reply) for reply in replies] == [*[c.StreamSegmentInfo] * 4, c.NoSuchSegment]
     assert [getattr(reply, "segment", "") for reply in replies] == NAMES[:5]
-    assert looked_up == [NAMES[1]]
+    assert looked_up == [NAMES[1], NAMES[4]], "and the one that does not exist"
 
 
 async def test_an_info_without_a_true_reply_is_one_requests_own(
     client: WireClient, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.create_segment(NAMES[0])
-    known = store.info_in_memory
+    known, properties = store.state_in_memory, store.get_info
 
-    def stopping(segment: str) -> SegmentProperties:
+    def stopping(segment: str) -> SegmentState:
         if segment == NAMES[1]:
             raise ContainerOffline(3, "stops")
         return known(segment)
 
-    monkeypatch.setattr(store, "info_in_memory", stopping)
+    async def get_info(segment: str) -> SegmentProperties:
+        stopping(segment)
+        return await properties(segment)
+
+    monkeypatch.setattr(store, "state_in_memory", stopping)
+    monkeypatch.setattr(store, "get_info", get_info)
     replies = await batch(client, *(c.GetStreamSegmentInfo(index, NAMES[index]) for index in (1, 0)))
     assert [type(reply) for reply in replies] == [c.NoReply, c.StreamSegmentInfo]
 

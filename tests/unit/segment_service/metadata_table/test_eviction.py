@@ -50,9 +50,9 @@ async def with_segment(made: ContainerKit, name: str = "s") -> SegmentContainer:
 
 async def test_it_comes_back_with_its_id_and_attributes() -> None:
     container = await with_segment(kit())
-    assert container.info_in_memory("s") is None
+    assert container.state_in_memory("s") is None
     info = await container.get_info("s")
-    assert info == container.info_in_memory("s")
+    assert container.state_in_memory("s") == (info.start_offset, info.length, info.is_sealed, info.last_modified_ms)
     assert (info.segment_id, info.length, info.storage_length, info.attributes[WRITER]) == (1, 3, 3, 1)
     await leave_memory(container, "s")
     assert await container.get_attribute("s", WRITER) == 1
