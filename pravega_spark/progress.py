@@ -31,13 +31,13 @@ def lag(progress: Any) -> Lag | None:
 
 
 def _reported(progress: Any) -> Iterator[Mapping[str, Any]]:
-    for source in _parsed(progress).get("sources", ()):
-        latest = _parsed(source.get("latestOffset"))
+    for source in parsed(progress).get("sources", ()):
+        latest = parsed(source.get("latestOffset"))
         if "lag_bytes" in latest:
             yield latest
 
 
-def _parsed(value: Any) -> Mapping[str, Any]:
+def parsed(value: Any) -> Mapping[str, Any]:
     """A mapping from what Spark may give: a mapping, JSON text, or an object with JSON; empty for anything else."""
     value = value if isinstance(value, (str, Mapping)) else getattr(value, "json", None)
     if isinstance(value, str):

@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
-from rich.filesize import pick_unit_and_suffix
-
 from pravega_common.errors import InvalidArgument
 
 _SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -73,9 +71,3 @@ def _iso_time_ms(text: str, option: str) -> int:
 
 def text_of_time(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def text_of_bytes(count: int) -> str:
-    """Formats a size as ``1.5 GiB``; the exact number below a KiB."""
-    unit, suffix = pick_unit_and_suffix(count, ["B", "KiB", "MiB", "GiB", "TiB"], 1024)
-    return f"{count} B" if unit == 1 else f"{count / unit:.1f} {suffix}"

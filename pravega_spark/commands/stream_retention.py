@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pravega_common.byte_text import text_of_bytes
 from pravega_common.errors import InvalidArgument, StreamSealed
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType
@@ -20,7 +21,7 @@ from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOptio
 from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut, resolve_position
 from pravega_spark.commands.output import confirm, print_json, print_table
-from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_bytes, text_of_time
+from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
 from pravega_spark.commands.stream_facts import retention_text, retention_type
 from pravega_streams.client import StreamClient
 

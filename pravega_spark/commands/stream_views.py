@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pravega_common.byte_text import text_of_bytes
 from pravega_common.errors import ScopeNotFound
 from pravega_common.names import (
     is_internal_scope,
@@ -18,7 +19,6 @@ from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, StreamArgument
 from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.output import counted, print_facts, print_json, print_table
-from pravega_spark.commands.quantities import text_of_bytes
 from pravega_spark.commands.stream_activity import (
     Amount,
     QueryLag,

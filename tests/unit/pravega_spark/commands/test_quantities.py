@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from pravega_common.byte_text import text_of_bytes
 from pravega_common.errors import InvalidArgument
-from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_bytes, text_of_time
+from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
 
 NOW_MS = 1_700_000_000_000
 
