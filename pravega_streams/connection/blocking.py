@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -30,6 +32,8 @@ rounding_s: Final = 1e-3
 """A sum of pauses may lack this."""
 iovec_buffers_max: Final = 512
 """Buffers of one ``sendmsg`` (the system's IOV_MAX is 1024)."""
+_TYPE: Final = struct.Struct(">i")
+"""The first field of a frame."""
 
 
 class WireSocket:
@@ -169,13 +173,22 @@ class WireSocket:
         self._frames.extend(self._parser.buffer_updated(count))
 
     def _lost(self, error: Exception) -> PravegaError:
+        is_greeted = isinstance(error, TimeoutError) or self._is_greeted()
         self.close()
-        return self._refusal(error) or UnknownOutcome(f"segment store {self.endpoint}: {error}")
+        refusal = None if is_greeted else self._refusal()
+        return refusal or UnknownOutcome(f"segment store {self.endpoint}: {error}")
 
-    def _refusal(self, error: Exception) -> RejectedError | None:
+    def _is_greeted(self) -> bool:
+        """Whether a Hello came, also one that nobody has read: a writer sends much before it reads."""
+        if self._peer_version is not None or self._frames or isinstance(self._socket, TlsSocket):
+            return True
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(0)  # It is closed next.
+            return self._socket.recv(_TYPE.size, socket.MSG_PEEK) == _TYPE.pack(c.Hello.type_code)
+        return False
+
+    def _refusal(self) -> RejectedError | None:
         """Why a store that hangs up without a Hello does: it speaks TLS, and this connection does not."""
-        if self._peer_version is not None or self.endpoint.tls is not None or isinstance(error, TimeoutError):
-            return None
         return tls_problem(self.endpoint.host, self.endpoint.port, None, f"the segment store at {self.endpoint}")
 
 
