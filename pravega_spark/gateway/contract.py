@@ -127,6 +127,12 @@ class StreamGateway(Protocol):
         """The same of many segments at a cost of a few calls a store; those that are not there are left out."""
         ...
 
+    def segment_infos_of_streams(
+        self, segment_ids: Mapping[tuple[str, str], Iterable[int]]
+    ) -> dict[tuple[str, str], dict[int, SegmentInfo]]:
+        """The same of many streams (scope and stream) together, at the same cost; each stream has its answer."""
+        ...
+
     def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
         """The smallest known event boundary at or after ``offset``; ``UnsupportedOperation`` where none is known."""
         ...

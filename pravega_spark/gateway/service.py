@@ -126,6 +126,16 @@ class ServiceGateway:
     def segment_infos(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, SegmentInfo]:
         return self._client.segment_infos(scope, stream, segment_ids)
 
+    def segment_infos_of_streams(
+        self, segment_ids: Mapping[tuple[str, str], Iterable[int]]
+    ) -> dict[tuple[str, str], dict[int, SegmentInfo]]:
+        named = {stream: {item: segment_name(*stream, item) for item in ids} for stream, ids in segment_ids.items()}
+        found = self._segments.infos(name for names in named.values() for name in names.values())
+        return {
+            stream: {item: found[name] for item, name in names.items() if name in found}
+            for stream, names in named.items()
+        }
+
     def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
         return self._segments.locate_offset(segment_name(scope, stream, segment_id), offset)
 

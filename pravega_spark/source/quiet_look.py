@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from pravega_common.model.segments import SegmentInfo
+from pravega_spark.source.infos_together import Infos
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
-
-Infos = Mapping[str, Mapping[int, SegmentInfo]]
-"""What the stores say of each segment, by stream and id."""
 
 
 class QuietLook:

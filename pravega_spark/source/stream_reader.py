@@ -26,6 +26,7 @@ from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.idle_pause import IdlePause
+from pravega_spark.source.infos_together import infos_together
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.quiet_look import QuietLook
@@ -267,12 +268,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _advanced(self, position: OffsetsByStream, known: _Infos) -> tuple[OffsetsByStream, _Infos]:
         moved: dict[str, SegmentOffsets] = {}
         infos: _Infos = {}
+        left = {}
         for name, cut in position.items():
             if name in self._end and self._end[name].is_reached(cut):  # What becomes of the rest is not ours.
                 moved[name], infos[name] = cut, ended_at(cut)
             else:
-                moved[name], infos[name] = self._opened()[name].advanced(cut, known.get(name))
-        return moved, infos
+                left[name] = cut
+        asked = infos_together(worker_gateway(self._options.controller), left, known)
+        for name, cut in left.items():
+            moved[name], infos[name] = self._opened()[name].advanced(cut, asked.get(name))
+        return {name: moved[name] for name in position}, {name: infos[name] for name in position}
 
     def _end_of(self, name: str, segment_id: int, offset: int, infos: _Infos) -> int:
         length = max(offset, infos[name][segment_id].length)

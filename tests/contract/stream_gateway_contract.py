@@ -206,6 +206,10 @@ class StreamGatewayContract:
             0: replace(one, last_modified_ms=0)
         }
         assert gateway.segment_infos(scope, "t", []) == {}
+        together = gateway.segment_infos_of_streams({(scope, "t"): [0, 77], (scope, "none"): [0], (scope, "u"): []})
+        assert set(together[scope, "t"]) == {0}
+        assert together[scope, "none"] == together[scope, "u"] == {}
+        assert gateway.segment_infos_of_streams({}) == {}
         with pytest.raises((SegmentNotFound, UnsupportedOperation)):
             gateway.locate_offset(scope, "t", 77, 0)
         writer = gateway.open_writer(segment_name(scope, "t", 77))

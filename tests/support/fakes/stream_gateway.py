@@ -269,6 +269,11 @@ class FakeGateway:
                 found[item] = self.segment_info(scope, stream, item)
         return found
 
+    def segment_infos_of_streams(
+        self, segment_ids: Mapping[tuple[str, str], Iterable[int]]
+    ) -> dict[tuple[str, str], dict[int, SegmentInfo]]:
+        return {stream: FakeGateway.segment_infos(self, *stream, ids) for stream, ids in segment_ids.items()}
+
     def locate_offset(self, scope: str, stream: str, segment_id: int, offset: int) -> int:
         """Every block is a known boundary."""
         name = segment_name(scope, stream, segment_id)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pravega_common.errors import ConfigurationError, DataCorruption, InvalidArgument, Unavailable
+from pravega_common.errors import ConfigurationError, DataCorruption, InvalidArgument, StreamNotFound, Unavailable
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
@@ -411,3 +413,55 @@ class TestBeforeSpark42:
     def rows(self, reader: PlainStreamReader, start: object, end: object) -> list[bytes]:
         partitions = reader.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
         return sorted(row for item in partitions for part in reader.read(item) for row in part.column(0).to_pylist())
+
+
+@pytest.fixture
+def asked(source: Source, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts the questions to stores about segments."""
+    counted: Counter[str] = Counter()
+
+    def noted(name: str) -> Callable[..., Any]:
+        call = getattr(source.streams.gateway, name)
+
+        def noting(*arguments: Any) -> Any:
+            counted[name] += 1
+            return call(*arguments)
+
+        return noting
+
+    for name in ("segment_infos", "segment_infos_of_streams"):
+        monkeypatch.setattr(source.streams.gateway, name, noted(name))
+    return counted
+
+
+def test_an_idle_look_asks_once_for_all_streams(source: Source, asked: Counter[str]) -> None:
+    for index in range(20):
+        source.add(f"orders-{index:02}", index, index + 1, segments=3)
+    query = Query(source.reader())
+    assert rows_of(query.step()) == numbered(0, 20)
+    for _ in range(2):
+        asked.clear()
+        assert query.step() is None
+        assert asked == {"segment_infos_of_streams": 1}
+    source.add("orders-07", 20, 21)
+    asked.clear()
+    assert rows_of(query.step()) == numbered(20, 21)
+    assert asked == {"segment_infos_of_streams": 1}
+
+
+def test_a_stream_that_cannot_be_asked_about_keeps_no_other_one_back(
+    source: Source, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in range(3):
+        source.add(f"orders-{index}", index, index + 1)
+    query = Query(source.reader(fail_on_data_loss="false"))
+    assert rows_of(query.step()) == numbered(0, 3)
+
+    def refused(*arguments: object) -> None:
+        raise StreamNotFound.of("s", "orders-1")
+
+    monkeypatch.setattr(source.streams.gateway, "segment_infos_of_streams", refused)
+    source.add("orders-2", 6, 7)
+    asked.clear()
+    assert rows_of(query.step()) == numbered(6, 7)
+    assert asked == {"segment_infos": 3}, "each asks for itself then"
