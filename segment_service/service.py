@@ -181,6 +181,7 @@ class SegmentStoreProcess(Service):
             self._loop_lag,
             self.open_files.warning,
         )
+        self.collector = self._make_collector()
         self._status_page = self._make_status_page()
 
     async def on_start(self) -> None:
@@ -274,7 +275,12 @@ class SegmentStoreProcess(Service):
         if not self._config.store.metrics:
             return None
         host, port = host_and_port(self._config.store.metrics)
-        collector = StoreCollector(
+        return StatusPage(
+            host, port, self.registry, self.collector, self.health, self._not_serving, tls=self._tls_context
+        )
+
+    def _make_collector(self) -> StoreCollector:
+        return StoreCollector(
             self.registry,
             self.back_pressure,
             self._cache,
@@ -284,8 +290,8 @@ class SegmentStoreProcess(Service):
             self._parts.groups,
             lambda: self._traffic,
             self._memory_watch.silent_s,
+            self.health.problems,
         )
-        return StatusPage(host, port, self.registry, collector, self.health, self._not_serving, tls=self._tls_context)
 
     def _place(self) -> ClusterPlace | None:
         manager = self._manager

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from prometheus_client.core import GaugeMetricFamily
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -27,3 +29,11 @@ class Problem:
 def is_ready(problems: Sequence[Problem]) -> bool:
     """Whether none of the problems stops the work."""
     return not any(problem.stops_work for problem in problems)
+
+
+def problem_family(name: str, problems: Sequence[Problem]) -> GaugeMetricFamily:
+    """A metric that is 1 for each problem there is, by its code."""
+    family = GaugeMetricFamily(name, "1 for each problem that health names", labels=["code"])
+    for code in sorted({problem.code for problem in problems}):
+        family.add_metric([code], 1.0)
+    return family

@@ -46,12 +46,14 @@ class ReadResult:
 
     ``at_tail``: the read ran into the current end of an open segment (always so when ``data`` is empty there).
     ``end_of_segment``: the read ended at the end of a sealed segment.
+    ``has_waited``: the read waited at the tail before it ended.
     """
 
     offset: int
     data: tuple[memoryview, ...]
     at_tail: bool
     end_of_segment: bool
+    has_waited: bool = False
 
     @property
     def length(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from pravega_common.services.latency import latency_family
 from pravega_common.services.loop_lag import LoopLag
+from pravega_common.services.problems import Problem, is_ready, problem_family
 from segment_service.cache.manager import CacheManager
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
@@ -72,8 +73,10 @@ class StoreCollector(Collector):
         groups: ChoiceByUse,
         traffic: Callable[[], TrafficMonitor | None] = lambda: None,
         silent_s: Callable[[str], float] = lambda server: 0.0,
+        problems: Callable[[], Sequence[Problem]] = list,
     ) -> None:
-        """``silent_s``: how long a server of Tier 1 has not answered."""
+        """``silent_s``: how long a server of Tier 1 has not answered. ``problems``: those that health names."""
+        self._problems = problems
         self._silent_s = silent_s
         self._tier2 = tier2
         self._loop_lag = loop_lag
@@ -85,6 +88,10 @@ class StoreCollector(Collector):
         self._cache = cache
 
     def collect(self) -> Iterator[Metric]:
+        problems = self._problems()
+        text = "1 while the store does its work"
+        yield GaugeMetricFamily("pravega_store_ready", text, value=float(is_ready(problems)))
+        yield problem_family("pravega_store_problem", problems)
         storage = self._cache.storage
         for name, text, value in (
             ("unflushed_bytes", "Bytes accepted and not in Tier 2", self._back_pressure.bytes),
@@ -111,11 +118,12 @@ class StoreCollector(Collector):
         ):
             yield GaugeMetricFamily(f"pravega_store_{name}", text, value=value)
         level = self._cache.second_level
-        if level is not None:
-            yield GaugeMetricFamily("pravega_store_cache_disk_bytes", "Blocks on disk", value=level.bytes_used)
-            text = "Bytes read from the cache on disk instead of Tier 2"
-            yield CounterMetricFamily("pravega_store_cache_disk_read_bytes", text, value=level.bytes_read)
+        used, got = (0, 0) if level is None else (level.bytes_used, level.bytes_read)
+        yield GaugeMetricFamily("pravega_store_cache_disk_bytes", "Blocks in the cache on disk", value=used)
+        text = "Bytes read from the cache on disk instead of Tier 2"
+        yield CounterMetricFamily("pravega_store_cache_disk_read_bytes", text, value=got)
         yield from self._of_connections()
+        yield from self._of_requests()
         yield from self._of_tier1()
         yield from self._of_tier2()
         lag = [((), self._loop_lag.counts)]
@@ -147,6 +155,18 @@ class StoreCollector(Collector):
             ("cut_connections", "Slow peers cut", budgets.open_frames.cut_total + budgets.unsent.cut_total),
         ):
             yield CounterMetricFamily(f"pravega_store_{name}", text, value=value)
+
+    def _of_requests(self) -> Iterator[Metric]:
+        times = self._wire.times
+        text = "From the arrival of an append to its acknowledgement; one append of each writer at a time is timed"
+        yield latency_family("pravega_store_append_seconds", text, (), [((), times.appends)])
+        text = "To read bytes that are there; reads that wait at the tail are not counted"
+        yield latency_family("pravega_store_read_seconds", text, (), [((), times.reads)])
+        text = "To answer a request, appends and reads apart"
+        requests = (((command,), counts) for command, counts in sorted(times.requests.items()))
+        yield latency_family("pravega_store_request_seconds", text, ("command",), requests)
+        text = "Bytes of segments sent to readers"
+        yield CounterMetricFamily("pravega_store_read_bytes", text, value=times.read_bytes)
 
     def _of_tier1(self) -> Iterator[Metric]:
         frames = (((str(one.container_id),), one.durable_log.frame_latencies) for one in self._registry)
@@ -187,14 +207,15 @@ class StoreCollector(Collector):
 
     def _of_traffic(self) -> Iterator[Metric]:
         traffic = self._traffic()
-        if traffic is None:
-            return
+        watched, written, dropped = (
+            (0, 0, 0) if traffic is None else (traffic.watched_segments, traffic.written_total, traffic.dropped_total)
+        )
         text = "Segments whose rate may scale their stream"
-        yield GaugeMetricFamily("pravega_store_watched_segments", text, value=traffic.watched_segments)
+        yield GaugeMetricFamily("pravega_store_watched_segments", text, value=watched)
         text = "Hot and cold segments reported to the controllers"
-        yield CounterMetricFamily("pravega_store_traffic_reports", text, value=traffic.written_total)
+        yield CounterMetricFamily("pravega_store_traffic_reports", text, value=written)
         text = "Reports that could not be written; the next tick makes them again"
-        yield CounterMetricFamily("pravega_store_traffic_reports_dropped", text, value=traffic.dropped_total)
+        yield CounterMetricFamily("pravega_store_traffic_reports_dropped", text, value=dropped)
 
 
 def _filled(

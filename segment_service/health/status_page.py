@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from pravega_common.errors import ConfigurationError
@@ -51,6 +51,7 @@ class StatusPage(Service):
         self._tls = tls
         self._metrics = CollectorRegistry(auto_describe=False)
         self._metrics.register(collector)
+        ProcessCollector(registry=self._metrics)
         self._runner: web.AppRunner | None = None
 
     async def on_start(self) -> None:

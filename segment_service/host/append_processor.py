@@ -50,6 +50,7 @@ from segment_service.contracts.attributes import (
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.host.error_replies import error_reply
 from segment_service.host.request_checks import check_segment_name, client_attribute
+from segment_service.host.request_times import RequestTimes
 from segment_service.host.token_check import TokenCheck
 
 APPEND_COMMANDS: Final[frozenset[type[Command]]] = frozenset(
@@ -91,11 +92,13 @@ class _Writer:
 
     __slots__ = (
         "attribute_id",
+        "began_s",
         "failure",
         "in_flight",
         "last_acked",
         "last_stored",
         "segment",
+        "timed",
         "token_ends_s",
         "waiting",
         "writer_id",
@@ -112,13 +115,19 @@ class _Writer:
         self.waiting: deque[WireAppend] | None = deque()
         self.failure: PravegaError | None = None
         self.token_ends_s: int | None = None
+        self.timed: asyncio.Future[int] | None = None
+        """The append whose time is taken, since ``began_s``."""
+        self.began_s = 0.0
 
 
 class AppendProcessor:
     """All writers of one connection."""
 
-    def __init__(self, store: SegmentStore, peer: AppendPeer, tokens: TokenCheck, clock: Clock) -> None:
+    def __init__(
+        self, store: SegmentStore, peer: AppendPeer, tokens: TokenCheck, clock: Clock, times: RequestTimes
+    ) -> None:
         self._store = store
+        self._times = times
         self._clock = clock
         self._is_watching_tokens = False
         self._peer = peer
@@ -156,6 +165,7 @@ class AppendProcessor:
         self._peer.spawn(self._finish_set_up(writer, request), "setup-append")
 
     async def _finish_set_up(self, writer: _Writer, request: SetupAppend) -> None:
+        began_s = self._clock.monotonic_s()
         try:
             writer.token_ends_s = self._tokens.check(request)
             if is_index_segment(request.segment):
@@ -168,6 +178,7 @@ class AppendProcessor:
         self._watch_token_of(writer)
         writer.last_stored = writer.last_acked = last_event_number
         self._peer.send(AppendSetup(request.request_id, request.segment, request.writer_id, last_event_number))
+        self._times.note_request(request, self._clock.monotonic_s() - began_s)
         waiting, writer.waiting = writer.waiting, None
         for append in waiting or ():
             self._peer.in_flight_changed(-append.length, -1)
@@ -227,6 +238,8 @@ class AppendProcessor:
         future = self._store.append(writer.segment, append.parts, updates, expected_offset=expected_offset)
         writer.last_stored = number
         writer.in_flight.append((append, future))
+        if writer.timed is None:
+            writer.timed, writer.began_s = future, self._clock.monotonic_s()
         self._peer.in_flight_changed(append.length, 1)
         future.add_done_callback(lambda _: self._answer(writer))
 
@@ -240,6 +253,10 @@ class AppendProcessor:
                 self._peer.close(f"append to {writer.segment} was cancelled by the store")
                 return
             error = future.exception()
+            if future is writer.timed:
+                writer.timed = None
+                if error is None:
+                    self._times.appends.note(self._clock.monotonic_s() - writer.began_s)
             if error is None:
                 self._acknowledge(writer, append, future.result())
             elif not isinstance(error, PravegaError):

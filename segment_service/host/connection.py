@@ -51,6 +51,7 @@ from segment_service.host.budgets import ServerBudgets
 from segment_service.host.peer_watch import PeerWatch
 from segment_service.host.request_batches import CloseConnection
 from segment_service.host.request_processor import RequestProcessor
+from segment_service.host.request_times import RequestTimes
 from segment_service.host.token_check import TokenCheck
 
 bytes_in_flight_max: Final = 16 * 1024 * 1024
@@ -122,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         budgets: ServerBudgets,
         clock: Clock,
         tokens: TokenCheck,
+        times: RequestTimes,
         spawn: Spawn,
         on_made: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
@@ -138,10 +140,11 @@ class Connection(asyncio.BufferedProtocol):
         self._wake = self._schedule_pump
         self._clock = clock
         self._tokens = tokens
+        self._times = times
         self._spawn = spawn
         self._on_made = on_made
         self._on_lost = on_lost
-        self._appends = AppendProcessor(store, self, tokens, clock)
+        self._appends = AppendProcessor(store, self, tokens, clock, times)
         self._parser = FrameParser()
         self._watch = PeerWatch(budgets, self._parser, self)
         self.on_probation: Callable[[Command], str] | None = None
@@ -443,8 +446,10 @@ class Connection(asyncio.BufferedProtocol):
         self.spawn(self._serve(command, payload_bytes), type(command).__name__)
 
     async def _serve(self, command: Command, payload_bytes: int) -> None:
+        began_s = self._clock.monotonic_s()
         try:
             reply = await self._requests.answer(command)
+            self._times.note_request(command, self._clock.monotonic_s() - began_s)
             if isinstance(command, _LARGE_ANSWERS) and not self._writable.is_set():
                 # As with reads of segments: answers are not kept for a slow peer, they are made again.
                 del reply
@@ -480,7 +485,9 @@ class Connection(asyncio.BufferedProtocol):
         self.spawn(self._serve_transient(command, segment), "CreateTransientSegment")
 
     async def _serve_transient(self, command: CreateTransientSegment, segment: str) -> None:
+        began_s = self._clock.monotonic_s()
         self.send(await self._requests.create_transient(command, segment))
+        self._times.note_request(command, self._clock.monotonic_s() - began_s)
 
     # ---- reads -------------------------------------------------------------------------------------------------------
 
@@ -503,7 +510,10 @@ class Connection(asyncio.BufferedProtocol):
         self._budgets.reads -= 1
 
     async def _serve_read(self, request: ReadSegment) -> None:
+        began_s = self._clock.monotonic_s()
         result = await self._requests.read(request)
+        if isinstance(result, ReadResult) and not result.has_waited:
+            self._times.reads.note(self._clock.monotonic_s() - began_s)
         if self._writable.is_set() and not self._budgets.unsent.is_full:
             self._send_read(request, result)
             return
@@ -518,6 +528,7 @@ class Connection(asyncio.BufferedProtocol):
         if not isinstance(result, ReadResult):
             self.send(result)
             return
+        self._times.read_bytes += result.length
         self._send_parts(
             codec.segment_read_parts(
                 request.segment,

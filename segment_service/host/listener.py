@@ -24,6 +24,7 @@ from segment_service.host.budgets import ServerBudgets
 from segment_service.host.connection import Connection, close_linger_s
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.request_processor import RequestProcessor
+from segment_service.host.request_times import RequestTimes
 from segment_service.host.token_check import TokenCheck
 
 connections_max_default: Final = 16_384
@@ -68,6 +69,7 @@ class WireServer(Service):
         self._tls = tls
         self._server: asyncio.Server | None = None
         self.budgets = ServerBudgets.of(self._clock, budget)
+        self.times = RequestTimes()
         self._connections: set[Connection] = set()
         self._cleanups: set[asyncio.Task[Any]] = set()
         self._none_left = asyncio.Event()
@@ -119,6 +121,7 @@ class WireServer(Service):
             self.budgets,
             self._clock,
             self._tokens,
+            self.times,
             self.spawn,
             self._connection_made,
             self._connection_lost,

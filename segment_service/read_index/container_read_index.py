@@ -150,7 +150,7 @@ class ContainerReadIndex:
                 waited = True
                 await index.waiters.wait(offset)
                 if self._has_closed():
-                    return ReadResult(offset, (), at_tail=True, end_of_segment=False)
+                    return ReadResult(offset, (), at_tail=True, end_of_segment=False, has_waited=True)
                 index = self._live(segment_id)
             views = await self._gather(index, offset, wanted)
             if views:
@@ -219,6 +219,7 @@ class ContainerReadIndex:
             tuple(views),
             at_tail=ran_into_end and not metadata.is_sealed,
             end_of_segment=ran_into_end and metadata.is_sealed,
+            has_waited=waited,
         )
 
     def _has_closed(self) -> bool:

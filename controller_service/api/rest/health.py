@@ -41,7 +41,7 @@ class HealthRegistry:
 
     def __init__(self, judge: ControllerHealth | None = None) -> None:
         """``judge``: finds what is wrong though every part is up; ``None`` for nobody."""
-        self._judge = judge
+        self.judge = judge
         self._services: dict[str, Service] = {}
         self._details: dict[str, Callable[[], dict[str, Any]]] = {}
         self._complete = False
@@ -71,9 +71,9 @@ class HealthRegistry:
         children = {name: self._result(found) for name, found in self._services.items() if name not in processors}
         if processors:
             children[EVENT_PROCESSOR] = _together(EVENT_PROCESSOR, processors)
-        problems = self._judge.problems() if self._judge is not None and self._complete else []
+        problems = self.judge.problems() if self.judge is not None and self._complete else []
         ready = self._complete and all(child.readiness for child in children.values()) and is_ready(problems)
-        alive = all(child.liveness for child in children.values()) and (self._judge is None or self._judge.is_alive)
+        alive = all(child.liveness for child in children.values()) and (self.judge is None or self.judge.is_alive)
         status: HealthStatus = "UP" if ready else "STARTING" if alive and not self._complete else "DOWN"
         details = {"problems": [problem.to_json() for problem in problems]} if problems else {}
         return HealthResult(name="", status=status, readiness=ready, liveness=alive, details=details, children=children)

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from controller_service.api.rest.bodies import RestBody, RestQuery
 from controller_service.api.rest.connections import body_time_max_s
 from controller_service.api.rest.live import LIVE_ANSWERS
+from controller_service.api.rest.rest_times import REST_CALLS
 from pravega_common.errors import InvalidArgument
 from pravega_common.invariants import check
 
@@ -71,6 +72,12 @@ class RestOperation:
         return web.route(self.method, self.path, self._serve)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if self.is_live:  # It ends when its listener goes.
+            return await self._answer(request)
+        with REST_CALLS.labels(self.method, self.path).time():
+            return await self._answer(request)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         arguments: dict[str, Any] = {name: _printable(request.match_info[name]) for name in self.path_names}
         if self.query is not None:
             arguments["query"] = _checked(lambda kind: kind.model_validate(dict(request.query)), self.query)

@@ -9,8 +9,6 @@ from importlib.resources import files
 from typing import Any, Final, cast
 
 from aiohttp import web
-from prometheus_client import generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.grpc.parts import ApiParts
@@ -27,6 +25,7 @@ from controller_service.api.rest.doors import WebDoors
 from controller_service.api.rest.errors import Handler, map_errors
 from controller_service.api.rest.health import HealthOperations, HealthRegistry
 from controller_service.api.rest.live import LIVE_ANSWERS, LiveAnswers
+from controller_service.api.rest.metrics import MetricsPage
 from controller_service.api.rest.openapi import document
 from controller_service.api.rest.operation import RestOperation
 from controller_service.api.rest.window import WindowOperations
@@ -73,6 +72,7 @@ class RestServer(Service):
         self.limits = limits or ConnectionLimits(connections_max_default, connections_per_peer_max_default)
         self._tls = tls
         self.operations = all_operations(health, parts, window)
+        self._metrics = MetricsPage(health)
         self._runner: web.AppRunner | None = None
         self._socket: asyncio.Server | None = None
         self.port = 0
@@ -84,7 +84,7 @@ class RestServer(Service):
         made.add_routes([operation.route() for operation in self.operations])
         made.add_routes(DescriptionRoutes(self.operations).routes())
         made.add_routes(page_routes())
-        made.add_routes([web.get("/metrics", _metrics)])
+        made.add_routes([web.get("/metrics", self._metrics.get)])
         made[LIVE_ANSWERS] = live = LiveAnswers()
         made.on_shutdown.append(live.end)
         return made
@@ -151,7 +151,3 @@ class DescriptionRoutes:
         content, kind = self._files[request.path]
         headers = {"Content-Security-Policy": EXPLORER_POLICY, "X-Content-Type-Options": "nosniff"}
         return web.Response(body=content, content_type=kind, charset="utf-8", headers=headers)
-
-
-async def _metrics(request: web.Request) -> web.Response:
-    return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})

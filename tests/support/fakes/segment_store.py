@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pravega_common.errors import (
@@ -185,12 +186,12 @@ class InMemorySegmentStore:
         waited = False
         while True:
             if self._is_stopped or source.is_deleted:
-                return ReadResult(offset, (), at_tail=True, end_of_segment=False)
+                return ReadResult(offset, (), at_tail=True, end_of_segment=False, has_waited=True)
             if offset < source.start_offset:
                 raise SegmentTruncated(segment, source.start_offset, offset)
             length = len(source.data)
             if offset < length:
-                return _read_now(source, offset, min(length_max, read_bytes_max))
+                return replace(_read_now(source, offset, min(length_max, read_bytes_max)), has_waited=waited)
             if source.is_sealed:
                 if waited:
                     raise SegmentSealed(segment, offset=offset)

@@ -26,6 +26,7 @@ async def test_available_bytes_do_not_touch_the_tail() -> None:
         c.append(s, b" world")
         result = await c.index.read(s, 2, 9)
         assert (joined(result.data), result.at_tail, result.end_of_segment) == (b"llo world", False, False)
+        assert not result.has_waited
         longer = await c.index.read(s, 2, 10)
         assert (joined(longer.data), longer.at_tail, longer.end_of_segment) == (b"llo world", True, False)
 
@@ -73,7 +74,7 @@ async def test_tail_read_waits_for_an_append_at_its_offset() -> None:
         assert not waiting.done()
         c.append(s, b"fgh")
         result = await waiting
-        assert (joined(result.data), result.at_tail) == (b"fgh", True)
+        assert (joined(result.data), result.at_tail, result.has_waited) == (b"fgh", True, True)
 
 
 async def test_sealing_a_waiting_read_and_reading_a_sealed_end() -> None:
