@@ -170,7 +170,8 @@ class AuthenticationFailed(RejectedError):
 
 
 class AccessDenied(RejectedError):
-    """A call that its caller, who is known, may not make; names the user, the resource and the permission."""
+    """A call that its caller may not make; names the user, the resource and the permission, or the sink whose secret
+    is missing."""
 
 
 class NotFound(RejectedError):

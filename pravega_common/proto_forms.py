@@ -201,13 +201,13 @@ def obstacle_from(message: commits_pb.Obstacle) -> Obstacle:
 
 
 def sink_to(sink: Sink) -> sets_pb.Sink:
-    """The message of a sink's name."""
-    return sets_pb.Sink(query_id=sink.query_id, destination=sink.destination)
+    """The message of a sink's name and secret, for requests."""
+    return sets_pb.Sink(query_id=sink.query_id, destination=sink.destination, secret=sink.secret)
 
 
 def sink_from(message: sets_pb.Sink) -> Sink:
-    """The sink's name in a message."""
-    return Sink(message.query_id, message.destination)
+    """The sink in a message; that of an answer has no secret."""
+    return Sink(message.query_id, message.destination, message.secret)
 
 
 def member_to(member: SetMember) -> sets_pb.Member:

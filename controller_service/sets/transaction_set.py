@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_service.sets.sink_runs import SinkRuns
+from controller_service.sets.sink_secrets import is_stranger, refusal
 from controller_service.transactions.records import SetReference
 
 open_batches_max: Final = 64
@@ -97,6 +98,8 @@ class SinkRecord:
     """The last day on which it is looked at for being forgotten."""
     seen_runs: tuple[str, ...] = ()
     """Runs known from their tasks alone (``sink_runs.py``); records of older versions have none."""
+    secret_hash: str = ""
+    """The hash of the secret that calls must show (``sink_secrets.py``); empty until one is shown."""
 
     @classmethod
     def blank(cls, key: str) -> SinkRecord:
@@ -157,6 +160,7 @@ class Register:
     run_id: str
     batch_id: int
     now_ms: int
+    secret_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,7 @@ class Commit:
     events: int
     bytes: int
     now_ms: int
+    secret_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +243,8 @@ class Verdict(enum.Enum):
     OBSOLETE = "obsolete"
     """The event is about a set that is not there any more; nothing was changed."""
     TOO_MANY_BATCHES = "too_many_batches"
+    STRANGER = "stranger"
+    """The caller does not show the sink's secret; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +285,15 @@ def _fenced(record: SinkRecord, run_id: str) -> Step:
     )
 
 
+def _stranger(record: SinkRecord, shown: str) -> Step:
+    return Step(record, Verdict.STRANGER, refusal(record.query_id, record.destination, shown))
+
+
+def _claimed(record: SinkRecord, shown: str) -> SinkRecord:
+    """Only calls that are not refused give a sink its secret."""
+    return record if record.secret_hash else dataclasses.replace(record, secret_hash=shown)
+
+
 def _with_runs(record: SinkRecord, runs: SinkRuns, now_ms: int) -> SinkRecord:
     if runs == record.known_runs:
         return record
@@ -299,9 +315,11 @@ def _refusal(pending: SetRecord, detail: str) -> RefusedSet:
 
 
 def _register(record: SinkRecord, event: Register) -> Step:
+    if is_stranger(record.secret_hash, event.secret_hash):
+        return _stranger(record, event.secret_hash)
     if record.known_runs.is_displaced(event.run_id):
         return _fenced(record, event.run_id)
-    record = _with_runs(record, record.known_runs.seeing(event.run_id), event.now_ms)
+    record = _with_runs(_claimed(record, event.secret_hash), record.known_runs.seeing(event.run_id), event.now_ms)
     if event.batch_id <= record.last_batch_id:
         return Step(record, Verdict.BATCH_DECIDED, f"batch {record.last_batch_id} is committed")
     if event.batch_id in record.open_batches:
@@ -314,12 +332,14 @@ def _register(record: SinkRecord, event: Register) -> Step:
 
 
 def _commit(record: SinkRecord, event: Commit) -> Step:
+    if is_stranger(record.secret_hash, event.secret_hash):
+        return _stranger(record, event.secret_hash)
     if record.known_runs.is_displaced(event.run_id):
         return _fenced(record, event.run_id)
     last = record.last
     if last is not None and event.batch_id <= last.batch_id:
         return _commit_again(record, last, event)
-    record = _introduced(record, event.run_id, event.now_ms)
+    record = _introduced(_claimed(record, event.secret_hash), event.run_id, event.now_ms)
     if last is not None and last.state is SetRecordState.COMMITTED:
         return Step(record, Verdict.ORDER_PREVIOUS, set=last)
     pending = record.pending
@@ -342,7 +362,9 @@ def _commit(record: SinkRecord, event: Commit) -> Step:
 
 
 def _commit_again(record: SinkRecord, last: SetRecord, event: Commit) -> Step:
-    """Answer a batch that is decided. A run that is refused cannot go on, so it displaces nobody."""
+    """Answer a batch that is decided. It displaces nobody: a run that repeats what the present one did may be a driver
+    that was stopped before its first call and goes on now. A run that is newer shows it with its first new batch.
+    """
     if event.batch_id < last.batch_id:
         return Step(
             record,
@@ -352,7 +374,9 @@ def _commit_again(record: SinkRecord, last: SetRecord, event: Commit) -> Step:
             last,
         )
     if (event.events, event.bytes) == (last.events, last.bytes):
-        return Step(_introduced(record, event.run_id, event.now_ms), Verdict.ALREADY_COMMITTED, set=last)
+        seen = record.known_runs.seeing(event.run_id)
+        repeated = _with_runs(_claimed(record, event.secret_hash), seen, event.now_ms)
+        return Step(repeated, Verdict.ALREADY_COMMITTED, set=last)
     return Step(
         record,
         Verdict.REPLAY_DIFFERS,
@@ -418,6 +442,18 @@ def _streams_ordered(record: SinkRecord, event: StreamsOrdered) -> Step:
 def in_partition_order(members: Sequence[MemberRecord]) -> tuple[MemberRecord, ...]:
     """The order in which a set's members become readable, the same for every permutation of one request."""
     return tuple(sorted(members, key=lambda member: (member.partition, member.stream, member.transaction)))
+
+
+def forgotten(record: SinkRecord, now_ms: int) -> SinkRecord:
+    """The record of a sink that starts over. Its sets go on counting: transactions may still name the old numbers."""
+    return SinkRecord(
+        record.query_id,
+        record.destination,
+        sequence=record.sequence,
+        touched_ms=now_ms,
+        indexed=record.indexed,
+        expiry_day=record.expiry_day,
+    )
 
 
 # ---- questions -------------------------------------------------------------------------------------------------------

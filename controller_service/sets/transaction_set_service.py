@@ -8,6 +8,7 @@ whichever instance gets to it.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,7 @@ from controller_service.sets import transaction_set
 from controller_service.sets.members import LostMember, MemberTransactions
 from controller_service.sets.registration_janitor import RegistrationJanitor
 from controller_service.sets.sink_index import SinkIndex
+from controller_service.sets.sink_secrets import hash_of, is_stranger, refusal
 from controller_service.sets.sink_store import FoundSink, Registered, SinkStore, shard_of
 from controller_service.sets.transaction_set import (
     AllBound,
@@ -37,7 +39,7 @@ from controller_service.store.versioned_store import ABSENT, VersionedStore
 from controller_service.transactions.completions import Expectation
 from controller_service.transactions.lifecycle import TransactionService
 from controller_service.transactions.records import RegistrationRecord, SetReference
-from pravega_common.errors import PravegaError, Throttled, VersionConflict
+from pravega_common.errors import AccessDenied, InvalidArgument, NotFound, PravegaError, Throttled, VersionConflict
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint_async, register
 from pravega_common.runtime.joined import all_ended, both_ended
@@ -128,18 +130,29 @@ class TransactionSetService(Service):
     # ---- register ----------------------------------------------------------------------------------------------------
 
     async def register(
-        self, query_id: str, destination: str, run_id: str, batch_id: int, members: Sequence[MemberRecord]
+        self,
+        query_id: str,
+        destination: str,
+        run_id: str,
+        batch_id: int,
+        members: Sequence[MemberRecord],
+        secret: bytes = b"",
     ) -> RegisterAnswer:
-        """Announce a task's transactions, or renew them: every call keeps all of the batch's transactions open."""
+        """Announce a task's transactions, or renew them: every call keeps all of the batch's transactions open.
+
+        ``AccessDenied`` for who does not show the sink's secret, here and in the calls below.
+        """
         check_batch(query_id, destination, run_id, batch_id, members)
+        shown = hash_of(secret)
         key = sink_key(query_id, destination)
         for lost in range(1, cas_limits.attempts_max + 1):
             taken = await self._apply_new(
-                key, query_id, destination, transaction_set.Register(run_id, batch_id, self._now())
+                key, query_id, destination, transaction_set.Register(run_id, batch_id, self._now(), shown)
             )
             if taken is None:
                 await self._clock.sleep(cas_limits.pause_s(lost))
                 continue
+            _check_admitted(taken)
             if taken.verdict is Verdict.TOO_MANY_BATCHES:
                 raise Throttled(taken.detail)
             if taken.verdict is not Verdict.REGISTERED:
@@ -149,7 +162,8 @@ class TransactionSetService(Service):
             fresh = await self._sinks.read(key)
             if fresh is None:
                 continue
-            after = transaction_set.step(fresh.record, transaction_set.Register(run_id, batch_id, self._now()))
+            after = transaction_set.step(fresh.record, transaction_set.Register(run_id, batch_id, self._now(), shown))
+            _check_admitted(after)
             if after.verdict is not Verdict.REGISTERED:
                 if after.verdict is Verdict.BATCH_DECIDED:
                     await self._sinks.remove_registrations(key, batch_id)
@@ -202,10 +216,12 @@ class TransactionSetService(Service):
         members: Sequence[MemberRecord],
         events: int,
         size_bytes: int,
+        secret: bytes = b"",
     ) -> CommitAnswer:
         """Commit a batch. ``COMMITTED`` is answered when that is durable; the members become readable at once after,
         which ``get`` shows as ``FINISHED``. After an error without an answer the same call is to be made again."""
         check_commit(query_id, destination, run_id, batch_id, members, events, size_bytes)
+        shown = hash_of(secret)
         key = sink_key(query_id, destination)
         tried: dict[int, SetRecord] = {}
         for lost in range(1, cas_limits.attempts_max + 1):
@@ -215,8 +231,9 @@ class TransactionSetService(Service):
                 return self._committed(key, last)
             await self._release_dead(found.record, tried)
             # A time of its own for each attempt: a set that begins in the past would be refused as pending too long.
-            request = transaction_set.Commit(run_id, batch_id, tuple(members), events, size_bytes, self._now())
+            request = transaction_set.Commit(run_id, batch_id, tuple(members), events, size_bytes, self._now(), shown)
             taken = transaction_set.step(found.record, request)
+            _check_admitted(taken)
             if taken.verdict is Verdict.ORDER_PREVIOUS:
                 await self._order(key, _required(taken.set))
                 continue
@@ -273,11 +290,16 @@ class TransactionSetService(Service):
 
     # ---- get, list, keep ---------------------------------------------------------------------------------------------
 
-    async def get(self, query_id: str, destination: str, batch_id: int) -> DecisionAnswer:
-        """The decision about a batch, if there is one, and the last batch of its sink."""
+    async def get(
+        self, query_id: str, destination: str, batch_id: int, secret: bytes = b"", *, is_operator: bool = False
+    ) -> DecisionAnswer:
+        """The decision about a batch, if there is one, and the last batch of its sink; operators need no secret."""
         check_sink(query_id, destination)
+        shown = hash_of(secret)
         found = await self._sinks.read(sink_key(query_id, destination))
         record = None if found is None else found.record
+        if record is not None and not is_operator and is_stranger(record.secret_hash, shown):
+            raise AccessDenied(refusal(query_id, destination, shown))
         return DecisionAnswer(
             transaction_set.decision(record, batch_id), -1 if record is None else record.last_batch_id
         )
@@ -286,6 +308,32 @@ class TransactionSetService(Service):
         """Some sinks and the token of the next page, empty at the end."""
         page, token = await self._sinks.page(token)
         return [found.record for _, found in page], token
+
+    async def forget(self, query_id: str, destination: str, *, secret_only: bool = False) -> None:
+        """Let a sink start over, or only take another secret from its next run; an operator decides that.
+
+        ``NotFound``; ``InvalidArgument`` while the sink has work to do: what is decided is always finished.
+        """
+        check_sink(query_id, destination)
+        key = sink_key(query_id, destination)
+
+        async def apply() -> None:
+            found = await self._sinks.read(key)
+            if found is None:
+                raise NotFound(f"no sink of query {query_id} into {destination} is on record")
+            if secret_only:
+                record = dataclasses.replace(found.record, secret_hash="")
+            elif not found.record.is_settled:
+                raise InvalidArgument(
+                    f"the sink of query {query_id} into {destination} has transactions that are not finished: stop the "
+                    f"query, and try again after {(undecided_grace_ms + pending_max_ms) // 60_000} minutes"
+                )
+            else:
+                record = transaction_set.forgotten(found.record, self._now())
+            await self._sinks.write(key, await self._index.noted(key, record, self._now()), found.version)
+
+        await compare_and_set(apply, cas_limits, self._clock, subject=f"sink {key}")
+        self.log.warning("sink is forgotten, as an operator decided", sink=key, secret_only=secret_only)
 
     async def lost_members(self) -> list[LostMember]:
         """The members of all sinks that keep a committed set out of the commit orders of its streams."""
@@ -487,6 +535,11 @@ class TransactionSetService(Service):
 
     def _now(self) -> int:
         return self._clock.wall_ms()
+
+
+def _check_admitted(taken: Step) -> None:
+    if taken.verdict is Verdict.STRANGER:
+        raise AccessDenied(taken.detail)
 
 
 def _required(record: SetRecord | None) -> SetRecord:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+sink_secret_bytes: Final = 32
+"""Length of the secret of a sink."""
 UNNAMED_PREFIX: Final = "write:"
 """Begins the query id of a batch write without a name, which no other write ever has."""
 
@@ -17,10 +19,14 @@ def is_unnamed_write(query_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A query (stable id) that writes to one destination, ``scope/stream`` or ``scope/*``."""
+    """A query (stable id) that writes to one destination, ``scope/stream`` or ``scope/*``.
+
+    ``secret``: proves to the controller that the caller may speak for the sink; no part of its name, and never shown.
+    """
 
     query_id: str
     destination: str
+    secret: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,17 +29,21 @@ class Sink(google.protobuf.message.Message):
 
     QUERY_ID_FIELD_NUMBER: builtins.int
     DESTINATION_FIELD_NUMBER: builtins.int
+    SECRET_FIELD_NUMBER: builtins.int
     query_id: builtins.str
     """Spark's stable query id, or the job id of a batch write"""
     destination: builtins.str
     """what the query names as its target: "scope/stream", or "scope/*" for several streams"""
+    secret: builtins.bytes
+    """32 bytes, in requests only; the first ones that a sink is shown are asked for from then on"""
     def __init__(
         self,
         *,
         query_id: builtins.str = ...,
         destination: builtins.str = ...,
+        secret: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["destination", b"destination", "query_id", b"query_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["destination", b"destination", "query_id", b"query_id", "secret", b"secret"]) -> None: ...
 
 global___Sink = Sink
 
@@ -397,3 +401,34 @@ class ListSinksResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["continuation", b"continuation", "sinks", b"sinks"]) -> None: ...
 
 global___ListSinksResponse = ListSinksResponse
+
+@typing.final
+class ForgetSinkRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SINK_FIELD_NUMBER: builtins.int
+    SECRET_ONLY_FIELD_NUMBER: builtins.int
+    secret_only: builtins.bool
+    """the next run shows a new one; what was committed stays known"""
+    @property
+    def sink(self) -> global___Sink: ...
+    def __init__(
+        self,
+        *,
+        sink: global___Sink | None = ...,
+        secret_only: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["sink", b"sink"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["secret_only", b"secret_only", "sink", b"sink"]) -> None: ...
+
+global___ForgetSinkRequest = ForgetSinkRequest
+
+@typing.final
+class ForgetSinkResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___ForgetSinkResponse = ForgetSinkResponse

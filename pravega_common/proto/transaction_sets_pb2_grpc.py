@@ -54,6 +54,11 @@ class TransactionSetsStub(object):
                 request_serializer=pravega__common_dot_proto_dot_transaction__sets__pb2.ListSinksRequest.SerializeToString,
                 response_deserializer=pravega__common_dot_proto_dot_transaction__sets__pb2.ListSinksResponse.FromString,
                 _registered_method=True)
+        self.ForgetSink = channel.unary_unary(
+                '/pravega_spark.controller.v1.TransactionSets/ForgetSink',
+                request_serializer=pravega__common_dot_proto_dot_transaction__sets__pb2.ForgetSinkRequest.SerializeToString,
+                response_deserializer=pravega__common_dot_proto_dot_transaction__sets__pb2.ForgetSinkResponse.FromString,
+                _registered_method=True)
 
 
 class TransactionSetsServicer(object):
@@ -83,6 +88,12 @@ class TransactionSetsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ForgetSink(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransactionSetsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -105,6 +116,11 @@ def add_TransactionSetsServicer_to_server(servicer, server):
                     servicer.ListSinks,
                     request_deserializer=pravega__common_dot_proto_dot_transaction__sets__pb2.ListSinksRequest.FromString,
                     response_serializer=pravega__common_dot_proto_dot_transaction__sets__pb2.ListSinksResponse.SerializeToString,
+            ),
+            'ForgetSink': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetSink,
+                    request_deserializer=pravega__common_dot_proto_dot_transaction__sets__pb2.ForgetSinkRequest.FromString,
+                    response_serializer=pravega__common_dot_proto_dot_transaction__sets__pb2.ForgetSinkResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -215,6 +231,33 @@ class TransactionSets(object):
             '/pravega_spark.controller.v1.TransactionSets/ListSinks',
             pravega__common_dot_proto_dot_transaction__sets__pb2.ListSinksRequest.SerializeToString,
             pravega__common_dot_proto_dot_transaction__sets__pb2.ListSinksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetSink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pravega_spark.controller.v1.TransactionSets/ForgetSink',
+            pravega__common_dot_proto_dot_transaction__sets__pb2.ForgetSinkRequest.SerializeToString,
+            pravega__common_dot_proto_dot_transaction__sets__pb2.ForgetSinkResponse.FromString,
             options,
             channel_credentials,
             insecure,

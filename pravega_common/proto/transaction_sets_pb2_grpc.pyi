@@ -41,6 +41,11 @@ class TransactionSetsStub:
         pravega_common.proto.transaction_sets_pb2.ListSinksResponse,
     ]
 
+    ForgetSink: grpc.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.ForgetSinkRequest,
+        pravega_common.proto.transaction_sets_pb2.ForgetSinkResponse,
+    ]
+
 class TransactionSetsAsyncStub:
     RegisterTransactions: grpc.aio.UnaryUnaryMultiCallable[
         pravega_common.proto.transaction_sets_pb2.RegisterTransactionsRequest,
@@ -60,6 +65,11 @@ class TransactionSetsAsyncStub:
     ListSinks: grpc.aio.UnaryUnaryMultiCallable[
         pravega_common.proto.transaction_sets_pb2.ListSinksRequest,
         pravega_common.proto.transaction_sets_pb2.ListSinksResponse,
+    ]
+
+    ForgetSink: grpc.aio.UnaryUnaryMultiCallable[
+        pravega_common.proto.transaction_sets_pb2.ForgetSinkRequest,
+        pravega_common.proto.transaction_sets_pb2.ForgetSinkResponse,
     ]
 
 class TransactionSetsServicer(metaclass=abc.ABCMeta):
@@ -90,5 +100,12 @@ class TransactionSetsServicer(metaclass=abc.ABCMeta):
         request: pravega_common.proto.transaction_sets_pb2.ListSinksRequest,
         context: _ServicerContext,
     ) -> typing.Union[pravega_common.proto.transaction_sets_pb2.ListSinksResponse, collections.abc.Awaitable[pravega_common.proto.transaction_sets_pb2.ListSinksResponse]]: ...
+
+    @abc.abstractmethod
+    def ForgetSink(
+        self,
+        request: pravega_common.proto.transaction_sets_pb2.ForgetSinkRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[pravega_common.proto.transaction_sets_pb2.ForgetSinkResponse, collections.abc.Awaitable[pravega_common.proto.transaction_sets_pb2.ForgetSinkResponse]]: ...
 
 def add_TransactionSetsServicer_to_server(servicer: TransactionSetsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -1,4 +1,4 @@
-"""``sink list|show``: show the controller's records of exactly-once writers."""
+"""``sink list|show|forget``: show the controller's records of exactly-once writers, and let one start over."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import typer
 
 from pravega_common.errors import InvalidArgument, NotFound
 from pravega_common.model.transaction_sets import SinkStatus, TransactionSet
-from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.connection import connected
-from pravega_spark.commands.output import counted, print_facts, print_json, print_table
+from pravega_spark.commands.output import confirm, counted, print_facts, print_json, print_table
 from pravega_spark.commands.quantities import text_of_time
 from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_streams.client import StreamClient
@@ -20,6 +20,7 @@ def add_to(application: typer.Typer) -> None:
     group = typer.Typer(help="Records of exactly-once writers: streaming queries and batch jobs.", no_args_is_help=True)
     group.command("list")(list_sinks)
     group.command()(show)
+    group.command()(forget)
     application.add_typer(group, name="sink")
 
 
@@ -67,6 +68,32 @@ def show(
         print_json({**_record_json(record), "batch": _set_json(decided, wanted)})
     else:
         _print(record, decided, wanted)
+
+
+def forget(
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="Its query or job as in sink list, or the beginning of it.")
+    ],
+    into: Annotated[str, typer.Option(metavar="SCOPE/STREAM", help="The target, if it writes into several.")] = "",
+    secret_only: Annotated[
+        bool, typer.Option("--secret-only", help="Only let its next run show another secret; batches stay known.")
+    ] = False,
+    yes: YesOption = False,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a sink start over: no batch of it is known as committed any more. An operator's decision."""
+    with connected(controller) as client:
+        sink = _find(client, query, into).sink
+        if not secret_only and not yes:
+            question = f"A batch of {sink.query_id} that runs again is written again. Forget what was committed?"
+            confirm(question, unasked=f"forgetting sink {sink.query_id}")
+        client.sets.forget(sink, secret_only=secret_only)
+    if as_json:
+        forgotten = "secret" if secret_only else "sink"
+        print_json({"query_id": sink.query_id, "destination": sink.destination, "forgotten": forgotten})
+    else:
+        print(f"{'secret of ' if secret_only else ''}sink {sink.query_id} into {sink.destination} forgotten")
 
 
 def _find(client: StreamClient, query: str, into: str) -> SinkStatus:

@@ -401,6 +401,17 @@ OPTIONS: Final = (
         "read only what filters on segment_id, stream, scope and offset leave; needs Spark's "
         "spark.sql.python.filterPushdown.enabled=true",
     ),
-    Option("checkpointlocation", Use.ALL, values.text, None, "Spark's; not used here", "none"),
+    Option(
+        "sink_secret_file",
+        Use.WRITE,
+        values.text,
+        None,
+        "path or URI of the file with the sink's secret, made if it is missing (docs/security.md 6): for a query whose "
+        "checkpoint Python cannot reach, and for batch writes with txn_app_id or job_id",
+        "in the checkpoint",
+    ),
+    Option(
+        "checkpointlocation", Use.ALL, values.text, None, "Spark's; a streaming sink keeps its secret there", "none"
+    ),
     Option("queryname", Use.ALL, values.text, None, "Spark's; not used here", "none"),
 )

@@ -28,6 +28,8 @@ class WriteOptions(StreamOptions):
     txn_app_id: str | None
     txn_version: int | None
     job_id: str | None
+    sink_secret_file: str | None
+    checkpointlocation: str | None
 
     @property
     def destination(self) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.model.transaction_sets import UNNAMED_PREFIX, Sink
+from pravega_common.model.transaction_sets import UNNAMED_PREFIX
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
@@ -17,6 +17,7 @@ from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
 from pravega_spark.sink.commit_protocol import APPLICATION_PREFIX
+from pravega_spark.sink.sink_secret import secret_of_write
 from pravega_spark.sink.task_writer import note_direct, write_rows
 from pravega_spark.spark_errors import in_sentences
 
@@ -34,7 +35,7 @@ def batch_identity(options: WriteOptions) -> BatchIdentity:
         name, batch_id = f"job:{options.job_id}", 0
     else:
         name, batch_id = f"{UNNAMED_PREFIX}{run_id}", 0
-    return BatchIdentity(Sink(name, options.destination), run_id, batch_id)
+    return BatchIdentity(secret_of_write(options, name).sink(name, options.destination), run_id, batch_id)
 
 
 @in_sentences

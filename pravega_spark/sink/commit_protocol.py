@@ -17,6 +17,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pravega_common.errors import Fenced, InvalidArgument, PravegaError, RejectedError
 from pravega_common.model.transaction_sets import CommitStatus, SetDecision, SetMember, SetState, Sink, TransactionSet
 from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, UnresolvedPolicy
+from pravega_spark.sink.sink_secret import NO_SECRET, SinkSecret
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
@@ -37,8 +38,10 @@ class BatchRefused(RejectedError):
     """A transaction of the batch was not open any more; nothing of the batch was committed."""
 
 
-def streaming_identity(read_property: Callable[[str], str | None], destination: str) -> BatchIdentity:
-    """The identity that Spark gives to the tasks of a micro-batch.
+def streaming_identity(
+    read_property: Callable[[str], str | None], destination: str, secret: SinkSecret = NO_SECRET
+) -> BatchIdentity:
+    """The identity that Spark gives to the tasks of a micro-batch; ``secret``: the one of the query's checkpoint.
 
     Raises ``InvalidArgument`` when a property is missing: without it a batch cannot be recognised when it comes again,
     and guessing would duplicate rows.
@@ -52,7 +55,7 @@ def streaming_identity(read_property: Callable[[str], str | None], destination: 
             f"this task has no usable property {', '.join(missing) or BATCH_ID_PROPERTY}: exactly-once writing works "
             "in streaming queries of Spark 4.0 to 4.3; set exactly_once=false to write at least once"
         )
-    return BatchIdentity(Sink(query_id, destination), run_id, int(batch_id))
+    return BatchIdentity(secret.sink(query_id, destination), run_id, int(batch_id))
 
 
 @dataclass(frozen=True)

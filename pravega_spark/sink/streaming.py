@@ -19,6 +19,7 @@ from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
 from pravega_spark.sink.commit_protocol import streaming_identity
+from pravega_spark.sink.sink_secret import NO_SECRET, secret_of_query
 from pravega_spark.sink.task_writer import note_direct, write_rows
 
 
@@ -26,7 +27,8 @@ class StreamingSink:
     """The sink of a query. Spark makes one for the tasks and one for the commit of each batch; only messages pass."""
 
     def __init__(self, options: WriteOptions, columns: WrittenColumns, *, overwrite: bool) -> None:
-        """Raises ``ConfigurationError`` for complete mode, and when the stream is missing and must not be created."""
+        """Raises ``ConfigurationError`` for complete mode, for a secret of the sink that cannot be used, and when the
+        stream is missing and must not be created."""
         if overwrite:
             raise ConfigurationError(
                 "output mode complete would write the whole result into the stream again at every batch; use append, "
@@ -34,6 +36,8 @@ class StreamingSink:
             )
         self._options = options
         self._columns = columns
+        # Made and read here, on the driver, and taken to the tasks with this object.
+        self._secret = secret_of_query(options) if options.exactly_once else NO_SECRET
         provisioned_gateway(options)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -42,7 +46,7 @@ class StreamingSink:
     def _identity(self, context: TaskContext | None) -> BatchIdentity:
         if context is None:
             raise InvalidArgument("no Spark task runs here, so the batch to write for is not known")
-        return streaming_identity(context.getLocalProperty, self._options.destination)
+        return streaming_identity(context.getLocalProperty, self._options.destination, self._secret)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         if self._options.exactly_once:

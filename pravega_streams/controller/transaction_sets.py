@@ -19,7 +19,10 @@ from pravega_streams.controller.transport import ControllerTransport
 
 
 class TransactionSetClient:
-    """Blocking calls; each may be repeated with the same arguments. ``UnsupportedOperation`` on a plain Pravega."""
+    """Blocking calls; each may be repeated with the same arguments. ``UnsupportedOperation`` on a plain Pravega.
+
+    ``AccessDenied`` for a sink that has a secret, to who does not show it.
+    """
 
     def __init__(self, transport: ControllerTransport) -> None:
         self._transport = transport
@@ -70,3 +73,11 @@ class TransactionSetClient:
             continuation = reply.continuation
             if not continuation:
                 return
+
+    def forget(self, sink: Sink, *, secret_only: bool = False) -> None:
+        """Make an operator's decision: the sink starts over, or only takes another secret from its next run.
+
+        ``NotFound``; ``InvalidArgument`` while it has work to do, so that nothing that is decided is forgotten.
+        """
+        request = pb.ForgetSinkRequest(sink=sink_to(sink), secret_only=secret_only)
+        self._transport.transaction_sets("ForgetSink", request)

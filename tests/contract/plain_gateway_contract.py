@@ -48,6 +48,8 @@ def die_at(point: str, hit: int = 1) -> None:
 class PlainGatewayContract(StreamGatewayContract):
     """A subclass gives the fixture ``controller`` (an address)."""
 
+    keeps_secrets = False
+
     @pytest.fixture
     def gateway(self, controller: str) -> Iterator[ServiceGateway]:
         made = ServiceGateway(controller)

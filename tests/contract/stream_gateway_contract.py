@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pravega_common.errors import (
+    AccessDenied,
     InvalidArgument,
     NotFound,
     PravegaError,
@@ -67,6 +68,9 @@ def commit_set(
 
 class StreamGatewayContract:
     """Subclasses give the fixture ``gateway``. Every test has a stream of its own."""
+
+    keeps_secrets = True
+    """Whether sinks have secrets; where a controller is a plain Pravega, permissions on the table of sinks decide."""
 
     @pytest.fixture
     def scope(self, gateway: StreamGateway) -> str:
@@ -319,6 +323,32 @@ class StreamGatewayContract:
         assert commit_set(gateway, sink, "r2", 3, [], 0, 0).status is CommitStatus.COMMITTED
         assert register(gateway, sink, "r", 4, []).status is RegisterStatus.FENCED
         assert commit_set(gateway, sink, "r", 4, [], 0, 0).status is CommitStatus.FENCED
+
+    def test_a_stranger_to_a_sink(self, gateway: StreamGateway, scope: str) -> None:
+        """The first secret that is shown is asked for; without it there is no joining, fencing or blocking."""
+        if not self.keeps_secrets:
+            pytest.skip("a plain Pravega knows no secrets of sinks")
+        self.make(gateway, scope)
+        own = Sink(uuid.uuid4().hex, f"{scope}/t", b"m" * 32)
+        assert commit_set(gateway, own, "r", 0, [], 0, 0).status is CommitStatus.COMMITTED
+        for secret in (b"", b"t" * 32):
+            stranger = replace(own, secret=secret)
+            for batch_id in (0, 1, 2**63 - 1):
+                with pytest.raises(AccessDenied):
+                    register(gateway, stranger, "s", batch_id, [])
+                with pytest.raises(AccessDenied):
+                    commit_set(gateway, stranger, "s", batch_id, [], 0, 0)
+        assert commit_set(gateway, own, "r", 1, [], 0, 0).status is CommitStatus.COMMITTED
+        assert gateway.transaction_set(own, 1)[1] == 1
+
+    def test_a_driver_that_was_stopped_before_its_first_call(self, gateway: StreamGateway, scope: str) -> None:
+        if not self.keeps_secrets:
+            pytest.skip("on a plain Pravega the task that calls first displaces older runs")
+        self.make(gateway, scope)
+        sink = Sink(uuid.uuid4().hex, f"{scope}/t")
+        assert commit_set(gateway, sink, "r", 0, [], 0, 0).status is CommitStatus.COMMITTED
+        assert commit_set(gateway, sink, "zombie", 0, [], 0, 0).status is CommitStatus.ALREADY_COMMITTED
+        assert commit_set(gateway, sink, "r", 1, [], 0, 0).status is CommitStatus.COMMITTED
 
     def test_one_member_gone_refuses_all(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)

@@ -9,7 +9,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
+from pravega_common.errors import AccessDenied
 from pravega_common.model.transaction_sets import SetState, Sink
+from pravega_spark.ledger.batch import BatchIdentity, BatchRegistration
+from pravega_spark.sink.sink_secret import FILE_NAME
 from tests.spark.streams import Streams
 
 
@@ -59,6 +62,29 @@ def test_a_checkpoint_that_went_back_stops_the_query(streams: Streams, tmp_path:
     with pytest.raises(StreamingQueryException, match="the checkpoint is older than the stream"):
         streams.run(source(streams), "to", "old")
     assert streams.numbers("to") == list(range(30))
+
+
+def test_another_machine_goes_on_with_the_checkpoint_and_a_stranger_does_not(streams: Streams, tmp_path: Path) -> None:
+    """The stranger has everything of the checkpoint but the secret, and so another one."""
+    streams.fill("from", 0, 10)
+    query = streams.run(source(streams), "to")
+    for copy in ("moved", "stolen"):
+        shutil.copytree(tmp_path / "checkpoint", tmp_path / copy)
+    (tmp_path / "stolen" / FILE_NAME).unlink()
+    streams.fill("from", 10, 20)
+    with pytest.raises(StreamingQueryException, match="shows another secret than the run that made it"):
+        streams.run(source(streams), "to", "stolen")
+    assert streams.run(source(streams), "to", "moved").id == query.id
+    with pytest.raises(AccessDenied):
+        streams.gateway.register_transactions(
+            BatchRegistration(BatchIdentity(Sink(query.id, f"{streams.scope}/to"), "stranger", 2**63 - 1), ())
+        )
+    streams.fill("from", 20, 30)
+    streams.run(source(streams), "to", "moved")
+    assert streams.numbers("to") == list(range(30))
+    secret = (tmp_path / "moved" / FILE_NAME).read_text().split()[2]
+    shown = [path for path in tmp_path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert {path.name for path in shown} == {FILE_NAME}
 
 
 def test_two_queries_into_one_stream(streams: Streams) -> None:

@@ -168,6 +168,7 @@ _TRANSACTION_SETS: Final[Mapping[str, MethodAccess]] = {
     "CommitTransactionSet": MethodAccess(_sink_and_members),
     "GetTransactionSet": MethodAccess(_sink_and_members),
     "ListSinks": _of_root(READ),
+    "ForgetSink": _of_root(UPDATE),  # an operator's call
 }
 _COMMIT_OPERATIONS: Final[Mapping[str, MethodAccess]] = {
     "DescribeCommits": MethodAccess(lambda request: [(stream_resource(request.scope, request.stream), READ)]),

@@ -25,6 +25,8 @@ from pravega_common.model.transaction_sets import SetMember
 from pravega_common.proto import transaction_sets_pb2 as pb
 from pravega_common.proto import transaction_sets_pb2_grpc as pb_grpc
 from pravega_common.proto_forms import member_from, member_to
+from pravega_common.services.security.access_entries import ROOT
+from pravega_common.services.security.principal import may_see
 
 _REGISTER_STATUS: Final = {
     Verdict.REGISTERED: pb.RegisterTransactionsResponse.REGISTERED,
@@ -63,6 +65,7 @@ class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
             request.run_id,
             request.batch_id,
             _members(request.members),
+            request.sink.secret,
         )
         return pb.RegisterTransactionsResponse(
             status=_REGISTER_STATUS[taken.verdict],
@@ -82,6 +85,7 @@ class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
             _members(request.members),
             request.events,
             request.bytes,
+            request.sink.secret,
         )
         recorded = _set(taken.set)
         if taken.verdict is Verdict.REFUSED:
@@ -91,7 +95,10 @@ class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
     async def GetTransactionSet(
         self, request: pb.GetTransactionSetRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.GetTransactionSetResponse:
-        taken = await self._sets.get(request.sink.query_id, request.sink.destination, request.batch_id)
+        sink = request.sink
+        taken = await self._sets.get(
+            sink.query_id, sink.destination, request.batch_id, sink.secret, is_operator=may_see(ROOT)
+        )
         decided = taken.decision
         if isinstance(decided, RefusedSet):
             message = pb.TransactionSet(
@@ -107,6 +114,13 @@ class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
         records, token = await self._sets.list_sinks(_token(request.continuation))
         continuation = base64.urlsafe_b64encode(token).decode()
         return pb.ListSinksResponse(sinks=[_sink(record) for record in records], continuation=continuation)
+
+    async def ForgetSink(
+        self, request: pb.ForgetSinkRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.ForgetSinkResponse:
+        sink = request.sink
+        await self._sets.forget(sink.query_id, sink.destination, secret_only=request.secret_only)
+        return pb.ForgetSinkResponse()
 
 
 def _token(continuation: str) -> bytes:

@@ -21,7 +21,9 @@ from typing import Any, Final
 import numpy as np
 
 from controller_service.sets.sink_runs import SinkRuns
+from controller_service.sets.sink_secrets import hash_of, is_stranger, refusal
 from pravega_common.errors import (
+    AccessDenied,
     InvalidArgument,
     NotFound,
     ScopeNotFound,
@@ -71,6 +73,7 @@ CREATE TABLE segments (name TEXT PRIMARY KEY, stream TEXT, segment_id INT, low R
 CREATE TABLE blocks (segment TEXT, start INT, data BLOB, events INT, time_ms INT, PRIMARY KEY (segment, start));
 CREATE TABLE transactions (id TEXT PRIMARY KEY, stream TEXT, epoch INT, state TEXT, sink TEXT, batch INT);
 CREATE TABLE sinks (sink TEXT PRIMARY KEY, last_batch INT, runs TEXT);
+CREATE TABLE secrets (sink TEXT PRIMARY KEY, hash TEXT);
 CREATE TABLE subscribers (name TEXT, stream TEXT, id TEXT, cut TEXT, PRIMARY KEY (name, stream));
 CREATE TABLE marks (stream TEXT, writer TEXT, time_ms INT, position TEXT, PRIMARY KEY (stream, writer));
 CREATE TABLE deleted (stream TEXT PRIMARY KEY, next_number INT);
@@ -343,6 +346,7 @@ class FakeGateway:
         identity = registration.identity
         sink, run_id, batch_id = identity.sink, identity.run_id, identity.batch_id
         with self._change() as store:
+            _admit(store, sink)
             last, runs = _sink(store, sink)
             if runs.is_displaced(run_id):
                 return Registration(RegisterStatus.FENCED, f"run {run_id} was displaced", last, 0)
@@ -361,6 +365,7 @@ class FakeGateway:
         sink, run_id, batch_id = commit.identity.sink, commit.identity.run_id, commit.identity.batch_id
         asked = commit.as_set(SetState.FINISHED)
         with self._change() as store:
+            _admit(store, sink)
             last, runs = _sink(store, sink)
             recorded = _set(store, sink, batch_id)
             if runs.is_displaced(run_id):
@@ -370,7 +375,7 @@ class FakeGateway:
             if batch_id == last:
                 if (recorded.events, recorded.bytes) != (commit.events, commit.size_bytes):
                     return SetDecision(CommitStatus.REPLAY_DIFFERS, "", recorded)
-                _write_sink(store, sink, last, runs.introducing(run_id))
+                _write_sink(store, sink, last, runs.seeing(run_id))
                 return SetDecision(CommitStatus.ALREADY_COMMITTED, "", recorded)
             _write_sink(store, sink, last, runs.introducing(run_id))
             for member in asked.members:
@@ -676,6 +681,16 @@ def _sink(store: sqlite3.Connection, sink: Sink) -> tuple[int, SinkRuns]:
     """The last committed batch and the runs."""
     row = store.execute("SELECT last_batch, runs FROM sinks WHERE sink = ?", (_key(sink),)).fetchone()
     return (row[0], SinkRuns(*map(tuple, json.loads(row[1])))) if row else (-1, SinkRuns())
+
+
+def _admit(store: sqlite3.Connection, sink: Sink) -> None:
+    """``AccessDenied`` unless the sink's secret is shown; the first that is shown is taken."""
+    row = store.execute("SELECT hash FROM secrets WHERE sink = ?", (_key(sink),)).fetchone()
+    shown = hash_of(sink.secret)
+    if row is not None and is_stranger(row[0], shown):
+        raise AccessDenied(refusal(sink.query_id, sink.destination, shown))
+    if row is None and shown:
+        store.execute("INSERT INTO secrets VALUES (?, ?)", (_key(sink), shown))
 
 
 def _write_sink(store: sqlite3.Connection, sink: Sink, last: int, runs: SinkRuns) -> None:

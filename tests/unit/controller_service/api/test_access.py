@@ -195,6 +195,31 @@ async def test_only_administrators_decide_about_blocked_streams(closed: Closed) 
         assert (await closed.call("admin", service, method, request))[0] is not DENIED
 
 
+async def test_only_administrators_list_and_forget_sinks_and_ask_without_the_secret(closed: Closed) -> None:
+    service = SERVICES[1]
+    own = transaction_sets_pb2.Sink(query_id="q", destination="s/t", secret=b"m" * 32)
+
+    async def call(user: str, name: str, sink: transaction_sets_pb2.Sink | None) -> grpc.StatusCode:
+        method = service.methods_by_name[name]
+        given = {} if sink is None else {"sink": sink}
+        if name == "CommitTransactionSet":
+            given["run_id"] = user
+        return (await closed.call(user, service, method, method.input_type._concrete_class(**given)))[0]
+
+    assert await call("writer", "CommitTransactionSet", own) is OK
+    bare = transaction_sets_pb2.Sink(query_id="q", destination="s/t")
+    assert await call("writer", "GetTransactionSet", own) is OK
+    assert await call("writer", "GetTransactionSet", bare) is DENIED
+    assert await call("admin", "GetTransactionSet", bare) is OK
+    # The secret is of the query's runs, and not of who may write to its stream, or to all.
+    assert await call("admin", "CommitTransactionSet", bare) is DENIED
+    assert await call("reader", "CommitTransactionSet", own) is DENIED
+    assert await call("writer", "ListSinks", None) is DENIED
+    assert await call("admin", "ListSinks", None) is OK
+    assert await call("writer", "ForgetSink", own) is DENIED
+    assert await call("admin", "ForgetSink", bare) is OK
+
+
 async def test_every_rest_request_is_open_or_says_what_it_needs(closed: Closed) -> None:
     assert closed.controller.rest is not None
     routes = {

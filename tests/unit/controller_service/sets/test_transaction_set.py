@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from controller_service.sets.sink_runs import runs_kept_max
+from controller_service.sets.sink_secrets import hash_of
 from controller_service.sets.transaction_set import (
     Advance,
     AllBound,
@@ -24,6 +25,7 @@ from controller_service.sets.transaction_set import (
     StreamsOrdered,
     Verdict,
     decision,
+    forgotten,
     in_partition_order,
     open_batches_max,
     sink_key,
@@ -117,7 +119,7 @@ R = Verdict
         ([register(0), register(0, "r2"), commit(0, "r2")], R.BIND),
         ([register(0), register(0, "r2"), commit(0, "r2"), register(0)], R.FENCED),
         ([register(0), register(0, "r2"), commit(0), commit(0, "r2")], R.BIND),
-        ([*DECIDED, commit(5, "r2"), commit(6)], R.FENCED),
+        ([*DECIDED, commit(5, "r2"), commit(6, "r2"), commit(6)], R.FENCED),
         # Tasks introduce no run: their driver may be dead, and another one in its place.
         ([register(0), register(0, "r2"), register(0)], R.REGISTERED),
         ([register(0), register(0, "r2"), commit(0)], R.BIND),
@@ -127,6 +129,10 @@ R = Verdict
         ([register(0, "zombie"), register(0), commit(0), commit(0, "zombie")], R.FENCED),
         ([register(0, "zombie"), commit(0, members=()), register(0, "zombie")], R.FENCED),
         ([*DECIDED, register(6, "zombie"), register(6, "r2"), commit(6, "r2"), commit(6, "zombie")], R.FENCED),
+        # A driver that was stopped before its first call, and repeats what the present run did, displaces nobody.
+        ([*DECIDED, commit(5, "zombie"), commit(6)], R.BIND),
+        ([*DECIDED, register(5, "zombie"), commit(5, "zombie"), register(6)], R.REGISTERED),
+        ([*DECIDED, commit(6), commit(5, "zombie"), bound(2)], R.COMMITTED),
         # A run that is refused takes nothing over.
         ([*DECIDED, commit(4, "r2"), commit(6)], R.BIND),
         ([*DECIDED, commit(5, "r2", events=9), commit(6)], R.BIND),
@@ -143,6 +149,48 @@ R = Verdict
 )
 def test_what_a_history_leads_to(history: list[Event], verdict: Verdict) -> None:
     assert play(*history).verdict is verdict
+
+
+MINE, THEIRS = hash_of(b"m" * 32), hash_of(b"t" * 32)
+
+
+@pytest.mark.parametrize("shown", ["", THEIRS])
+@pytest.mark.parametrize(
+    "history",
+    [(register(0),), (commit(0),), (register(0), commit(0), bound(1), ordered(1)), (*DECIDED, register(6))],
+)
+def test_a_stranger_changes_nothing(history: tuple[Event, ...], shown: str) -> None:
+    proved = [
+        dataclasses.replace(event, secret_hash=MINE) if isinstance(event, Register | Commit) else event
+        for event in history
+    ]
+    before = play(*proved).record
+    assert before.secret_hash == MINE
+    for event in (register(0), register(7, "r2"), commit(5), commit(7, "r2"), commit(2**63 - 1, "r2", members=())):
+        taken = step(before, dataclasses.replace(event, secret_hash=shown))
+        assert taken.verdict is Verdict.STRANGER and taken.record == before and "--secret-only" in taken.detail
+        assert MINE not in taken.detail and THEIRS not in taken.detail
+        assert step(before, dataclasses.replace(event, secret_hash=MINE)).verdict is not Verdict.STRANGER
+
+
+def test_a_sink_of_an_older_version_takes_the_secret_of_its_next_run() -> None:
+    """But not that of a call which is refused: of a run that was displaced, or whose batch is not the sink's."""
+    data = b'{"_v":1,"query_id":"q","destination":"s/a","runs":["r1","r2"],"open_batches":[0]}'
+    old = decode(SinkRecord, data)
+    assert step(old, dataclasses.replace(register(0), secret_hash=THEIRS)).record.secret_hash == ""
+    assert step(old, dataclasses.replace(register(0, "r3"), secret_hash=MINE)).record.secret_hash == MINE
+    decided = play(*DECIDED).record
+    for event in (commit(4, "r2"), commit(5, "r2", events=9)):
+        assert step(decided, dataclasses.replace(event, secret_hash=THEIRS)).record == decided
+    for event in (commit(5, "r2"), commit(6, "r2"), register(5, "r2"), register(6, "r2")):
+        assert step(decided, dataclasses.replace(event, secret_hash=MINE)).record.secret_hash == MINE
+
+
+def test_a_forgotten_sink_begins_anew_and_gives_no_number_twice() -> None:
+    record = forgotten(play(*DECIDED, finished(1)).record, 7)
+    assert (record.last_batch_id, record.runs, record.secret_hash, record.sequence) == (-1, (), "", 1)
+    taken = step(record, commit(0, "r9"))
+    assert taken.verdict is Verdict.BIND and taken.set is not None and taken.set.sequence == 2
 
 
 def test_fenced_steps_change_nothing() -> None:

@@ -1,0 +1,179 @@
+"""Keeps the secret of a sink with the checkpoint of its query, where every later run finds it.
+
+The controller is shown a value that is derived from it for each sink, and keeps a hash of that
+(``controller_service/sets/sink_secrets.py``). So what one controller saw is of no use for a sink elsewhere.
+
+The file is one line: its name, its version, the secret in hex, and the CRC-32 of these three.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+import uuid
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pravega_common.errors import ConfigurationError
+from pravega_common.model.transaction_sets import Sink, is_unnamed_write, sink_secret_bytes
+from pravega_spark.options.write_options import WriteOptions
+
+_log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "pravega-sink-secret"
+format_version: Final = 1
+file_bytes_max: Final = 256
+_METADATA: Final = "metadata"
+"""The file with the query's id, which Spark writes into a checkpoint before it plans the first batch."""
+secrets_kept_max: Final = 1_000
+_kept: dict[str, SinkSecret] = {}
+"""By the path of the file: a sink is planned for every micro-batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSecret:
+    """A secret, or none. Pickled to the executors with the writer."""
+
+    value: bytes = field(default=b"", repr=False)
+
+    def sink(self, query_id: str, destination: str) -> Sink:
+        """The sink of a query, with the proof that the caller may speak for it."""
+        if not self.value:
+            return Sink(query_id, destination)
+        name = f"{len(query_id)}:{query_id}:{destination}".encode()
+        return Sink(query_id, destination, hmac.digest(self.value, name, hashlib.sha256))
+
+    @classmethod
+    def new(cls) -> SinkSecret:
+        return cls(secrets.token_bytes(sink_secret_bytes))
+
+    def to_line(self) -> bytes:
+        """The content of the file."""
+        text = f"{FILE_NAME} {format_version} {self.value.hex()}"
+        return f"{text} {zlib.crc32(text.encode()):08x}\n".encode()
+
+    @classmethod
+    def parse(cls, content: bytes, path: str) -> SinkSecret:
+        """``ConfigurationError`` for what is no such line; it shows nothing of it."""
+        name, version, value, checksum = (*content.decode("ascii", "replace").split(), "", "", "", "")[:4]
+        if name == FILE_NAME and version.isdecimal() and int(version) > format_version:
+            raise ConfigurationError(f"{path} was written by a newer version of pravega-spark: update this one")
+        text = f"{name} {version} {value}"
+        is_whole = checksum == f"{zlib.crc32(text.encode()):08x}" and len(value) == 2 * sink_secret_bytes
+        if name != FILE_NAME or not is_whole:
+            raise ConfigurationError(
+                f"{path} is damaged, or no secret of a sink: restore it; or remove it, and let an operator say "
+                "pravega-spark sink forget QUERY --secret-only"
+            )
+        return cls(bytes.fromhex(value))
+
+
+NO_SECRET: Final = SinkSecret()
+
+
+def secret_of_query(options: WriteOptions) -> SinkSecret:
+    """The secret of a streaming sink: from ``sink_secret_file``, else from its checkpoint; made if it is missing.
+
+    ``NO_SECRET`` where the checkpoint is not known here (Spark's setting ``spark.sql.streaming.checkpointLocation``
+    does not reach a sink) or cannot be reached from Python. ``ConfigurationError`` for a file that cannot be used.
+    """
+    if options.sink_secret_file:
+        return _kept_in(options.sink_secret_file)
+    if not options.checkpointlocation:
+        return NO_SECRET
+    folder = options.checkpointlocation.rstrip("/")
+    path = f"{folder}/{FILE_NAME}"
+    if path in _kept:
+        return _kept[path]
+    try:
+        files, root = _opened(folder)
+        if _read(files, f"{root}/{_METADATA}") is not None:
+            return _kept_in(path)
+        reason = "there is no checkpoint for this process"
+    except (OSError, ValueError, ImportError) as error:
+        reason = str(error)
+    _log.info("the sink has no secret, since %s cannot be used from Python: %s", folder, reason)
+    return NO_SECRET
+
+
+def secret_of_write(options: WriteOptions, name: str) -> SinkSecret:
+    """The secret of a batch write: of an unnamed one a new one, of another that of ``sink_secret_file`` if given."""
+    if is_unnamed_write(name):
+        return SinkSecret.new()
+    return _kept_in(options.sink_secret_file) if options.sink_secret_file else NO_SECRET
+
+
+def _kept_in(path: str) -> SinkSecret:
+    """The secret in a file; a new one if there is no file."""
+    found = _kept.get(path)
+    if found is None:
+        try:
+            files, inner = _opened(path)
+            content = _read(files, inner)
+            if content is None:
+                _write(files, inner, SinkSecret.new().to_line())
+                content = _read(files, inner)
+        except (OSError, ValueError, ImportError) as error:
+            raise ConfigurationError(f"the secret of the sink cannot be kept in {path}: {error}") from error
+        found = SinkSecret.parse(content or b"", path)
+        if len(_kept) >= secrets_kept_max:
+            _kept.clear()
+        _kept[path] = found
+    return found
+
+
+def _opened(path: str) -> tuple[Any, str]:
+    """The file system of a path or URI (None: the local one), and the path in it."""
+    scheme, separator, rest = path.partition(":")
+    if not separator or "/" in scheme:
+        return None, str(Path(path).absolute())
+    if scheme == "file":
+        return None, f"/{rest.lstrip('/')}"
+    from pyarrow import fs  # Only for a checkpoint that is not local: it takes a while to import.
+
+    uri = f"s3:{rest}" if scheme in ("s3a", "s3n") else path
+    opened: tuple[Any, str] = fs.FileSystem.from_uri(uri)
+    return opened
+
+
+def _read(files: Any, path: str) -> bytes | None:
+    """The first bytes of a file; None without a file."""
+    try:
+        with open(path, "rb") if files is None else files.open_input_stream(path) as stream:
+            return bytes(stream.read(file_bytes_max))
+    except FileNotFoundError:
+        return None
+
+
+def _write(files: Any, path: str, content: bytes) -> None:
+    """Write a new file, durably. A local one that another process has made meanwhile stays."""
+    if files is not None:
+        with files.open_output_stream(path) as stream:
+            stream.write(content)
+        return
+    temporary = f"{path}.{uuid.uuid4().hex}"
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return
+        _sync_folder(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,133 @@
+"""Checks where a sink's secret is kept, and that it is shown nowhere."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import stat
+from pathlib import Path
+
+import pytest
+
+from pravega_common.errors import ConfigurationError
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.write_options import WriteOptions
+from pravega_spark.sink import sink_secret
+from pravega_spark.sink.batch_writer import batch_identity
+from pravega_spark.sink.commit_protocol import streaming_identity
+from pravega_spark.sink.sink_secret import FILE_NAME, NO_SECRET, SinkSecret, secret_of_query
+
+GOLDEN = SinkSecret(bytes(range(32)))
+GOLDEN_LINE = b"pravega-sink-secret 1 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f fc36fda7\n"
+PROPERTIES = {"sql.streaming.queryId": "q", "spark.jobGroup.id": "r", "streaming.sql.batchId": "3"}
+
+
+@pytest.fixture(autouse=True)
+def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_secret, "_kept", {})
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "metadata").write_text('{"id":"q"}')
+    return folder
+
+
+def options(use: Use = Use.STREAM_WRITE, **given: str) -> WriteOptions:
+    return WriteOptions.parse({"scope": "s", "stream": "t", **given}, use)
+
+
+def forget_process() -> None:
+    sink_secret._kept.clear()
+
+
+def test_the_secret_is_made_once_and_found_by_later_runs(checkpoint: Path) -> None:
+    first = secret_of_query(options(checkpointLocation=str(checkpoint)))
+    assert len(first.value) == 32
+    assert stat.S_IMODE((checkpoint / FILE_NAME).stat().st_mode) == 0o600
+    for location in (str(checkpoint), f"{checkpoint}/", f"file://{checkpoint}", f"file:{checkpoint}"):
+        forget_process()
+        assert secret_of_query(options(checkpointLocation=location)) == first
+    assert sorted(path.name for path in checkpoint.iterdir()) == ["metadata", FILE_NAME]
+
+
+def test_of_two_processes_that_make_it_one_wins(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = sink_secret._write
+
+    def later(files: object, path: str, content: bytes) -> None:
+        write(files, path, GOLDEN.to_line())
+        write(files, path, content)
+
+    monkeypatch.setattr(sink_secret, "_write", later)
+    assert secret_of_query(options(checkpointLocation=str(checkpoint))) == GOLDEN
+
+
+def test_golden_line() -> None:
+    assert GOLDEN.to_line() == GOLDEN_LINE
+    assert SinkSecret.parse(GOLDEN_LINE, "f") == GOLDEN
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 80,
+        GOLDEN_LINE[:-12],
+        GOLDEN_LINE.replace(b"0001", b"0002"),
+        GOLDEN_LINE.replace(b"fc36fda7", b"00000000"),
+        b"other " + GOLDEN_LINE,
+    ],
+)
+def test_a_damaged_file_is_refused_and_not_shown(checkpoint: Path, content: bytes) -> None:
+    (checkpoint / FILE_NAME).write_bytes(content)
+    with pytest.raises(ConfigurationError, match="--secret-only") as caught:
+        secret_of_query(options(checkpointLocation=str(checkpoint)))
+    assert "0b0c0d" not in str(caught.value)
+
+
+def test_a_file_of_a_newer_version_is_refused(checkpoint: Path) -> None:
+    (checkpoint / FILE_NAME).write_bytes(b"pravega-sink-secret 2 anything\n")
+    with pytest.raises(ConfigurationError, match="newer version"):
+        secret_of_query(options(checkpointLocation=str(checkpoint)))
+
+
+def test_without_a_checkpoint_here_there_is_no_secret(tmp_path: Path) -> None:
+    assert secret_of_query(options()) is NO_SECRET
+    for location in (tmp_path / "elsewhere", "unknown://host/checkpoint"):
+        assert secret_of_query(options(checkpointLocation=str(location))) is NO_SECRET
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_was_asked_for_is_used_or_refused(tmp_path: Path) -> None:
+    given = options(sink_secret_file=str(tmp_path / "secret"), checkpointLocation=str(tmp_path))
+    made = secret_of_query(given)
+    assert made.to_line() == (tmp_path / "secret").read_bytes()
+    with pytest.raises(ConfigurationError, match="cannot be kept in"):
+        secret_of_query(options(sink_secret_file=str(tmp_path / "missing" / "secret")))
+
+
+def test_each_sink_is_shown_a_value_of_its_own() -> None:
+    sinks = [GOLDEN.sink(query, into) for query, into in (("q", "s/t"), ("q", "s/u"), ("q2", "s/t"), ("q:s", "t"))]
+    assert len({sink.secret for sink in sinks}) == len(sinks)
+    assert GOLDEN.value not in {sink.secret for sink in sinks} and all(len(sink.secret) == 32 for sink in sinks)
+    assert NO_SECRET.sink("q", "s/t").secret == b""
+
+
+def test_the_identity_of_a_task_carries_it_and_shows_nothing() -> None:
+    identity = pickle.loads(pickle.dumps(streaming_identity(PROPERTIES.get, "s/t", GOLDEN)))
+    assert identity.sink.secret == GOLDEN.sink("q", "s/t").secret
+    shown = f"{identity} {identity!r} {GOLDEN!r}"
+    assert identity.sink.secret.hex() not in shown and repr(identity.sink.secret) not in shown
+    assert GOLDEN.value.hex() not in shown and repr(GOLDEN.value) not in shown
+
+
+def test_batch_writes(tmp_path: Path) -> None:
+    unnamed = batch_identity(options(Use.BATCH_WRITE))
+    assert len(unnamed.sink.secret) == 32 and os.listdir(tmp_path) == []
+    assert batch_identity(options(Use.BATCH_WRITE, job_id="j")).sink.secret == b""
+    named = options(Use.BATCH_WRITE, job_id="j", sink_secret_file=str(tmp_path / "secret"))
+    first = batch_identity(named).sink.secret
+    forget_process()
+    assert batch_identity(named).sink.secret == first and len(first) == 32
