@@ -17,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.base import Service
+from pravega_common.services.http_log import http_server_log
 from pravega_common.services.problems import is_ready
 from segment_service.container.registry import ContainerRegistry
 from segment_service.health.collector import StoreCollector
@@ -64,7 +65,9 @@ class StatusPage(Service):
                 web.get("/metrics", self._get_metrics),
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop_grace_s)
+        self._runner = web.AppRunner(
+            application, access_log=None, logger=http_server_log(), shutdown_timeout=stop_grace_s
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls)
         try:

@@ -94,6 +94,19 @@ async def test_what_cannot_be_is_a_bad_request(controller: Controller) -> None:
         assert await ask(controller, CREATE, host(controller), json, body=body) == 400
 
 
+async def test_what_is_no_http_is_answered_and_leaves_no_traceback(
+    controller: Controller, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stranger must not fill the log with tracebacks, one for each malformed request."""
+    for request in ("GET /v1/scopes/a\udcdd", f"GET /ping?{'x' * 9_000}", "G\0T /ping", "nonsense"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(controller))
+        writer.write(f"{request} HTTP/1.1\r\n{host(controller)}\r\n\r\n".encode(errors="surrogateescape"))
+        async with asyncio.timeout(answer_time_max_s):
+            assert (await reader.readline()).split()[1] == b"400"
+        writer.close()
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def test_a_head_that_does_not_end_costs_its_connection(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ from controller_service.window.parts import WindowParts
 from pravega_common.errors import ConfigurationError
 from pravega_common.invariants import check
 from pravega_common.services.base import Service
+from pravega_common.services.http_log import http_server_log
 from pravega_common.services.settings import host_and_port
 
 request_bytes_max: Final = 1024 * 1024
@@ -96,7 +97,11 @@ class RestServer(Service):
 
     async def on_start(self) -> None:
         self._runner = web.AppRunner(
-            self.application(), access_log=None, shutdown_timeout=stop_grace_s, keepalive_timeout=idle_time_max_s
+            self.application(),
+            access_log=None,
+            logger=http_server_log(),
+            shutdown_timeout=stop_grace_s,
+            keepalive_timeout=idle_time_max_s,
         )
         await self._runner.setup()
         serve = self._runner.server
