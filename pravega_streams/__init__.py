@@ -12,6 +12,7 @@ from typing import Any, Final
 _MODULES: Final = {
     "AsyncStreamClient": "pravega_streams.async_client",
     "BasicCredentials": "pravega_streams.credentials",
+    "BearerCredentials": "pravega_streams.credentials",
     "BlockingEventReader": "pravega_streams.readers.blocking",
     "BlockingReaderGroup": "pravega_streams.readers.blocking",
     "BlockingTable": "pravega_streams.table.blocking_table",

@@ -40,7 +40,7 @@ class StreamClient:
         credentials: Credentials | None = None,
     ) -> None:
         self.address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
-        self._credentials = credentials or credentials_from()
+        self._credentials = credentials or self.address.credentials or credentials_from()
 
     @cached_property
     def controller(self) -> ControllerClient:

@@ -15,6 +15,10 @@ USER: Final = "PRAVEGA_USER"
 PASSWORD_FILE: Final = "PRAVEGA_PASSWORD_FILE"
 TOKEN_FILE: Final = "PRAVEGA_TOKEN_FILE"
 secret_bytes_max: Final = 16 * 1024
+origins_max: Final = 100
+"""Origins of shipped credentials whose newest value a process remembers."""
+_newest: dict[str, str] = {}
+"""By origin."""
 
 
 class Credentials(Protocol):
@@ -50,6 +54,16 @@ class PasswordFileCredentials:
 
 
 @dataclass(frozen=True, slots=True)
+class BearerCredentials:
+    """A bearer token, as an identity provider gives it out."""
+
+    token: str = field(repr=False)
+
+    def header(self) -> str:
+        return f"Bearer {self.token}"
+
+
+@dataclass(frozen=True, slots=True)
 class TokenFileCredentials:
     """A file with a bearer token, which is read for every call."""
 
@@ -59,16 +73,74 @@ class TokenFileCredentials:
         return f"Bearer {_secret(self.file)}"
 
 
+@dataclass(frozen=True, slots=True)
+class ShippedCredentials:
+    """Credentials that another process read, such as a Spark driver for its executors.
+
+    Two of one ``origin`` are equal, whatever they hold: they are the same credentials at different times. Clients that
+    were made with older ones show the newest that their process knows, once ``renew`` was called.
+    """
+
+    origin: str
+    """The cluster, and the user or the file with a token; errors may name it, it is no secret."""
+    value: str = field(repr=False, compare=False)
+
+    def header(self) -> str:
+        return _newest.get(self.origin, self.value)
+
+    def renew(self) -> None:
+        """Have all clients of this process that were made with credentials of this origin show these from now on."""
+        if len(_newest) >= origins_max:
+            _newest.clear()
+        _newest[self.origin] = self.value
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCredentials:
+    """Credentials that other processes get from this one: pickled they are ``ShippedCredentials`` of that moment."""
+
+    origin: str
+    source: Credentials = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, source: Credentials, cluster: str) -> SharedCredentials:
+        """``ConfigurationError`` for credentials that are missing already."""
+        source.header()
+        match source:
+            case BasicCredentials(user=user) | PasswordFileCredentials(user=user):
+                who = f"user {user}"
+            case TokenFileCredentials(file=file):
+                who = f"token of {file}"
+            case _:
+                who = type(source).__name__
+        return cls(f"{who} at {cluster}", source)
+
+    def header(self) -> str:
+        return self.source.header()
+
+    def __reduce__(self) -> tuple[type[ShippedCredentials], tuple[str, str]]:
+        return ShippedCredentials, (self.origin, self.header())
+
+
+def credentials_of(user: str, password_file: str | Path, token_file: str | Path) -> Credentials | None:
+    """The credentials that files hold, each given or empty; ``ConfigurationError`` for half of them, or for both."""
+    return _chosen(user, str(password_file), str(token_file), ("user", "password_file", "token_file"))
+
+
 def credentials_from(environment: Mapping[str, str] | None = None) -> Credentials | None:
     """The credentials that the environment names: ``PRAVEGA_USER`` with ``PRAVEGA_PASSWORD_FILE``, or
     ``PRAVEGA_TOKEN_FILE``; ``None`` without any. ``ConfigurationError`` for half of them."""
     given = os.environ if environment is None else environment
     user, password, token = (given.get(name, "") for name in (USER, PASSWORD_FILE, TOKEN_FILE))
+    return _chosen(user, password, token, (USER, PASSWORD_FILE, TOKEN_FILE))
+
+
+def _chosen(user: str, password: str, token: str, names: tuple[str, str, str]) -> Credentials | None:
     if token and (user or password):
-        raise ConfigurationError(f"{TOKEN_FILE} is set beside {USER} or {PASSWORD_FILE}: set one kind of credentials")
+        raise ConfigurationError(f"{names[2]} is set beside {names[0]} or {names[1]}: set one kind of credentials")
     if bool(user) != bool(password):
-        missing = PASSWORD_FILE if user else USER
-        raise ConfigurationError(f"{missing} is not set: {USER} and {PASSWORD_FILE} (a file) go together")
+        missing = names[1] if user else names[0]
+        raise ConfigurationError(f"{missing} is not set: {names[0]} and {names[1]} (a file) go together")
     if token:
         return TokenFileCredentials(Path(token))
     return PasswordFileCredentials(user, Path(password)) if user else None

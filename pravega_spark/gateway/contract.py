@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pravega_common.model.transactions import NewTransaction
     from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
     from pravega_spark.rows.arrays import Int64s
+    from pravega_streams.credentials import Credentials
     from pravega_streams.event.block_writer import Piece
     from pravega_streams.segment.event_index import EventCount, ReadTarget
 
@@ -70,6 +71,11 @@ class StreamGateway(Protocol):
     Errors: ``ScopeNotFound``, ``StreamNotFound``, ``SegmentNotFound``, ``Unavailable``; methods name
     what else they raise.
     """
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """The credentials that tasks need, which may be pickled; None for those of their own environment, if any."""
+        ...
 
     def create_scope(self, scope: str) -> bool:
         """True if the scope is new."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pravega_streams.controller.address import Controller
     from pravega_streams.controller.client import ControllerClient
     from pravega_streams.controller.reader_groups import ReaderGroupClient
+    from pravega_streams.credentials import Credentials
     from pravega_streams.event.block_writer import BlockWriters
     from pravega_streams.segment.event_index import EventIndex
     from pravega_streams.segment.segment_client import SegmentClient
@@ -72,6 +73,10 @@ class ServiceGateway:
         from pravega_streams.batch.pipelined_calls import PipelinedCalls
 
         return PipelinedCalls(self._segments.endpoints, self._sockets)
+
+    @property
+    def credentials(self) -> Credentials | None:
+        return self._client.address.credentials
 
     def create_scope(self, scope: str) -> bool:
         return self._controller.create_scope(scope)

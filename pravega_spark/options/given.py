@@ -54,6 +54,9 @@ _ONLY_OF_KAFKA: Final = {
 }
 """Options of Spark's Kafka connector that mean something else there or have no counterpart, and what to do instead."""
 
+_SECRETS: Final = ("password", "token")
+"""Names of secrets, of which an option may name the file only."""
+
 _CREATE_TABLE: Final = (
     "options of CREATE TABLE do not reach a Python source, but those of CREATE TEMPORARY VIEW and of SELECT … WITH (…) "
     "do"
@@ -99,6 +102,11 @@ class GivenOptions:
         if plain in ("startingoffsets", "endingoffsets"):
             _check_no_partitions(name, text)
         if option is None:
+            if plain in _SECRETS:
+                raise ConfigurationError(
+                    f"option '{name}' is refused, since options are seen in plans and event logs: give '{plain}_file', "
+                    f"a file on the driver that holds the {plain}"
+                )
             if name.lower() in CATALOG_PROPERTIES or name.lower().startswith("option."):
                 raise ConfigurationError(
                     f"option '{name}' is a property of a table in Spark's catalog: {_CREATE_TABLE} (of a table that "

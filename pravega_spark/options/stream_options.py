@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final, Literal, Self
 
 from pravega_common.model.retention import RetentionPolicy
@@ -14,7 +14,9 @@ from pravega_spark.options.combinations import check_combination
 from pravega_spark.options.definitions import CONTROLLER_DEFAULT, CONTROLLER_VARIABLE, Use
 from pravega_spark.options.given import GivenOptions, StreamName
 from pravega_streams.controller.address import Controller, ControllerAddress, speaks_tls
+from pravega_streams.credentials import SharedCredentials, credentials_from, credentials_of
 
+CREDENTIAL_OPTIONS: Final = ("user", "password_file", "token_file")
 _DERIVED: Final = ("scope", "streams", "stream_configuration")
 
 
@@ -26,7 +28,8 @@ class StreamOptions:
     """
 
     controller: Controller
-    """A text, and for a cluster with TLS the parsed address, which has the certificates of ``ca_file``."""
+    """A text; for a cluster with TLS or authentication the parsed address, which has the certificates of ``ca_file``
+    and the credentials."""
     scope: str
     streams: tuple[StreamName, ...]
     allow_create_scope: bool
@@ -61,8 +64,12 @@ class StreamOptions:
 def _controller(given: GivenOptions) -> Controller:
     uri = str(given.value("controller") or os.environ.get(CONTROLLER_VARIABLE) or CONTROLLER_DEFAULT)
     ca_file = given.value("ca_file") or ""
-    # Read here, on the driver: executors need no such file.
-    return ControllerAddress.parse(uri, ca_file=ca_file) if ca_file or speaks_tls(uri) else uri
+    # Both are read here, on the driver: executors need no such files, and get what is in them with their tasks.
+    credentials = credentials_of(*(given.value(name) or "" for name in CREDENTIAL_OPTIONS)) or credentials_from()
+    if not (ca_file or speaks_tls(uri) or credentials):
+        return uri
+    address = ControllerAddress.parse(uri, ca_file=ca_file)
+    return replace(address, credentials=SharedCredentials.of(credentials, uri)) if credentials else address
 
 
 def _stream_configuration(given: GivenOptions) -> StreamConfiguration:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pravega_common.errors import DataCorruption, SegmentNotFound, SegmentTruncated
+from pravega_spark.gateway.connect import renew
 from pravega_spark.gateway.contract import RangeSource, StreamGateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.rows.columns import RowBuilder
@@ -19,6 +20,7 @@ from pravega_spark.source.ingest_times import IngestTimes
 from pravega_spark.source.offsets import OffsetsByStream
 from pravega_spark.source.range_planner import Span
 from pravega_streams.controller.address import Controller
+from pravega_streams.credentials import Credentials
 
 _log = logging.getLogger(__name__)
 
@@ -35,11 +37,16 @@ class SpanPartition(InputPartition):
         self.spans = spans
         self.ends = ends
         self.stores = tuple(stores)
+        self.credentials: Credentials | None = None
+        """Those of the moment at which the partition is pickled: the reader is pickled once, and a query may run for
+        longer than they are good for."""
 
     @classmethod
     def planned(cls, gateway: StreamGateway, *spans: Span, ends: OffsetsByStream | None = None) -> SpanPartition:
         """A partition with what the gateway knows of its stores."""
-        return cls(*spans, ends=ends, stores=[gateway.known_store(span.segment) for span in spans])
+        made = cls(*spans, ends=ends, stores=[gateway.known_store(span.segment) for span in spans])
+        made.credentials = gateway.credentials
+        return made
 
     def __repr__(self) -> str:
         return f"SpanPartition{self.spans}"
@@ -57,6 +64,7 @@ def read_spans(
 ) -> Iterator[pa.RecordBatch]:
     """The events of all spans of a partition; raises as ``read_span``."""
     gateway = worker_gateway(controller)
+    renew(partition.credentials)
     for span, store in zip(partition.spans, partition.stores, strict=False):
         if store:
             gateway.expect_store(span.segment, store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.credentials import Credentials
 
 controller_port_default: Final = 9090
 CA_FILE_VARIABLE: Final = "PRAVEGA_CA_FILE"
@@ -24,12 +25,14 @@ TLS_SCHEMES: Final = ("tls", "ssl", "pravegas")
 class ControllerAddress:
     """The controllers of a cluster. Pickled to Spark's executors, with the text of the authority's certificate.
 
-    ``tls``: how the servers of the cluster are verified; ``None`` for a cluster without TLS.
+    ``tls``: how the servers of the cluster are verified; ``None`` for a cluster without TLS. ``credentials``: those of
+    clients that are given no others.
     """
 
     uri: str
     endpoints: tuple[Endpoint, ...]
     tls: ClientTls | None = None
+    credentials: Credentials | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return self.uri

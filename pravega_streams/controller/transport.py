@@ -102,9 +102,9 @@ class ControllerTransport:
         sleep: Callable[[float], None] = time.sleep,
         credentials: Credentials | None = None,
     ) -> None:
-        """``credentials``: by default those that the environment names."""
-        self.credentials = credentials or credentials_from()
+        """``credentials``: by default those of the address, else those that the environment names."""
         self.address = ControllerAddress.of(controller)
+        self.credentials = credentials or self.address.credentials or credentials_from()
         self.endpoints = self.address.endpoints
         self._attempts = attempts
         self._call_time_s = call_time_s

@@ -92,6 +92,9 @@ def open_address(address: str) -> FakeGateway:
 class FakeGateway:
     """See ``StreamGateway``. Two of them over one directory are two clients of one store."""
 
+    credentials = None
+    """A directory asks nobody who they are."""
+
     def __init__(self, directory: str, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self.now_ms = now_ms
         self._path = Path(directory) / "streams.sqlite"

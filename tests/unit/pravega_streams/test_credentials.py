@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.security.access_entries import Permission
+from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.credentials import (
     BasicCredentials,
     PasswordFileCredentials,
+    SharedCredentials,
+    ShippedCredentials,
     TokenFileCredentials,
     credentials_from,
 )
@@ -59,6 +63,35 @@ def test_nothing_shows_a_secret(tmp_path: Path) -> None:
         PasswordFileCredentials("alice", tmp_path / "missing").header()
     with pytest.raises(ConfigurationError):
         BasicCredentials("a:b", SECRET).header()
+
+
+def test_what_is_shared_is_pickled_as_it_is_then(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("first")
+    shared = SharedCredentials.of(TokenFileCredentials(file), "tls://one:9090")
+    early: ShippedCredentials = pickle.loads(pickle.dumps(shared))
+    file.write_text(SECRET)
+    late: ShippedCredentials = pickle.loads(pickle.dumps(shared))
+    assert (early.header(), shared.header()) == ("Bearer first", f"Bearer {SECRET}")
+    assert early == late and hash(early) == hash(late)
+    late.renew()
+    assert early.header() == f"Bearer {SECRET}"
+    assert SECRET not in f"{shared!r} {late!r} {replace(ControllerAddress.parse('tcp://one:9090'), credentials=late)!r}"
+    file.unlink()
+    with pytest.raises(ConfigurationError):
+        SharedCredentials.of(TokenFileCredentials(file), "tls://one:9090")
+
+
+def test_one_cluster_is_never_shown_the_credentials_for_another() -> None:
+    """Though the user has the same name there."""
+    pairs = [("tcp://one:9090", "first"), ("tcp://two:9090", "second")]
+    shipped = [
+        pickle.loads(pickle.dumps(SharedCredentials.of(BasicCredentials("alice", password), cluster)))
+        for cluster, password in pairs
+    ]
+    for one in shipped:
+        one.renew()
+    assert [one.header() for one in shipped] == [BasicCredentials("alice", password).header() for _, password in pairs]
 
 
 def test_a_token_is_asked_for_once_and_renewed_at_half_of_its_life() -> None:

@@ -22,8 +22,10 @@ from pravega_spark.options.stream_options import StreamOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.source.told_cuts import cut_of
+from pravega_streams.client import StreamClient
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
+from pravega_streams.credentials import BasicCredentials
 from tests.support.certificates import Authority
 
 BASE = {"scope": "s", "stream": "t"}
@@ -52,9 +54,41 @@ def test_every_option_is_a_field_or_makes_one() -> None:
     made_of = {field.name for kind in (ReadOptions, WriteOptions) for field in dataclasses.fields(kind)}
     others = {option.name for option in OPTIONS} - made_of
     assert others == {
-        *("ca_file", "stream", "path", "paths", "queryname"),
+        *("ca_file", "user", "password_file", "token_file", "stream", "path", "paths", "queryname"),
         *(option.name for option in OPTIONS if option.name.startswith("default_")),
     }
+
+
+def test_credentials_are_read_on_the_driver_and_pickled_with_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text("planted-secret-0b1c")
+    cluster = "tcp://one:9090"
+    expected = BasicCredentials("alice", "planted-secret-0b1c").header()
+    given = read(controller=cluster, user="alice", password_file=str(file))
+    monkeypatch.setenv("PRAVEGA_USER", "alice")
+    monkeypatch.setenv("PRAVEGA_PASSWORD_FILE", str(file))
+    for made in (given, write(controller=cluster)):
+        data = pickle.dumps(made)
+        there = pickle.loads(data).controller
+        assert there.credentials.header() == expected
+        assert StreamClient(there).controller.transport.credentials is there.credentials
+        assert "planted-secret" not in f"{made!r} {there!r} {there}"
+    monkeypatch.delenv("PRAVEGA_USER")
+    monkeypatch.delenv("PRAVEGA_PASSWORD_FILE")
+    bearer = pickle.loads(pickle.dumps(read(controller=cluster, token_file=str(file)))).controller
+    assert bearer.credentials.header() == "Bearer planted-secret-0b1c"
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read(controller=cluster, token_file=str(file))
+
+
+@pytest.mark.parametrize("name", ["password", "token", "Password"])
+def test_a_secret_is_no_option(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="_file'") as refused:
+        read(**{name: "planted-secret-0b1c"})
+    assert "planted-secret" not in str(refused.value)
 
 
 def test_executors_get_few_bytes() -> None:
