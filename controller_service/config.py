@@ -13,6 +13,8 @@ from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.rest.connections import connections_max_default, connections_per_peer_max_default
 from controller_service.policies.auto_scale import AutoScaleLimits
 from pravega_common.runtime.clock import Clock
+from pravega_common.services.audit_log import AuditLog
+from pravega_common.services.logs import AuditedLogSection
 from pravega_common.services.redis_access import RedisSection
 from pravega_common.services.security.authentication import PasswordAuthentication
 from pravega_common.services.security.settings import Profile, SecuritySection
@@ -84,7 +86,7 @@ class ControllerSecuritySection(SecuritySection):
             found.append("security.authentication needs security.password_file: nobody is known without it")
         return found
 
-    def access(self, clock: Clock, subject: str) -> AccessControl | None:
+    def access(self, clock: Clock, subject: str, audit: AuditLog | None = None) -> AccessControl | None:
         """The authentication of callers and the tokens that they get; ``None`` without authentication.
 
         ``ConfigurationError`` for files that cannot be used.
@@ -92,7 +94,7 @@ class ControllerSecuritySection(SecuritySection):
         tokens = self.tokens(clock, subject)
         if not self.authentication or tokens is None:
             return None
-        return AccessControl(PasswordAuthentication(Path(self.password_file), clock), tokens)
+        return AccessControl(PasswordAuthentication(Path(self.password_file), clock, audit=audit), tokens)
 
 
 class ControllerConfig(ServiceSettings):
@@ -109,6 +111,7 @@ class ControllerConfig(ServiceSettings):
     security: ControllerSecuritySection = ControllerSecuritySection()
     tls: TlsSection = TlsSection()
     redis: RedisSection = RedisSection()
+    log: AuditedLogSection = AuditedLogSection()
 
     def contradictions(self) -> list[str]:
         found = (

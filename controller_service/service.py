@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import uuid
 from collections.abc import Callable, Sequence
@@ -74,10 +73,12 @@ from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServic
 from pravega_common.proto.transaction_sets_pb2_grpc import add_TransactionSetsServicer_to_server
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import arm_from_environment
+from pravega_common.services.audit_log import AuditLog
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
+from pravega_common.services.logs import LogSection, set_up_log
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.retrying import RetryLimits, retry, unlimited
 from pravega_common.services.settings import host_and_port
@@ -191,8 +192,9 @@ class Controller(Service):
         self.retention = self._make_retention()
         self.watermarks = self._make_watermarks()
         self.events = self._make_events()
-        access = config.security.access(clock, f"controller {self.member_id}")
-        self.grpc = GrpcServer(config.controller.listen, self._grpc_services(), self.tls, access)
+        self.audit = AuditLog(clock, config.log.audit_file)
+        access = config.security.access(clock, f"controller {self.member_id}", self.audit)
+        self.grpc = GrpcServer(config.controller.listen, self._grpc_services(), self.tls, access, self.audit)
         self.rest = self._make_rest(access)
         self._started: list[Service] = []
 
@@ -292,6 +294,7 @@ class Controller(Service):
             metrics_open=metrics_open,
             names=names,
             limits=limits,
+            audit=self.audit,
         )
 
     def _grpc_services(self) -> list[Callable[[Any], None]]:
@@ -344,6 +347,7 @@ class Controller(Service):
     async def on_stop(self) -> None:
         for service in reversed(self._started):
             await service.stop()
+        self.audit.close()
 
     async def _check_container_count(self) -> None:
         wanted = self.config.controller.containers
@@ -436,16 +440,9 @@ async def _run(controller: Controller) -> None:
 
 def run_controller(config_path: Path) -> None:
     """Run a controller until it is stopped. ``ConfigurationError`` for settings that cannot work."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-    )
+    set_up_log(LogSection())
     arm_from_environment()
     config = ControllerConfig.load(config_path)
+    set_up_log(config.log)
     structlog.get_logger().info("settings", file=str(config_path), **config.model_dump(mode="json"))
     asyncio.run(serve(config))

@@ -15,6 +15,7 @@ import uvloop
 
 from pravega_common.errors import PravegaError
 from pravega_common.runtime import failpoints
+from pravega_common.services.logs import LogSection, set_up_log
 from pravega_common.services.ready_file import remove_ready_file, write_ready_file
 from segment_service.config import SegmentStoreConfig
 from segment_service.service import SegmentStoreProcess
@@ -30,15 +31,10 @@ def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None
 
     ``ready_file`` has the store's id, host and port, as JSON, while it serves.
     """
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ]
-    )
+    set_up_log(LogSection())
     failpoints.arm_from_environment()
     config = SegmentStoreConfig.load(config_path)
+    set_up_log(config.log)
     structlog.get_logger().info("settings", file=str(config_path), **config.model_dump())
     gc.freeze()
     gc.set_threshold(*collector_thresholds)

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from pravega_common.services.cluster.cpo import PersistenceGroup
+from pravega_common.services.logs import LogSection
 from pravega_common.services.redis_access import RedisSection
 from pravega_common.services.security.settings import Profile, SecuritySection
 from pravega_common.services.settings import (
@@ -174,6 +175,7 @@ class SegmentStoreConfig(ServiceSettings):
     tls: TlsSection = TlsSection()
     redis: RedisSection = RedisSection()
     security: SecuritySection = SecuritySection()
+    log: LogSection = LogSection()
 
     def contradictions(self) -> list[str]:
         found = [*self.tls.problems(), *self.redis.problems(), *self.tier2.problems()]

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from pravega_common.errors import Unavailable
+from pravega_common.errors import PravegaError, Unavailable
 from pravega_common.invariants import check
 
 cancel_again_s: Final = 1.0
@@ -126,7 +126,9 @@ class Service:
         if self.state not in (ServiceState.STARTING, ServiceState.RUNNING) or self.failure is not None:
             return
         self.failure = error
-        self.log.error("service failed", error=repr(error))
+        # The place of an error that nobody foresaw is all there is to go by.
+        trace = None if isinstance(error, PravegaError) else error
+        self.log.error("service failed", error=repr(error), exc_info=trace)
         if self.state is ServiceState.STARTING:
             if self._start_task is not None and self._start_task is not asyncio.current_task():
                 self._start_task.cancel()

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.logs import LogFormat as LogFormat
+from pravega_common.services.logs import LogLevel as LogLevel
 from pravega_spark.standalone.hang_watch import hung_after_s_default
 
 containers_max: Final = 1_024
@@ -90,6 +92,8 @@ class StandaloneOptions:
     """Whether all ports speak TLS, with certificates that are made in the data folder."""
     metrics_port: int = 12445
     """First port of the stores' health and metrics."""
+    log_level: LogLevel = LogLevel.INFO
+    log_format: LogFormat = LogFormat.TEXT
     hung_after_s: float = hung_after_s_default
     """Seconds without an answer after which a service is killed and started again; 0 for never."""
 

@@ -46,6 +46,7 @@ def segment_store_spec(
         },
         **shared,
         **tiers,
+        "log": _log_section(options),
     }
     if options.cache_folder is not None:
         cache: dict[str, str | int | bool | list[str]] = {"disk_folder": str(options.cache_folder.resolve() / name)}
@@ -72,6 +73,7 @@ def controller_spec(
             "containers": options.containers,
         },
         **shared,
+        "log": {**_log_section(options), "audit_file": str((logs / f"audit-{name}.jsonl").resolve())},
     }
     file = write_settings(conf / f"{name}.toml", settings)
     probe = _liveness(options, options.rest_ports[index], "/v1/health/liveness")
@@ -88,6 +90,10 @@ def write_settings(file: Path, sections: Mapping[str, Section]) -> Path:
     file.touch(mode=0o600)
     file.write_text("\n".join(lines))
     return file
+
+
+def _log_section(options: StandaloneOptions) -> Section:
+    return {"level": str(options.log_level), "format": str(options.log_format)}
 
 
 def _liveness(options: StandaloneOptions, port: int, path: str) -> LivenessProbe:

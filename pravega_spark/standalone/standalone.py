@@ -15,6 +15,7 @@ from pravega_common.services.ready_file import remove_ready_file, write_ready_fi
 from pravega_spark.standalone.certificates import service_certificate
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
+from pravega_spark.standalone.log_rotation import LogRotation
 from pravega_spark.standalone.options import TLS_FOLDER, StandaloneOptions, Tier1, Tier2, authority_file, redis_names
 from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_children
 from pravega_spark.standalone.service_children import (
@@ -64,7 +65,8 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
                 write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": running.pids()})
 
         supervisor = Supervisor(specs, announce, hung_after_s=options.hung_after_s)
-        await _supervise(options, folder, supervisor, servers)
+        rotation = LogRotation([spec.log_file for spec in specs])
+        await _supervise(options, folder, supervisor, rotation, servers)
     finally:
         if options.ready_file is not None:
             remove_ready_file(options.ready_file)
@@ -76,11 +78,16 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
 
 
 async def _supervise(
-    options: StandaloneOptions, folder: DataFolder, supervisor: Supervisor, servers: dict[str, Any]
+    options: StandaloneOptions,
+    folder: DataFolder,
+    supervisor: Supervisor,
+    rotation: LogRotation,
+    servers: dict[str, Any],
 ) -> None:
     page_caches = [LogPageCache(folder.root / name) for name in redis_names(options.redis_servers)]
-    for page_cache in page_caches:
-        supervisor.own(page_cache)
+    helpers = [rotation, *page_caches]
+    for helper in helpers:
+        supervisor.own(helper)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -91,16 +98,16 @@ async def _supervise(
         await asyncio.wait((starting, end), return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
-            for page_cache in page_caches:
-                await page_cache.start()
+            for helper in helpers:
+                await helper.start()
             supervisor.announce()
             _print_ready(options, servers)
             await end
     finally:
         starting.cancel()
         end.cancel()
-        for page_cache in page_caches:
-            await page_cache.stop()
+        for helper in helpers:
+            await helper.stop()
         await supervisor.stop()
     if supervisor.failure is not None:
         raise supervisor.failure

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
+import structlog
+
 from pravega_common.errors import (
     BadAttributeUpdate,
     BadOffset,
@@ -61,6 +63,7 @@ APPEND_COMMANDS: Final[frozenset[type[Command]]] = frozenset(
 writers_per_connection_max: Final = 10_000
 """Set-ups that one connection may hold; Java closes its connections after 2,000 of them by itself."""
 
+_log = structlog.get_logger(service="wire-server")
 _REPLACE_IF_EQUALS = AttributeUpdateType.REPLACE_IF_EQUALS
 _COUNT_EVENTS = {count: AttributeUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, count) for count in range(1, 513)}
 
@@ -260,6 +263,7 @@ class AppendProcessor:
             if error is None:
                 self._acknowledge(writer, append, future.result())
             elif not isinstance(error, PravegaError):
+                _log.error("append failed unforeseen", segment=writer.segment, exc_info=error)
                 self._peer.close(f"append to {writer.segment} failed unforeseen: {error!r}")
                 return
             elif isinstance(error, BadOffset) and writer.failure is None:

@@ -59,10 +59,13 @@ class ControllerParts:
     revisions: RevisionedSegments | None = None
     """With it, controllers make watermarks."""
 
-    def controller(self, *, security: dict[str, Any] | None = None, **settings: Any) -> Controller:
-        """A controller that is not started, listening on free ports. ``security``: the section of that name."""
+    def controller(
+        self, *, security: dict[str, Any] | None = None, log: dict[str, Any] | None = None, **settings: Any
+    ) -> Controller:
+        """A controller that is not started, listening on free ports. ``security``, ``log``: the sections of those
+        names."""
         controller = {"listen": "127.0.0.1:0", "rest": "", **settings}
-        config = ControllerConfig.from_values({"controller": controller, "security": security or {}})
+        config = ControllerConfig.from_values({"controller": controller, "security": security or {}, "log": log or {}})
         access = self.faulty_access or self.access
         backends = Backends(
             self.cpo,

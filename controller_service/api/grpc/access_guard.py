@@ -69,11 +69,11 @@ class AccessGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _guarded(self, behaviour: Behaviour | None, method: str, access: MethodAccess | None, header: str) -> Behaviour:
         async def call(request: Any, context: Any) -> Any:
             caller = await self._access.authentication.principal(header)
+            CALLER.set(caller)
             if access is None or behaviour is None:
                 raise AccessDenied(f"{method} is not a call that anybody may make")
             for resource, needed in access.needs(request):
                 caller.require(resource, needed)
-            CALLER.set(caller)
             answer = await behaviour(request, context)
             stream = access.token_for(request)
             if stream is not None:

@@ -8,8 +8,10 @@ from typing import Any, Final
 import grpc
 
 from controller_service.api.grpc.access_guard import AccessControl, AccessGuard
+from controller_service.api.grpc.audit_trail import AuditTrail
 from controller_service.api.grpc.error_mapping import ErrorMapping
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.audit_log import AuditLog
 from pravega_common.services.base import Service
 from pravega_common.services.tls import Certificate, ServerTls
 
@@ -38,19 +40,23 @@ class GrpcServer(Service):
         add_services: Sequence[Callable[[Any], None]],
         tls: ServerTls | None = None,
         access: AccessControl | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
-        """``access``: None where everybody may do everything."""
+        """``access``: None where everybody may do everything. ``audit``: None for no record of administrative calls."""
         super().__init__("grpc-server")
         self._listen = listen
         self._tls = tls
         self._add_services = add_services
+        self._trail = () if audit is None else (AuditTrail(audit),)
         self._guards = () if access is None else (AccessGuard(access),)
         self._server: Any = None
         self.port = 0
 
     async def on_start(self) -> None:
         self._server = grpc.aio.server(
-            interceptors=(ErrorMapping(), *self._guards), options=_OPTIONS, maximum_concurrent_rpcs=calls_concurrent_max
+            interceptors=(ErrorMapping(), *self._trail, *self._guards),
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=calls_concurrent_max,
         )
         for add in self._add_services:
             add(self._server)

@@ -13,6 +13,7 @@ from typing import Final
 from aiohttp import web
 
 from controller_service.api.grpc.access_guard import AUTHORIZATION, AccessControl
+from controller_service.api.rest.audit_trail import CALLER_NAME
 from controller_service.api.rest.errors import Handler, status_line_text
 from controller_service.window.page_routes import PAGE_FILES
 from pravega_common.errors import AccessDenied, AuthenticationFailed
@@ -111,6 +112,7 @@ def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., 
             return await handler(request)
         try:
             caller = await access.authentication.principal(request.headers.get(AUTHORIZATION, ""))
+            request[CALLER_NAME] = caller.name
             if place not in NEEDS:
                 raise AccessDenied(f"{request.method} {request.path} is not a request that anybody may make")
             need = NEEDS[place]

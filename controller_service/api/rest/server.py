@@ -14,6 +14,7 @@ from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.rest.access_guard import access_guard
 from controller_service.api.rest.admin import ReaderGroupOperations, ScopeOperations, StreamOperations
+from controller_service.api.rest.audit_trail import RestAuditTrail
 from controller_service.api.rest.connections import (
     ConnectionLimits,
     connections_max_default,
@@ -33,6 +34,7 @@ from controller_service.window.page_routes import page_routes
 from controller_service.window.parts import WindowParts
 from pravega_common.errors import ConfigurationError
 from pravega_common.invariants import check
+from pravega_common.services.audit_log import AuditLog
 from pravega_common.services.base import Service
 from pravega_common.services.http_log import http_server_log
 from pravega_common.services.settings import host_and_port
@@ -63,11 +65,14 @@ class RestServer(Service):
         metrics_open: bool = False,
         names: Collection[str] = (),
         limits: ConnectionLimits | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         """``access``: None where everybody may do everything. ``metrics_open``: metrics for everybody all the same.
-        ``names``: the host names by which the port may be called, besides that of ``listen`` and addresses."""
+        ``names``: the host names by which the port may be called, besides that of ``listen`` and addresses.
+        ``audit``: None for no record of requests that change something."""
         super().__init__("rest-server")
         self._guards: list[Any] = [] if access is None else [access_guard(access, metrics_open=metrics_open)]
+        self._trail: list[Any] = [] if audit is None else [RestAuditTrail(audit).record]
         self._listen = listen
         self._doors = WebDoors((host_and_port(listen)[0], *names))
         self.limits = limits or ConnectionLimits(connections_max_default, connections_per_peer_max_default)
@@ -80,7 +85,8 @@ class RestServer(Service):
 
     def application(self) -> web.Application:
         made = web.Application(
-            client_max_size=request_bytes_max, middlewares=[self._began, self._doors.check, map_errors, *self._guards]
+            client_max_size=request_bytes_max,
+            middlewares=[self._began, self._doors.check, *self._trail, map_errors, *self._guards],
         )
         made.add_routes([operation.route() for operation in self.operations])
         made.add_routes(DescriptionRoutes(self.operations).routes())

@@ -17,6 +17,7 @@ from prometheus_client import Counter
 
 from pravega_common.errors import AuthenticationFailed, ConfigurationError, Throttled
 from pravega_common.runtime.clock import Clock
+from pravega_common.services.audit_log import NOBODY, AuditLog
 from pravega_common.services.security.password_file import HashedPassword, User, read_users
 from pravega_common.services.security.principal import Principal
 
@@ -29,6 +30,8 @@ checks_at_once_max: Final = 2
 """Hashes that are made at a time, in threads; each takes 16 MiB and some 40 ms of a core."""
 tries_at_once_max: Final = 128
 """Callers whose password is being checked or who wait for a refusal, above which others get an error and try later."""
+noted_changes_max: Final = 1_000
+"""Users of one change of the file that the audit log names."""
 remembered_max: Final = 1_000
 """Callers whose password need not be hashed again."""
 
@@ -42,8 +45,15 @@ class PasswordAuthentication:
     remembered by a keyed digest of the header, until the user changes.
     """
 
-    def __init__(self, path: Path, clock: Clock, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
-        """``ConfigurationError`` for a file that cannot be used."""
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        audit: AuditLog | None = None,
+    ) -> None:
+        """``ConfigurationError`` for a file that cannot be used. ``audit``: where changes of the users are noted."""
+        self._audit = audit
         self._path = path
         self._clock = clock
         self._version = _version_of(path)
@@ -111,7 +121,17 @@ class PasswordAuthentication:
             self._log.warning("the password file cannot be read: the users stay as they were", error=str(error))
             return
         unchanged = {name: old for name, old in self._users.items() if found.get(name) == old}
+        self._note_changes(found)
         self._users, self._version = {**found, **unchanged}, version
+
+    def _note_changes(self, found: Mapping[str, User]) -> None:
+        before = self._users
+        changes = [f"added {name}" for name in sorted(found.keys() - before.keys())]
+        changes += [f"removed {name}" for name in sorted(before.keys() - found.keys())]
+        changes += [f"changed {name}" for name in sorted(found.keys() & before.keys()) if found[name] != before[name]]
+        if self._audit is not None:
+            for change in changes[:noted_changes_max]:
+                self._audit.note(who=NOBODY, peer=str(self._path), call="users", subject=change, outcome="OK")
 
 
 def _version_of(path: Path) -> tuple[int, ...]:

@@ -83,7 +83,8 @@ async def closed(tmp_path: Path) -> AsyncIterator[Closed]:
     hashed = HashedPassword.of(PASSWORD.encode())
     write_users(users, {name: User(name, hashed, AccessEntries.parse(text)) for name, text in USERS.items()})
     security = {"cluster_key_file": str(keys), "authentication": True, "password_file": str(users)}
-    controller = ControllerParts().controller(rest="127.0.0.1:0", security=security)
+    log = {"audit_file": str(tmp_path / "audit.jsonl")}
+    controller = ControllerParts().controller(rest="127.0.0.1:0", security=security, log=log)
     await controller.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{controller.grpc.port}") as channel:
         made = Closed(controller, channel, ClusterKeys.read(keys))
