@@ -53,6 +53,11 @@ class _Known:
     is_judged: bool = True
     """Whether mark and stamp could be read, so that the log can be compared with them."""
 
+    @property
+    def has_owners(self) -> bool:
+        """Whether all owners of moved chunks were announced: before the first sweep some may never have been."""
+        return self.mark is not None and self.mark.has_journals
+
 
 class StoreDoctor:
     """One examination of a cluster; ``examine`` may take long, and reports its progress in lines of text."""
@@ -89,13 +94,13 @@ class StoreDoctor:
         await self._read_log(known)
         examination = SegmentExamination(known.reader, known.report, self._progress, deep=deep)
         try:
-            await examination.run(with_table=known.has_table)
+            await examination.run(with_table=known.has_table, with_owners=known.has_owners)
         except DataCorruption as error:  # the table, in the middle of it: once more without
             known.has_table = False
             known.report = _without_segments(known.report)
             known.report.add(DataFinding("table", str(error), RESTORE_TABLE))
             examination = SegmentExamination(known.reader, known.report, self._progress, deep=deep)
-            await examination.run(with_table=False)
+            await examination.run(with_table=False, with_owners=known.has_owners)
         await self._judge_suspects(known, examination.suspects)
         await examine_indexes(self._chunks, known.reader, known.report, deep=deep)
         if known.has_table:

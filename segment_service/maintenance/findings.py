@@ -9,6 +9,10 @@ findings_max: Final = 1_000
 """Findings of one container that are kept; more are counted."""
 
 RESTORE_OBJECT: Final = "restore the object from a copy; without one, delete the segment"
+ANNOUNCE_AGAIN: Final = (
+    "before the store starts again, put an object of at least one byte at {name}: its next sweep then looks at all "
+    "segments, and makes what is lost again"
+)
 
 
 @dataclass(slots=True)
@@ -16,7 +20,7 @@ class DataFinding:
     """One thing that is wrong."""
 
     kind: str
-    """``mark``, ``table``, ``manifest``, ``chunk``, ``index``, ``name``, ``log`` or ``server``."""
+    """``mark``, ``table``, ``manifest``, ``chunk``, ``index``, ``name``, ``owner``, ``log`` or ``server``."""
     text: str
     remedy: str
     """One sentence: what an operator does."""

@@ -19,6 +19,7 @@ from segment_service.sorted_runs.merging import merge_ahead_bytes
 from segment_service.sorted_runs.run_reader import walk
 from segment_service.storage.chunk_names import Layout, ManifestId, ManifestName
 from segment_service.storage.epoch_marks import EpochMarks
+from segment_service.storage.foreign_owners import ForeignOwners
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest_store import ManifestStore
 from segment_service.storage.segment_view import SegmentView
@@ -49,6 +50,7 @@ class ContainerReader:
         garbage.epoch = reader_epoch
         self._manifests = ManifestStore(chunks, self.layout, garbage)
         self._manifests.epoch = reader_epoch
+        self.owners = ForeignOwners(chunks, self.layout, garbage, refuse_put, refuse_number)
         self._marks = EpochMarks(chunks, self.layout, garbage, refuse_put, refuse_number)
         self._garbage = garbage
         self._cache = BlockCache()

@@ -14,7 +14,7 @@ from typing import Final
 
 from pravega_common.errors import SegmentDamaged, SegmentNotFound
 from pravega_common.runtime.joined import all_ended
-from segment_service.maintenance.findings import RESTORE_OBJECT, ContainerReport, DataFinding
+from segment_service.maintenance.findings import ANNOUNCE_AGAIN, RESTORE_OBJECT, ContainerReport, DataFinding
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata_table.metadata_table import id_in, id_key, stored_length
 from segment_service.storage.chunk_format import ChunkForm
@@ -76,13 +76,16 @@ class SegmentExamination:
         self._report = report
         self._progress = progress
         self._deep = deep
+        self._with_owners = False
         self._chunk_reader = ChunkReader(reader.chunks, reader.layout)
         self._reading = asyncio.Semaphore(chunks_at_once_max)
         self._moved: set[ChunkId] = set()
         self._orphans: set[ChunkId] = set()
 
-    async def run(self, *, with_table: bool) -> None:
-        """``with_table``: whether the metadata table can be read."""
+    async def run(self, *, with_table: bool, with_owners: bool) -> None:
+        """``with_table``: whether the metadata table can be read; ``with_owners``: whether all owners of chunks that
+        were written for others must be announced."""
+        self._with_owners = with_owners
         await self._note_moved()
         waiting: list[_Listed] = []
         async for listed in self._listed(with_table=with_table):
@@ -169,16 +172,16 @@ class SegmentExamination:
             try:
                 view = await self._reader.view(segment_id)
             except SegmentDamaged as error:
-                self._find("manifest", segment_id, str(error))
+                self._find(DataFinding("manifest", str(error), RESTORE_OBJECT, segment_id))
                 return
-            problem = await self._problem(view, listed.chunks)
+            problem = await self._problem(view, listed.chunks) or await self._unannounced(view)
             if problem is None or (last is not None and view.name == last):
                 break
             last = view.name
         else:
             problem = None
         if problem is not None:
-            self._find(*problem)
+            self._find(problem)
         self._count(view)
         if view.length < listed.needed and not view.is_deleted and not view.is_dangling:
             self.suspects.append(Suspect(segment_id, listed.needed, view.length))
@@ -201,11 +204,11 @@ class SegmentExamination:
         else:
             self._orphans.update(found)
 
-    async def _problem(self, view: SegmentView, listed: dict[ChunkId, int]) -> tuple[str, int, str] | None:
-        """Kind, segment and text of what is wrong; of several chunks, the first with their number."""
+    async def _problem(self, view: SegmentView, listed: dict[ChunkId, int]) -> DataFinding | None:
+        """Checks its objects; of several chunks that are wrong, the first is named, with their number."""
         if view.is_dangling:
             text = f"segment {view.segment_id}: manifest {view.name} is there, and the base that it changes is missing"
-            return "manifest", view.segment_id, text
+            return DataFinding("manifest", text, RESTORE_OBJECT, view.segment_id)
         if not view.exists:
             return None
         shorts = [await self._short(chunk, listed) for chunk in view.chunks]
@@ -218,7 +221,22 @@ class SegmentExamination:
         if not wrong:
             return None
         more = f" (and {len(wrong) - 1} more of its {len(view.chunks)} chunks)" if len(wrong) > 1 else ""
-        return "chunk", view.segment_id, f"segment {view.segment_id}: {wrong[0]}{more}"
+        text = f"segment {view.segment_id}: {wrong[0]}{more}"
+        return DataFinding("chunk", text, RESTORE_OBJECT, view.segment_id)
+
+    async def _unannounced(self, view: SegmentView) -> DataFinding | None:
+        """The finding of lost announcements: a sweep may take the chunks of which they tell for garbage."""
+        if not self._with_owners or not view.exists:
+            return None
+        missing = [one async for one in self._reader.owners.missing(view.segment_id, view.chunks)]
+        if not missing:
+            return None
+        more = f" (and of {len(missing) - 1} more segments)" if len(missing) > 1 else ""
+        text = (
+            f"segment {view.segment_id} lists chunks that were written for segment {missing[0]}{more}, and nothing "
+            f"below {self._layout.foreign_owners_of(missing[0])} says so: a sweep may take them for garbage"
+        )
+        return DataFinding("owner", text, ANNOUNCE_AGAIN.format(name=self._layout.journal_of_all), view.segment_id)
 
     async def _short(self, chunk: ChunkRef, listed: dict[ChunkId, int]) -> str | None:
         name = self._layout.chunk(chunk.id)
@@ -241,7 +259,7 @@ class SegmentExamination:
                 return str(error)
         return None
 
-    def _find(self, kind: str, segment_id: int, text: str) -> None:
-        if kind == "manifest":
+    def _find(self, finding: DataFinding) -> None:
+        if finding.kind == "manifest":
             self._report.orphans = None
-        self._report.add(DataFinding(kind, text, RESTORE_OBJECT, segment_id))
+        self._report.add(finding)

@@ -101,6 +101,8 @@ class Layout:
         self.chunks = f"{self.prefix}d/"
         self.foreign_owners = f"{self.prefix}f/"
         self.journals = f"{self.prefix}j/"
+        self.journal_of_all = self.journal(0, 0)
+        """A name that no owner gives. An object of any bytes there lets the next sweep look at all segments."""
         self.maps = f"{self.prefix}t/"
 
     def epoch(self, epoch: int, attempt: int) -> str:

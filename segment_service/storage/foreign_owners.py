@@ -7,7 +7,7 @@ that these objects name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from pravega_common.runtime.failpoints import failpoint, register
@@ -63,6 +63,19 @@ class ForeignOwners:
         finally:
             self._garbage.discard(unanswered)
         failpoint(ANNOUNCED)
+
+    async def announce_missing(self, owner_id: int, chunks: Iterable[_WrittenFor]) -> int:
+        """As ``announce``, where nothing says so yet; returns the number of segments that it was put for."""
+        missing = [one async for one in self.missing(owner_id, chunks)]
+        for segment_id in missing:
+            await self.announce_one(owner_id, segment_id)
+        return len(missing)
+
+    async def missing(self, owner_id: int, chunks: Iterable[_WrittenFor]) -> AsyncIterator[int]:
+        """The segments of whose chunks ``owner_id`` has some and is not announced as an owner, in order."""
+        for segment_id in sorted(origins(owner_id, chunks)):
+            if all(one.owner_id != owner_id for one in await self.of(segment_id)):
+                yield segment_id
 
     async def of(self, segment_id: int) -> list[ForeignOwner]:
         """The announcements of the chunks that were written for this segment, by owner."""

@@ -19,7 +19,7 @@ from pravega_common.errors import Fenced, SegmentDamaged
 from pravega_common.runtime.clock import Clock
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestKind
-from segment_service.storage.foreign_owners import ForeignOwners, origins
+from segment_service.storage.foreign_owners import ForeignOwners
 from segment_service.storage.manifest_store import ManifestStore
 from segment_service.storage.segment_sweep import SegmentSweep, Swept
 from segment_service.storage.segment_view import SegmentView
@@ -88,9 +88,7 @@ class FullSweep:
     async def _note_foreign(self, view: SegmentView, foreign: set[ChunkId]) -> None:
         owner_id = view.segment_id
         foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != owner_id)
-        for segment_id in sorted(origins(owner_id, view.chunks)):
-            if all(one.owner_id != owner_id for one in await self._owners.of(segment_id)):
-                await self._owners.announce_one(owner_id, segment_id)
+        await self._owners.announce_missing(owner_id, view.chunks)
 
     async def _inactive_ids(self) -> AsyncIterator[int]:
         """The ids of the segments that are not in memory and have bytes in Tier 2, in order."""

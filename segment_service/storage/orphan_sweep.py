@@ -118,7 +118,11 @@ class OrphanSweeper(Service):
                 if not self._marks.has_journals:
                     self._marks.has_journals = True
                     await self._marks.renew()
-            for segment_id in sorted(set().union(*found.segment_ids.values())):
+            segment_ids = sorted(set().union(*found.segment_ids.values()))
+            for segment_id in segment_ids:
+                await self._segments.announce_missing(segment_id)
+                await self._clock.sleep(pace_s)
+            for segment_id in segment_ids:
                 swept = swept.and_also(await self._segments.sweep(segment_id))
                 await self._clock.sleep(pace_s)
         finally:

@@ -108,13 +108,23 @@ class SegmentSweep:
         """The segments in memory that had bytes in Tier 2 when the sweep began."""
         return self._needed.keys()
 
+    async def announce_missing(self, segment_id: int) -> None:
+        """Make sure that the segment is announced as an owner of the chunks that it lists and that were written for
+        others: an announcement that was lost would make orphans of them. Comes before any of these is judged."""
+        with contextlib.suppress(SegmentDamaged):
+            async with self._manifests.lock(segment_id):
+                view = await self._manifests.load(segment_id)
+                count = await self._owners.announce_missing(segment_id, view.chunks)
+                if count:
+                    self._log.error("announcements were lost and are made again", segment=segment_id, count=count)
+
     async def sweep(self, segment_id: int) -> Swept:
         """Give what is left of the segment to the garbage collector. ``Fenced`` if a later owner wrote any of it."""
         try:
             elsewhere = await self._listed_elsewhere(segment_id)
             chunks = await self._earlier_chunks(segment_id)
             async with self._manifests.lock(segment_id):
-                view = await self._manifests.load(segment_id)
+                view = await self._manifests.view(segment_id)
                 await self.check_length(view)
                 is_tombstone = view.is_deleted and view.name is not None and view.name.id.epoch < self._manifests.epoch
                 orphans = await self.discard_orphans(view, [chunk for chunk in chunks if chunk not in elsewhere])

@@ -148,6 +148,28 @@ async def test_a_missing_and_a_short_chunk_are_found(kit: ContainerKit, written:
     assert report.damaged_segments == [written.metadata.ids[NAMES[1]], written.metadata.ids[NAMES[2]]]
 
 
+async def test_an_announcement_that_is_lost_is_found_and_its_remedy_makes_it_again(
+    kit: ContainerKit, written: SegmentContainer
+) -> None:
+    (announced,) = (name for name in kit.stored.objects if name.startswith(LAYOUT.foreign_owners))
+    await kit.stored.delete(announced)
+    assert (await examined(kit)).findings == []  # the first sweep announces what programs before it did not
+    await written._storage.sweeper.sweep()  # type: ignore[attr-defined]  # a rolling storage
+    assert (await examined(kit)).findings == []
+    for name in [name for name in kit.stored.objects if name.startswith((LAYOUT.foreign_owners, LAYOUT.journals))]:
+        await kit.stored.delete(name)
+    report = await examined(kit)
+    (finding,) = report.findings
+    assert (finding.kind, finding.segment, report.damaged_segments) == ("owner", NAMES[0], [])
+    assert "written for segment 13," in finding.text and LAYOUT.journal_of_all in finding.remedy
+    await kit.stored.put(LAYOUT.journal_of_all, [b"all"])
+    await written.stop()
+    container = await kit.open()
+    await container._storage.sweeper.sweep()  # type: ignore[attr-defined]
+    assert (await examined(kit)).findings == []
+    await container.stop()
+
+
 @objects_alone
 async def test_a_merged_chunk_that_is_missing_is_found(kit: ContainerKit, written: SegmentContainer) -> None:
     source = next(one for one in kit.stored.objects if one.startswith(LAYOUT.chunks_of(len(NAMES) + 1)))

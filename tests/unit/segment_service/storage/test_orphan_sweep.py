@@ -300,6 +300,45 @@ async def test_an_announced_owner_that_got_nothing_is_claimed_and_forgotten(owne
     assert await three.read(7, 0, 6) == b"intoit"
 
 
+async def test_an_announcement_that_was_lost_is_made_again_before_chunks_are_judged(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    (announcement,) = owners.names("f")
+    await owners.chunks.delete(announcement)
+    for _ in range(KEPT + 2):
+        last = await owners.open_and_sweep()
+        assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(8, 7)]
+    assert await last.read(7, 0, 6) == b"intoit"
+
+
+async def test_an_owner_that_dies_before_all_are_announced_again_has_judged_no_chunk(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    await merged(one, 9, 10)
+    for announcement in owners.names("f"):
+        await owners.chunks.delete(announcement)
+    two = await owners.open()
+    await crash_at(foreign_owners.ANNOUNCED, two.sweeper.sweep())
+    assert len(owners.names("f")) == 1
+    await collect_all(two)
+    three = await owners.open_and_sweep()
+    assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(8, 7), (10, 9)]
+    assert [await three.read(target_id, 0, 6) for target_id in (7, 9)] == [b"intoit"] * 2
+
+
+async def test_an_object_that_asks_for_it_lets_all_be_announced_again(owners: Owners) -> None:
+    """The remedy that ``store doctor`` names; no journal names the segments any more."""
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    for name in [*owners.names("f"), *owners.names("j")]:
+        await owners.chunks.delete(name)
+    await owners.chunks.put(LAYOUT.journal_of_all, [b"all"])
+    two = await owners.open_and_sweep()
+    assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(8, 7)]
+    assert LAYOUT.journal_of_all not in owners.chunks.objects
+    assert await two.read(7, 0, 6) == b"intoit"
+
+
 async def test_what_a_zombie_writes_after_a_sweep_is_found_by_a_later_one(owners: Owners) -> None:
     zombie = await owners.open_and_sweep()
     await zombie.write(7, 0, [b"data"])
