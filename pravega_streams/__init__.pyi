@@ -16,6 +16,7 @@ from pravega_streams.batch.events import read_events as read_events
 from pravega_streams.byte_stream.byte_stream import ByteStream as ByteStream
 from pravega_streams.client import StreamClient as StreamClient
 from pravega_streams.credentials import BasicCredentials as BasicCredentials
+from pravega_streams.credentials import BearerCredentials as BearerCredentials
 from pravega_streams.credentials import PasswordFileCredentials as PasswordFileCredentials
 from pravega_streams.errors import ControllerRefused as ControllerRefused
 from pravega_streams.errors import EventsTruncated as EventsTruncated

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 from typing import Any, Final
 
 import structlog
 
+from pravega_common.services.log_choices import LogFormat, LogLevel
 from pravega_common.services.settings import Section
-
-
-class LogLevel(enum.StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class LogFormat(enum.StrEnum):
-    TEXT = "text"
-    JSON = "json"
 
 
 class LogSection(Section):

@@ -10,8 +10,15 @@ from typing import Annotated
 
 import typer
 
-from pravega_spark.standalone.hang_watch import hung_after_s_default
-from pravega_spark.standalone.options import LogFormat, LogLevel, StandaloneOptions, Tier1, Tier2, default_data_dir
+from pravega_spark.standalone.options import (
+    LogFormat,
+    LogLevel,
+    StandaloneOptions,
+    Tier1,
+    Tier2,
+    default_data_dir,
+    hung_after_s_default,
+)
 from pravega_spark.standalone.standalone import run_standalone
 
 

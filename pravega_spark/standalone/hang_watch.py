@@ -17,9 +17,6 @@ from pravega_common.runtime.clock import Clock
 
 question_period_s: Final = 5.0
 """From one question to the next; each is given up after as long."""
-hung_after_s_default: Final = 30.0
-"""How long a process may leave all questions unanswered. Above the 15 s after which a loop counts as stuck, and the
-10 s of a lease: with several stores, others have its containers by then."""
 start_silence_max_s: Final = 600.0
 """The same before its first answer: a start may wait for a port, imports or a busy machine."""
 

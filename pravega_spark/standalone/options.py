@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.services.logs import LogFormat as LogFormat
-from pravega_common.services.logs import LogLevel as LogLevel
-from pravega_spark.standalone.hang_watch import hung_after_s_default
+from pravega_common.services.log_choices import LogFormat as LogFormat
+from pravega_common.services.log_choices import LogLevel as LogLevel
 
 containers_max: Final = 1_024
 segment_stores_max: Final = 16
@@ -23,6 +22,9 @@ CPO_SERVER: Final = "redis-cpo"
 redis_memory_share_default: Final = 0.5
 """Part of the machine's memory that Redis may take."""
 redis_memory_mib_min: Final = 64
+hung_after_s_default: Final = 30.0
+"""How long a process may leave all questions unanswered. Above the 15 s after which a loop counts as stuck, and the
+10 s of a lease: with several stores, others have its containers by then."""
 hung_after_s_min: Final = 15.0
 """A loop that was stuck for as long says so itself; a shorter one is a pause."""
 redis_bytes_per_store: Final = 1024 * 1024 * 1024
