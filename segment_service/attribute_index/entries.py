@@ -6,9 +6,11 @@ Layout of a value, big-endian: version u8 (1) | value i64. An attribute that is 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pravega_common.errors import DataCorruption
+from pravega_common.errors import DataCorruption, PravegaError
+from segment_service.contracts.attributes import NULL_ATTRIBUTE_VALUE, AttributeId
 
 VALUE_VERSION: Final = 1
 
@@ -30,3 +32,13 @@ def decode_value(data: bytes, place: str) -> int:
         raise DataCorruption(f"{place}: an attribute of {len(data)} bytes; its fields take {_VALUE.size}")
     value: int = _VALUE.unpack(data)[1]
     return value
+
+
+def decoded(
+    found: Mapping[bytes, bytes], attribute_ids: Sequence[AttributeId], place: str
+) -> dict[AttributeId, int | PravegaError]:
+    """The values of these attributes, ``NULL_ATTRIBUTE_VALUE`` for those that were not found; errors as above."""
+    return {
+        one: NULL_ATTRIBUTE_VALUE if (data := found.get(one)) is None else decode_value(data, place)
+        for one in attribute_ids
+    }

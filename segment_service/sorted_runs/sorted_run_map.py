@@ -12,6 +12,7 @@ from pravega_common.errors import DataCorruption, Fenced, InvalidArgument, Segme
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.joined import all_ended
 from pravega_common.runtime.time_slices import TimeSlices
 from segment_service.contracts.segment_storage import LogState
 from segment_service.contracts.sorted_map import (
@@ -35,6 +36,9 @@ T = TypeVar("T")
 
 read_attempts_max: Final = 4
 """How often a read begins again when runs are merged away under it."""
+
+look_ups_at_once_max: Final = 16
+"""Blocks that one call for many keys waits for at the same time."""
 
 entries_per_turn: Final = 64
 """Changes that are handed on before the clock is looked at."""
@@ -210,16 +214,26 @@ class SortedRunMap:
         return await self._read(lambda runs: look_up(self._objects, runs, key))
 
     async def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        ordered = sorted(set(keys))
+        share = -(-len(ordered) // look_ups_at_once_max) or 1
+        parts = [ordered[first : first + share] for first in range(0, len(ordered), share)]
+
         async def look_all_up(runs: tuple[Run, ...]) -> dict[bytes, bytes]:
-            slices, found = TimeSlices(self._clock), {}
-            for key in sorted(set(keys)):  # in order: neighbours share a block
-                value = await look_up(self._objects, runs, key)
-                if value is not None:
-                    found[key] = value
-                await slices.step()
+            slices, found = TimeSlices(self._clock), dict[bytes, bytes]()
+            await all_ended(self._look_up(runs, part, found, slices) for part in parts)
             return found
 
         return await self._read(look_all_up)
+
+    async def _look_up(
+        self, runs: tuple[Run, ...], keys: Sequence[bytes], found: dict[bytes, bytes], slices: TimeSlices
+    ) -> None:
+        """Look keys up in order: neighbours share a block."""
+        for key in keys:
+            value = await look_up(self._objects, runs, key)
+            if value is not None:
+                found[key] = value
+            await slices.step()
 
     def is_surely_absent(self, key: bytes) -> bool:
         check(self._is_open, "question to a map that is not open", map=self.map_name)

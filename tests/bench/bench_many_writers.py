@@ -2,8 +2,9 @@
 
 Every writer asks for its last event and appends one of 100 B. Then 1,000 writers go on, 16 appends at a time, and some
 that appended long ago come back. Reports the memory that all this added, the bytes of a checkpoint, the latencies of
-both, and the time of the next start. ``--all-in-memory`` keeps all attributes in memory, as before there was an index.
-The log is in memory and durable at once, Tier 2 is a directory. Prints one JSON object.
+both, the look-ups in Tier 2 and the attributes that they were for, and the time of the next start. ``--all-in-memory``
+keeps all attributes in memory, as before there was an index. The log is in memory and durable at once, Tier 2 is a
+directory. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ async def measure(folder: Path, writers: int) -> dict[str, Any]:
     rng = random.Random(1)
     back = [writer(rng.randrange(writers - active)) for _ in range(returns)]
     result["come_back_ms"] = percentiles([await timed_ms(set_up(container, one)) for one in back])
+    result |= {"look_ups": container.attributes.look_ups_total, "looked_up": container.attributes.read_total}
     await container.durable_log.checkpoint()
     await container.stop()
     container = kit.make()

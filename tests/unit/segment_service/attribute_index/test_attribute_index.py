@@ -131,6 +131,34 @@ async def test_many_writers_that_left_come_back_by_few_reads(monkeypatch: pytest
     await container.stop()
 
 
+async def test_writers_that_set_up_together_cost_one_look_up() -> None:
+    container = await with_writers(kit())
+    look_ups = container.attributes.look_ups_total
+    assert await asyncio.gather(*(container.get_attribute(S, writer(number)) for number in range(30))) == [1] * 30
+    assert container.attributes.look_ups_total == look_ups + 1
+    await container.stop()
+
+
+async def test_damage_is_the_error_of_the_writers_that_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    container = await with_writers(kit())
+    found = container.metadata.by_name(S)
+    assert found is not None
+    index = container.attributes.map_of(found)
+    get_many = index.get_many
+
+    async def with_damage(keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        if writer(3) in keys:
+            raise DataCorruption("a block is damaged")
+        return await get_many(keys)
+
+    monkeypatch.setattr(index, "get_many", with_damage)
+    answers = await asyncio.gather(
+        *(container.get_attribute(S, writer(number)) for number in range(6)), return_exceptions=True
+    )
+    assert [type(one) is DataCorruption for one in answers] == [number == 3 for number in range(6)]
+    await container.stop()
+
+
 async def test_one_update_brings_all_that_it_needs() -> None:
     container = await with_writers(kit())
     reads = container.attributes.read_total
