@@ -53,6 +53,7 @@ def shipped_names() -> list[str]:
 
 def _files(folder: Path) -> Iterator[Path]:
     yield from (path for path in (folder / "conf").iterdir() if path.suffix in (".toml", ".conf"))
+    yield from (path for path in (folder / "conf" / "deploy").rglob("*") if path.is_file())
     yield folder / "scripts" / "backfill.py"
     yield from (path for path in (folder / "examples").rglob("*.*") if path.suffix in (".py", ".json", ".ipynb"))
 

@@ -1,0 +1,70 @@
+"""Asks a standalone for its metrics as Prometheus does: all that documents, alerts and the dashboard name are there."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.batch.events import read_events
+from pravega_streams.client import StreamClient
+from pravega_streams.event.event_writer import EventWriter
+from tests.support.alert_rules import expressions, metrics_of
+from tests.support.cluster import cluster
+from tests.support.repository import ROOT
+
+__all__ = ["cluster"]
+
+FROM_PROMETHEUS = {"up"}
+
+
+def families(cluster: StandaloneProcess) -> dict[str, str]:
+    """The type of each metric of the controller and the store, by the name that a counter's samples have."""
+    found = {}
+    for address in cluster.ready()["metrics"]:
+        with urllib.request.urlopen(f"http://{address}", timeout=10) as answer:
+            for family in text_string_to_metric_families(answer.read().decode()):
+                name = f"{family.name}_total" if family.type == "counter" else family.name
+                found[name] = family.type
+    return found
+
+
+def is_birthday(name: str) -> bool:
+    """Whether a metric is the time at which the client library made another one."""
+    return name.endswith("_created")
+
+
+def test_what_is_named_is_there(cluster: StandaloneProcess) -> None:
+    live = families(cluster)
+    histograms = [name for name, kind in live.items() if kind == "histogram"]
+    live_samples = live.keys() | {f"{name}{part}" for name in histograms for part in ("_bucket", "_sum", "_count")}
+    for expression in expressions():
+        assert metrics_of(expression) - FROM_PROMETHEUS <= live_samples, expression
+    documented = dict(re.findall(r"^\| `(pravega_\w+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text(), re.M))
+    served = {name: kind for name, kind in live.items() if name.startswith("pravega_") and not is_birthday(name)}
+    assert served == documented
+
+
+def test_a_write_and_a_read_are_seen_and_recorded(cluster: StandaloneProcess) -> None:
+    with StreamClient(cluster.controller_uri) as client:
+        client.controller.create_scope("s")
+        client.controller.create_stream("s", "t")
+        with EventWriter(client, "s", "t") as writer:
+            writer.write(b"event", "k")
+        assert len(list(read_events(client, "s", "t"))) == 1
+    values = {}
+    for address in cluster.ready()["metrics"]:
+        with urllib.request.urlopen(f"http://{address}", timeout=10) as answer:
+            for family in text_string_to_metric_families(answer.read().decode()):
+                values.update({(sample.name, *sample.labels.values()): sample.value for sample in family.samples})
+    assert values[("pravega_store_append_seconds_count",)] >= 1
+    assert values[("pravega_store_read_seconds_count",)] >= 1
+    assert values[("pravega_store_request_seconds_count", "SetupAppend")] >= 1
+    assert values[("pravega_controller_call_seconds_count", "createStream")] >= 1
+    assert (values[("pravega_store_ready",)], values[("pravega_controller_ready",)]) == (1, 1)
+    audit = (cluster.folder / "data" / "logs" / "audit-controller.jsonl").read_text().splitlines()
+    calls = [(record["call"], record["on"], record["outcome"]) for record in map(json.loads, audit)]
+    assert calls == [("createScope", "s", "SUCCESS"), ("createStream", "s/t", "SUCCESS")]
