@@ -110,6 +110,10 @@ class Hosts(HostStore, Protocol):
         """The containers that no live store owns."""
         ...
 
+    async def look_again(self) -> None:
+        """Look now, unless that was done a moment ago."""
+        ...
+
 
 @dataclass(frozen=True)
 class Backends:
@@ -231,6 +235,7 @@ class Controller(Service):
             self.judge.problems,
             self._status,
             lambda: self.backends.hosts.placement,
+            self.backends.hosts.look_again,
             self.backends.hosts.controllers,
             self.backends.clock,
             self.backends.clients,

@@ -12,6 +12,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.factory import make_cpo
+from pravega_common.services.cluster.store_load import StoreLoad
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.settings import host_and_port
 from pravega_common.services.tls import make_server_tls
@@ -32,6 +33,7 @@ from segment_service.file_log.folder import FileLogFolder
 from segment_service.health.collector import StoreCollector
 from segment_service.health.status_page import StatusPage
 from segment_service.health.store_health import ClusterPlace, StoreHealth
+from segment_service.health.store_load import load_of
 from segment_service.health.tier2_probe import Tier2Probe
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
@@ -223,7 +225,9 @@ class SegmentStoreProcess(Service):
             stale_read_max_ms=config.cluster.stale_read_max_ms,
             tls=config.tls.is_served,
         )
-        self._manager = ContainerManager(manager_config, parts.cpo, self.registry, self._make_container, parts.clock)
+        self._manager = ContainerManager(
+            manager_config, parts.cpo, self.registry, self._make_container, parts.clock, self._load
+        )
         self.own(self._manager)
         await self._manager.start()
         for watch in (self._memory_watch, self._settings_watch):
@@ -291,6 +295,17 @@ class SegmentStoreProcess(Service):
             lambda: self._traffic,
             self._memory_watch.silent_s,
             self.health.problems,
+        )
+
+    def _load(self) -> StoreLoad:
+        return load_of(
+            self._parts.clock.wall_ms(),
+            self.registry,
+            self.back_pressure,
+            self._cache,
+            self.wire,
+            self._tier2,
+            self._parts.groups,
         )
 
     def _place(self) -> ClusterPlace | None:

@@ -63,6 +63,10 @@ class AssignmentHostStore(Service):
         """The containers and their stores, as of the last look."""
         return Placement(self._assignment.version, self.container_count, self._assignment.owners, self._stores)
 
+    async def look_again(self) -> None:
+        """Ask the oracle now, unless that was done a moment ago; what is known stays if it does not answer."""
+        await self._refresh_again()
+
     async def owner_of(self, segment: str) -> tuple[str, int]:
         endpoint = await self._endpoint(container_of_segment(segment, self.container_count))
         if endpoint is None:

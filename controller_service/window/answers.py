@@ -35,6 +35,22 @@ class ContainerFailure(WindowAnswer):
     reason: str | None = None
 
 
+class StoreLoadView(WindowAnswer):
+    """What a store told with its lease of late; two answers make rates of the counters."""
+
+    at_ms: int = Field(description="The store's clock; figures are some seconds old.")
+    logged_bytes: int = Field(description="Counter since the start of the process: made durable in Tier 1.")
+    read_bytes: int = Field(description="Counter: sent to readers.")
+    tier2_put_bytes: int = Field(description="Counter: put to Tier 2.")
+    unflushed_bytes: int = Field(description="Accepted and not in Tier 2.")
+    unflushed_bytes_max: int = Field(description="Above it appends wait.")
+    tier1_used_bytes: int = Field(description="Memory of the fullest Redis of Tier 1.")
+    tier1_bytes_max: int = Field(description="Its limit; 0 for none.")
+    cache_bytes: int
+    cache_bytes_max: int
+    connections: int
+
+
 class StoreView(WindowAnswer):
     """A segment store that has a lease, with the containers that are assigned to it."""
 
@@ -42,6 +58,7 @@ class StoreView(WindowAnswer):
     address: str
     containers: list[int]
     failures: list[ContainerFailure] = Field(description="Containers that stopped there and are assigned again.")
+    load: StoreLoadView | None = Field(None, description="Absent for a store of an older version.")
 
 
 class ClusterView(WindowAnswer):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final
 
 from controller_service.cluster.placement import Placement
-from controller_service.window.answers import ClusterView, ContainerFailure, FoundProblem, StoreView
+from controller_service.window.answers import ClusterView, ContainerFailure, FoundProblem, StoreLoadView, StoreView
 from controller_service.window.parts import WindowParts, look_time_max_s, within
 from pravega_common.errors import PravegaError
 from pravega_common.services.cluster.registry import Member
@@ -17,7 +18,9 @@ stores_max: Final = 500
 
 
 async def cluster_view(parts: WindowParts) -> ClusterView:
-    """Costs one question to the control plane oracle; everything else this controller knows."""
+    """Costs two looks at the control plane oracle; everything else this controller knows."""
+    with contextlib.suppress(PravegaError):  # What was known before is shown; figures of stores carry their time.
+        await within(look_time_max_s, parts.look_again(), "the control plane oracle")
     placement = parts.placement()
     status, services = parts.status()
     controllers, unknown = None, None
@@ -54,6 +57,7 @@ def _store(placement: Placement, name: str, member: Member) -> StoreView:
         failures=[
             ContainerFailure(container=number, reason=reasons.get(number)) for number, _ in member.failed_containers
         ],
+        load=None if member.load is None else StoreLoadView(**member.load.to_payload()),
     )
 
 

@@ -29,7 +29,8 @@ look_time_max_s: Final = 3.0
 @dataclass(frozen=True)
 class WindowParts:
     """``blocked``: the reasons of streams whose commits stand still, by ``scope/stream``. ``status``: of this
-    controller, and of its parts by their names. ``controllers``: the addresses of those that are live."""
+    controller, and of its parts by their names. ``look_again``: makes ``placement`` new, with the
+    figures that stores sent of late. ``controllers``: the addresses of those that are live."""
 
     store: StreamStore
     access: SegmentAccess
@@ -40,6 +41,7 @@ class WindowParts:
     problems: Callable[[], Sequence[Problem]]
     status: Callable[[], tuple[str, Mapping[str, str]]]
     placement: Callable[[], Placement]
+    look_again: Callable[[], Awaitable[None]]
     controllers: Callable[[], Awaitable[Sequence[tuple[str, int]]]]
     clock: Clock
     clients: WireClients | None = None

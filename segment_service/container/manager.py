@@ -18,6 +18,7 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service, ServiceState
 from pravega_common.services.cluster.cpo import Assignment, ControlPlaneOracle
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
+from pravega_common.services.cluster.store_load import StoreLoad
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
 
@@ -55,8 +56,11 @@ class ContainerManager(Service):
         registry: ContainerRegistry,
         make_container: Callable[[int], SegmentContainer],
         clock: Clock,
+        load: Callable[[], StoreLoad | None] = lambda: None,
     ) -> None:
+        """``load``: the store's figures, which go with each renewal of its lease."""
         super().__init__("container-manager")
+        self._load = load
         self._config = config
         self._cpo = cpo
         self._registry = registry
@@ -118,7 +122,13 @@ class ContainerManager(Service):
         failed = tuple(sorted(self._failed.items()))
         reasons = tuple((container, self._reasons.get(container, "")) for container, _ in failed)
         member = Member(
-            self._config.host, self._config.port, self._config.incarnation, failed, reasons, self._config.tls
+            self._config.host,
+            self._config.port,
+            self._config.incarnation,
+            failed,
+            reasons,
+            self._config.tls,
+            self._load(),
         )
         asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
         await self._cpo.renew_lease(

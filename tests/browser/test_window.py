@@ -18,6 +18,7 @@ from pravega_common.errors import Unavailable
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.services.cluster.store_load import StoreLoad
 from tests.support.browser import Browser
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
@@ -160,6 +161,28 @@ async def test_problems_come_first_with_their_remedies(
     parts.hosts.ownerless = ()
     await eventually(lambda: lacks(browser, "p[role=alert]"), "no problem")
     await browser.sees("0–3")
+
+
+def load_at(at_ms: int, written: int) -> StoreLoad:
+    return StoreLoad(at_ms, written, 0, written, 1 << 20, 4 << 20, 900 << 20, 1000 << 20, 0, 64 << 20, 7)
+
+
+async def test_the_work_and_the_fill_of_stores(browser: Browser, parts: ControllerParts, page: str) -> None:
+    now_ms = parts.clock.wall_ms()
+    parts.hosts.load = load_at(now_ms - 4000, 100 << 20)
+    await browser.open(f"{page}#/cluster")
+    await browser.sees("900 MiB of 1000 MiB", "main table")
+    await browser.sees("90 %", ".tiles")
+    assert "MiB/s" not in await browser.text("main table"), "a rate needs two leases"
+    parts.hosts.load = load_at(now_ms, 140 << 20)
+    await browser.sees("10.0 MiB/s", "main table")
+    assert await browser.count('meter[aria-label="25 % waits for Tier 2"]') == 1
+    parts.hosts.load = load_at(now_ms + 4000, 1 << 20)
+    await eventually(lambda: lacks_text(browser, "MiB/s"), "no rate where a container took its count along")
+
+
+async def lacks_text(browser: Browser, text: str) -> bool:
+    return text not in await browser.text("main table")
 
 
 async def lacks(browser: Browser, selector: str) -> bool:

@@ -16,6 +16,7 @@ from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.versioned_store import VersionedStore
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.cluster.registry import Member
+from pravega_common.services.cluster.store_load import StoreLoad
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.fakes.segment_access import InMemorySegmentAccess
 
@@ -29,11 +30,14 @@ class StaticHosts:
     known_controllers: list[tuple[str, int]] = field(default_factory=list)
     ownerless: tuple[int, ...] = ()
     container_count: int = 4
+    load: StoreLoad | None = None
+
+    async def look_again(self) -> None: ...
 
     @property
     def placement(self) -> Placement:
         owners = {number: "store" for number in range(self.container_count) if number not in self.ownerless}
-        return Placement(1, self.container_count, owners, {"store": Member(self.host, self.port)})
+        return Placement(1, self.container_count, owners, {"store": Member(self.host, self.port, load=self.load)})
 
     async def owner_of(self, segment: str) -> tuple[str, int]:
         return self.host, self.port

@@ -3,6 +3,7 @@
 import { card, element, facts, notice, table } from "./dom.js";
 import { count, counted, span } from "./format.js";
 import { ask, path } from "./server.js";
+import { StoreRates, loadCard } from "./store_loads.js";
 
 const periodMs = 3_000;
 const movesMax = 50;
@@ -25,9 +26,12 @@ export async function showCluster(main, _parts, _query, signal) {
   const problems = element("div");
   const body = element("div");
   const moves = new Moves();
+  const rates = new StoreRates();
   const show = (found) => {
     problems.replaceChildren(...problemNotices(found));
-    body.replaceChildren(...cards(found), moves.seen(found));
+    rates.take(found.stores);
+    const work = loadCard(found.stores, rates, found.atMs);
+    body.replaceChildren(...(work ? [work] : []), ...cards(found), moves.seen(found));
   };
   show(await ask(path("cluster"), signal));
   main.replaceChildren(element("h1", {}, "Cluster"), problems, body);
@@ -55,7 +59,7 @@ function cards(found) {
         ["Containers", `${count(found.containerCount)}, assignment ${count(found.assignmentVersion)}`],
         ["Without a store", found.ownerless.length ? containers(found.ownerless) : "none"],
       ]),
-      element("p", { class: "soft small" }, "Memory of Tier 1, Tier 2, caches and queues are not known to a controller: each store tells them at its own /metrics and /health."),
+      element("p", { class: "soft small" }, "More about each store is at its own /metrics and /health."),
     ),
   ];
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pravega_common.errors import DataCorruption
+from pravega_common.services.cluster.store_load import StoreLoad
 
 SEGMENT_STORE_KIND: Final = "segment-store"
 """Lease kind of a segment store; the member id is the store's id, as in the assignment."""
@@ -32,6 +33,8 @@ class Member:
     """The errors of these containers, which a controller logs."""
     tls: bool = False
     """Whether its port speaks TLS. A member without has no such key, as before there was one."""
+    load: StoreLoad | None = None
+    """The work of a store when it renewed its lease; None of a controller, and of a store of an older version."""
 
     def to_payload(self) -> dict[str, Any]:
         return {
@@ -41,6 +44,7 @@ class Member:
             "failed_containers": [list(item) for item in self.failed_containers],
             "failure_reasons": [list(item) for item in self.failure_reasons],
             **({"tls": True} if self.tls else {}),
+            **({} if self.load is None else {"load": self.load.to_payload()}),
         }
 
     @classmethod
@@ -52,6 +56,7 @@ class Member:
             reasons = tuple((int(container), str(text)) for container, text in payload.get("failure_reasons", ()))
             incarnation = str(payload.get("incarnation", ""))
             speaks_tls = bool(payload.get("tls", False))
-            return cls(str(payload["host"]), int(payload["port"]), incarnation, failed, reasons, speaks_tls)
-        except (KeyError, TypeError, ValueError) as error:
+            load = StoreLoad.from_payload(payload["load"]) if "load" in payload else None
+            return cls(str(payload["host"]), int(payload["port"]), incarnation, failed, reasons, speaks_tls, load)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataCorruption(f"membership payload {payload!r} is not one: {error}") from error

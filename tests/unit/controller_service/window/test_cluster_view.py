@@ -10,6 +10,7 @@ from controller_service.service import Controller
 from controller_service.window.cluster_view import cluster_view
 from pravega_common.errors import Unavailable
 from pravega_common.services.cluster.registry import Member
+from pravega_common.services.cluster.store_load import StoreLoad
 from pravega_common.version import __version__
 from tests.support.controller_in_memory import ControllerParts
 
@@ -42,3 +43,21 @@ async def test_an_oracle_that_is_away_leaves_the_rest(controller: Controller) ->
     view = await cluster_view(replace(controller.window_parts(), controllers=controllers))
     assert view.controllers is None and view.unknown == "The controllers are not known now: no oracle."
     assert [store.id for store in view.stores] == ["store"]
+
+
+async def test_what_stores_told_with_their_leases(parts: ControllerParts, controller: Controller) -> None:
+    assert (await cluster_view(controller.window_parts())).stores[0].load is None
+    parts.hosts.load = StoreLoad(7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+    told = (await cluster_view(controller.window_parts())).stores[0].load
+    assert told is not None and told.model_dump() == parts.hosts.load.to_payload()
+
+
+async def test_an_oracle_that_is_away_leaves_what_stores_told_before(
+    parts: ControllerParts, controller: Controller
+) -> None:
+    async def look_again() -> None:
+        raise Unavailable("no oracle")
+
+    parts.hosts.load = StoreLoad(7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+    view = await cluster_view(replace(controller.window_parts(), look_again=look_again))
+    assert view.stores[0].load is not None and view.stores[0].load.at_ms == 7

@@ -1,0 +1,41 @@
+"""The figures of a store travel with its lease; older and newer versions understand each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pravega_common.errors import DataCorruption
+from pravega_common.services.cluster.registry import Member
+from pravega_common.services.cluster.store_load import StoreLoad
+
+LOAD = StoreLoad(7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+
+
+def test_a_lease_with_figures() -> None:
+    member = Member("host", 1, "run", load=LOAD)
+    assert Member.from_payload(member.to_payload()) == member
+
+
+def test_an_older_store_sends_none() -> None:
+    payload = Member("host", 1, "run").to_payload()
+    assert "load" not in payload
+    assert Member.from_payload(payload).load is None
+
+
+def test_what_a_newer_store_adds_is_passed_over() -> None:
+    assert StoreLoad.from_payload({**LOAD.to_payload(), "colour": "red"}) == LOAD
+
+
+@pytest.mark.parametrize("wrong", [None, -1, 1.5, "1", True])
+def test_a_figure_that_is_no_count(wrong: Any) -> None:
+    payload = {**Member("host", 1).to_payload(), "load": {**LOAD.to_payload(), "read_bytes": wrong}}
+    with pytest.raises(DataCorruption, match="read_bytes"):
+        Member.from_payload(payload)
+
+
+@pytest.mark.parametrize("wrong", [17, "load", None])
+def test_figures_that_are_none(wrong: Any) -> None:
+    with pytest.raises(DataCorruption):
+        Member.from_payload({**Member("host", 1).to_payload(), "load": wrong})
