@@ -9,18 +9,35 @@ from __future__ import annotations
 
 import base64
 import struct
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from controller_service.event_processors.request_stream import WireClients
 from controller_service.window.answers import EventPage, EventSeen
+from controller_service.window.event_times import offset_before_time
 from controller_service.window.parts import WindowParts
 from controller_service.window.picture import segment_label
 from pravega_common.errors import InvalidArgument, SegmentTruncated, UnsupportedOperation
 from pravega_common.model.segments import SegmentInfo
-from pravega_common.names import is_internal_scope, segment_id, segment_name
+from pravega_common.names import index_segment_name, is_internal_scope, segment_id, segment_name
+from pravega_common.stream_cut import StreamCut
 from pravega_common.wire import commands as c
 
-Start = Literal["head", "tail", "offset"]
+StartKind = Literal["head", "tail", "offset", "time", "cut"]
+cut_chars_max: Final = 6_000
+"""Characters of a stream cut's text: an address of HTTP holds no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin: ``kind``, and the offset, time or text of a stream cut that it needs."""
+
+    kind: StartKind
+    offset: int = 0
+    time_ms: int = 0
+    cut: str = ""
+
 
 events_max: Final = 50
 event_bytes_shown_max: Final = 4 * 1024
@@ -30,15 +47,15 @@ tail_bytes: Final = (128 * 1024, 4 * 1024 * 1024)
 """How far before the tail a beginning of an event is looked for, the nearer one first; all of it is read. The index has
 one after every block of a writer, of 1 MiB at most, and after every merged transaction, however long."""
 event_bytes_max: Final = 8 * 1024 * 1024
+cut_segments_named_max: Final = 20
+"""Segments of a cut that an error names."""
 _NO_BEGINNING: Final = "no beginning of an event is on record near the tail: begin with the oldest events"
 _HEADER: Final = struct.Struct(">ii")
 
 
-async def read_events(
-    parts: WindowParts, scope: str, stream: str, segment: str, start: Start, offset: int
-) -> EventPage:
+async def read_events(parts: WindowParts, scope: str, stream: str, segment: str, start: Start) -> EventPage:
     """Events of a segment, by its label. ``StreamNotFound``, ``SegmentNotFound``; ``InvalidArgument`` for an offset
-    at which no event begins or that is not in the segment."""
+    at which no event begins or that is not in the segment, and for a cut of another stream or without the segment."""
     clients = parts.clients
     if clients is None:
         raise UnsupportedOperation("this controller has no connections to segment stores to read events by")
@@ -47,9 +64,10 @@ async def read_events(
     await (await parts.store.open(scope, stream)).state()
     identifier = _identifier(segment)
     info = await parts.access.info(segment_name(scope, stream, identifier))
-    first = await _first_offset(clients, info, start, offset)
-    read = await _read(clients, info, first, tail_bytes[-1] if start == "tail" else read_bytes_max)
-    events, following = split_events(read, first, newest=start == "tail")
+    is_tail = start.kind == "tail"
+    first = await _first_offset(parts, clients, info, identifier, start)
+    read = await _read(clients, info, first, tail_bytes[-1] if is_tail else read_bytes_max)
+    events, following = split_events(read, first, newest=is_tail)
     return EventPage(
         segment=segment_label(identifier),
         start_offset=info.start_offset,
@@ -57,7 +75,7 @@ async def read_events(
         is_sealed=info.is_sealed,
         events=events,
         next=following,
-        unknown=None if events or start != "tail" or info.length == info.start_offset else _NO_BEGINNING,
+        unknown=None if events or not is_tail or info.length == info.start_offset else _NO_BEGINNING,
     )
 
 
@@ -68,13 +86,40 @@ def _identifier(label: str) -> int:
     return segment_id(int(number), int(epoch))
 
 
-async def _first_offset(clients: WireClients, info: SegmentInfo, start: Start, offset: int) -> int:
-    if start == "head":
-        return info.start_offset
-    if start == "offset":
-        if not info.start_offset <= offset <= info.length:
-            raise InvalidArgument(f"offset {offset}: the segment has {info.start_offset} to {info.length}")
-        return offset
+async def _first_offset(
+    parts: WindowParts, clients: WireClients, info: SegmentInfo, identifier: int, start: Start
+) -> int:
+    match start.kind:
+        case "head":
+            return info.start_offset
+        case "offset":
+            return _offset_within(info, start.offset)
+        case "cut":
+            return _offset_within(info, _offset_in_cut(info.name, identifier, start.cut))
+        case "time":
+            index = await parts.access.info(index_segment_name(info.name))
+            return await offset_before_time(partial(_read, clients, index), index, info, start.time_ms)
+        case "tail":
+            return await _near_tail(clients, info)
+
+
+def _offset_within(info: SegmentInfo, offset: int) -> int:
+    if not info.start_offset <= offset <= info.length:
+        raise InvalidArgument(f"offset {offset}: the segment has {info.start_offset} to {info.length}")
+    return offset
+
+
+def _offset_in_cut(segment: str, identifier: int, text: str) -> int:
+    cut = StreamCut.from_text(text)
+    if cut.is_unbounded or cut.scoped_stream != segment.rpartition("/")[0]:
+        raise InvalidArgument(f"the stream cut is one of {cut.scoped_stream or 'no stream'}, not of this stream")
+    if identifier not in cut.offsets:
+        known = ", ".join(segment_label(item) for item in sorted(cut.offsets)[:cut_segments_named_max])
+        raise InvalidArgument(f"the stream cut lies in other segments: {known}")
+    return cut.offsets[identifier]
+
+
+async def _near_tail(clients: WireClients, info: SegmentInfo) -> int:
     for distance in tail_bytes:
         wanted = info.length - distance
         if wanted <= info.start_offset:

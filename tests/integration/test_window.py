@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,10 +13,13 @@ from typing import Any
 import pytest
 
 from controller_service.window.events import events_max
+from pravega_common.names import segment_id
+from pravega_common.stream_cut import StreamCut
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import client, cluster, new_stream_in
+from tests.support.eventually import eventually_blocking
 
 __all__ = ["client", "cluster"]
 SCOPE = "window"
@@ -47,6 +51,34 @@ def test_all_events_are_found_page_by_page(cluster: StandaloneProcess, client: S
     assert found == events
     newest = texts(ask(cluster, path, segment="0.0"))
     assert newest and newest == events[-len(newest) :]
+
+
+def test_events_of_a_time_and_of_a_cut(cluster: StandaloneProcess, client: StreamClient) -> None:
+    stream = new_stream_in(SCOPE, client)
+    path = f"scopes/{SCOPE}/streams/{stream}/events"
+    with EventWriter(client, SCOPE, stream) as writer:
+        writer.write(b"early", "key")
+    cut = StreamCut(SCOPE, stream, {0: client.segment_infos(SCOPE, stream, [0])[0].length})
+    time.sleep(0.3)  # two stretches of the index, so that a time lies between them
+    between_ms = time.time_ns() // 1_000_000
+    time.sleep(0.3)  # as before
+    with EventWriter(client, SCOPE, stream) as writer:
+        writer.write(b"late", "key")
+
+    def found(**query: object) -> list[bytes]:
+        return texts(ask(cluster, path, segment="0.0", **query))
+
+    eventually_blocking(lambda: found(start="time", timeMs=between_ms) == [b"late"], "the index")
+    assert found(start="time", timeMs=0) == [b"early", b"late"]
+    assert found(start="cut", cut=cut.as_text()) == [b"late"]
+    for wrong, said in (
+        (StreamCut(SCOPE, stream, {segment_id(7, 3): 0}).as_text(), "other segments: 7.3"),
+        (StreamCut(SCOPE, "another", {0: 0}).as_text(), "not of this stream"),
+        ("nothing", "stream cut"),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            found(start="cut", cut=wrong)
+        assert refused.value.code == 400 and said in str(refused.value)
 
 
 def test_an_empty_stream_has_no_events(cluster: StandaloneProcess, client: StreamClient) -> None:

@@ -20,7 +20,7 @@ from controller_service.window.answers import (
     StreamUse,
 )
 from controller_service.window.cluster_view import cluster_view
-from controller_service.window.events import Start, read_events
+from controller_service.window.events import Start, StartKind, cut_chars_max, read_events
 from controller_service.window.looks import look_at, look_at_many, streams_per_look_max
 from controller_service.window.parts import WindowParts, answer_time_max_s, within
 from controller_service.window.stream_facts import facts, picture
@@ -55,8 +55,14 @@ class EpochsQuery(RestQuery):
 
 class EventsQuery(RestQuery):
     segment: str = Field(max_length=40, description="Its number and the epoch that made it, with a dot between.")
-    start: Start = Field("tail", description="The oldest events, the newest ones, or those from an offset on.")
+    start: StartKind = Field(
+        "tail", description="The oldest events, the newest ones, or those from an offset, a time or a stream cut on."
+    )
     offset: Number = Field(0, description="For start=offset: where an event begins.")
+    time_ms: Number = Field(
+        0, alias="timeMs", description="For start=time: events of that time or later, and a few before them."
+    )
+    cut: str = Field("", max_length=cut_chars_max, description="For start=cut: the text of a stream cut.")
 
 
 class NamesQuery(RestQuery):
@@ -106,7 +112,8 @@ class WindowOperations:
         return await within(answer_time_max_s, picture(self._parts, scope, stream, query.first, query.last))
 
     async def events(self, scope: str, stream: str, query: EventsQuery) -> EventPage:
-        work = read_events(self._parts, scope, stream, query.segment, query.start, query.offset)
+        start = Start(query.start, query.offset, query.time_ms, query.cut)
+        work = read_events(self._parts, scope, stream, query.segment, start)
         return await within(answer_time_max_s, work)
 
     async def follow(self, scope: str, stream: str) -> AsyncGenerator[StreamLook, None]:

@@ -1,4 +1,4 @@
-// Shows events of one segment at a time: the newest, the oldest, or those from an offset on.
+// Shows events of one segment at a time: the newest, the oldest, or those from an offset, a time or a stream cut on.
 
 import { button, card, element, notice } from "./dom.js";
 import { bytesOf, formats } from "./event_text.js";
@@ -15,7 +15,7 @@ export async function showEvents(main, [scope, stream], query, signal) {
   const page = new EventsPage(own, signal, picture, query.get("segment"));
   const back = element("a", { href: `#/stream/${encodeURIComponent(scope)}/${encodeURIComponent(stream)}` }, `${scope}/${stream}`);
   main.replaceChildren(element("h1", {}, "Events of ", back), page.form, page.found);
-  await page.read("tail", 0);
+  await page.read("tail");
 }
 
 class EventsPage {
@@ -27,9 +27,11 @@ class EventsPage {
     this.segment = element("select", {}, ...options);
     this.format = element("select", {}, ...Object.keys(formats).map((name) => element("option", { value: name }, name === "json" ? "JSON" : name)));
     this.offset = element("input", { type: "number", min: "0", step: "1", value: "0" });
+    this.time = element("input", { type: "datetime-local", step: "1" });
+    this.cut = element("input", { type: "text", placeholder: "Text of a stream cut" });
     this.filter = element("input", { type: "search", placeholder: "Part of a shown event" });
     this.found = element("div", { "aria-live": "polite" });
-    const read = (start) => () => this.read(start, Number(this.offset.value));
+    const read = (start) => () => this.read(start);
     this.form = element(
       "form",
       { class: "bar" },
@@ -38,6 +40,10 @@ class EventsPage {
       button("Oldest", read("head")),
       element("label", {}, "Offset ", this.offset),
       button("From there", read("offset")),
+      element("label", {}, "Time, UTC ", this.time),
+      button("From then", read("time")),
+      element("label", {}, "Cut ", this.cut),
+      button("From the cut", read("cut")),
       element("label", {}, "As ", this.format),
       element("label", {}, "With ", this.filter),
     );
@@ -47,8 +53,13 @@ class EventsPage {
     this.filter.addEventListener("input", () => this.show());
   }
 
-  async read(start, offset) {
+  /** @param {string} start @param {number} offset */
+  async read(start, offset = Number(this.offset.value)) {
+    const timeMs = Date.parse(`${this.time.value}Z`);
+    if (start === "time" && Number.isNaN(timeMs)) return this.found.replaceChildren(notice("Give the time from which on events are wanted.", true));
     const query = new URLSearchParams({ segment: this.segment.value, start, offset });
+    if (start === "time") query.set("timeMs", timeMs);
+    if (start === "cut") query.set("cut", this.cut.value.trim());
     try {
       this.page = await ask(`${this.own}/events?${query}`, this.signal);
       this.show();

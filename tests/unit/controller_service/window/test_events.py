@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from controller_service.service import Controller
-from controller_service.window.events import event_bytes_shown_max, events_max, read_events, split_events
+from controller_service.window.events import Start, event_bytes_shown_max, events_max, read_events, split_events
 from pravega_common.errors import InvalidArgument, UnsupportedOperation
 
 
@@ -52,4 +52,4 @@ def test_a_place_where_no_event_begins_is_refused(header: tuple[int, int]) -> No
 
 async def test_without_connections_events_are_refused_with_the_reason(controller: Controller) -> None:
     with pytest.raises(UnsupportedOperation, match="no connections"):
-        await read_events(controller.window_parts(), "s", "t", "0.0", "tail", 0)
+        await read_events(controller.window_parts(), "s", "t", "0.0", Start("tail"))
