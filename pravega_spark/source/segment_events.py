@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pravega_common.errors import SegmentNotFound, SegmentTruncated, UnsupportedOperation
@@ -14,6 +14,7 @@ from pravega_common.names import segment_name
 from pravega_spark.gateway.contract import Boundaries, StreamGateway
 from pravega_spark.source.event_walk import Walked, walk
 from pravega_spark.source.known_events import KnownEvents
+from pravega_spark.source.known_heads import KnownHeads
 from pravega_streams.segment.event_index import EventCount, ReadTarget
 
 located_slack_bytes: Final = (0, 128 * 1024, 1024 * 1024, 16 * 1024 * 1024, 128 * 1024 * 1024)
@@ -38,7 +39,7 @@ class SegmentEvents:
         self._stream = stream
         self._index: dict[int, Boundaries | None] = {}
         self._located: dict[tuple[int, int], int] = {}
-        self._known: dict[int, list[KnownEvents]] = {}
+        self._known: list[KnownHeads] = []
 
     def forget(self) -> None:
         """Forget what was asked for: a plan must know the boundaries that were written before it began."""
@@ -55,10 +56,8 @@ class SegmentEvents:
             return
         share = min(prepared_segment_bytes_max, prepared_bytes_max // len(wanted))
         heads = {item: (start, min(end, start + share)) for item, (start, end) in wanted.items()}
-        for item, data in self._gateway.read_heads(self._scope, self._stream, heads).items():
-            known = KnownEvents.of(heads[item][0], data)
-            if known is not None:
-                self._known.setdefault(item, []).append(known)
+        data = self._gateway.read_heads(self._scope, self._stream, heads)
+        self._known.append(KnownHeads.of({item: start for item, (start, _) in heads.items()}, data))
 
     def prepare_index(self, segment_ids: list[int]) -> None:
         """Ask for the boundaries of these segments together."""
@@ -66,31 +65,55 @@ class SegmentEvents:
         if len(unknown) > 1:
             self._index.update(self._gateway.boundaries_of_many(self._scope, self._stream, unknown))
 
-    def prepare_counts(self, spans: Mapping[int, tuple[int, int]]) -> None:
-        """Ask together for what ``events_between`` needs of these segments: start and end of each."""
-        unknown = {item: span for item, span in spans.items() if span[0] < span[1]}
-        self.prepare_index([item for item, span in unknown.items() if self._estimated_ahead(item, *span) is None])
+    def estimated_of_many(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, EventCount | None]:
+        """``estimated`` of several segments: start and end of each. What was read ahead is asked of all at once."""
+        ahead = self._estimated_ahead(spans)
+        found: dict[int, EventCount | None] = {}
+        for item, span in spans.items():
+            about = ahead.get(item)
+            is_enough = about is not None and (about.is_exact or item not in self._index)
+            found[item] = about if is_enough else self._estimated(item, span, about)
+        return found
+
+    def events_between_of_many(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, int | None]:
+        """``events_between`` of several segments; those that need an index are asked about together."""
+        some = {item: span for item, span in spans.items() if span[0] < span[1]}
+        ahead = self._estimated_ahead(some)
+        self.prepare_index([item for item in some if item not in ahead])
+        found: dict[int, int | None] = {}
+        for item, span in spans.items():
+            about = ahead.get(item)
+            if about is not None and (about.is_exact or item not in self._index):
+                found[item] = about.events
+            else:
+                found[item] = self.events_between(item, *span)
+        return found
 
     def after_bytes_of_many(self, wanted: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
         """``after_bytes`` of several segments: offset, bytes, and end of each."""
         self.prepare({item: (start, min(end, start + size)) for item, (start, size, end) in wanted.items()})
-        asked = {
-            item: start + size
+        asked = {item: start + size for item, (start, size, end) in wanted.items() if start + size < end}
+        known = self._known_boundaries(asked)
+        unknown = {item: offset for item, offset in asked.items() if item not in known}
+        if len(unknown) > 1:
+            located = self._gateway.locate_offsets(self._scope, self._stream, unknown)
+            self._located.update({(item, unknown[item]): offset for item, offset in located.items()})
+        near = {item: offset for item, offset in known.items() if offset - asked[item] <= located_excess_bytes_max}
+        return {
+            item: min(end, near[item]) if item in near else self.after_bytes(item, start, size, end)
             for item, (start, size, end) in wanted.items()
-            if start + size < end and self._known_boundary(item, start + size) is None
         }
-        if len(asked) > 1:
-            located = self._gateway.locate_offsets(self._scope, self._stream, asked)
-            self._located.update({(item, asked[item]): offset for item, offset in located.items()})
-        return {item: self.after_bytes(item, start, size, end) for item, (start, size, end) in wanted.items()}
 
     def after_events_of_many(self, wanted: Mapping[int, tuple[int, int, int]]) -> dict[int, int | None]:
         """``after_events`` of several segments: offset, end, and number of events of each."""
-        far = [item for item in wanted if self._known_walk(item, *wanted[item]) is None]
+        known = self._known_walks(wanted)
+        far = [item for item in wanted if item not in known]
         self.prepare_index(far)
         places = {item: self._below(item, *wanted[item]) for item in far}
         self.prepare({item: (place.offset, wanted[item][1]) for item, place in places.items() if place is not None})
-        return {item: self.after_events(item, *wanted[item]) for item in wanted}
+        return {
+            item: known[item].offset if item in known else self.after_events(item, *wanted[item]) for item in wanted
+        }
 
     def count_of_many(self, wanted: Mapping[int, tuple[int, int]]) -> dict[int, int | None]:
         """``count`` of several segments: start and end of each."""
@@ -166,23 +189,30 @@ class SegmentEvents:
 
         Of what was read ahead all is known; where that is only the beginning, it stands for the rest.
         """
-        if start >= end:
+        return self.estimated_of_many({segment_id: (start, end)})[segment_id]
+
+    def _estimated(self, segment_id: int, span: tuple[int, int], ahead: EventCount | None) -> EventCount | None:
+        """Count the events of a span by the index, or return ``ahead`` without one."""
+        if span[0] >= span[1]:
             return EventCount(0, is_exact=True)
-        ahead = self._estimated_ahead(segment_id, start, end)
-        if ahead is not None and (ahead.is_exact or segment_id not in self._index):
-            return ahead
         boundaries = self._boundaries(segment_id)
         if boundaries is None:
             return ahead
-        counted = boundaries.events_between(start, end)
+        counted = boundaries.events_between(*span)
         return EventCount(max(1, counted.events), counted.is_exact)
 
-    def _estimated_ahead(self, segment_id: int, start: int, end: int) -> EventCount | None:
-        found = [known.estimated(start, end) for known in self._known.get(segment_id, ())]
-        return max((item for item in found if item), key=lambda item: item.is_exact, default=None)
+    def _estimated_ahead(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, EventCount]:
+        """Count the events of each span that has bytes by what was read ahead, exactly where that is possible."""
+        found: dict[int, EventCount] = {}
+        wanted = {item: span for item, span in spans.items() if span[0] < span[1]}
+        for heads in self._known:
+            for item, about in heads.estimated(wanted).items():
+                if about.is_exact or item not in found:
+                    found[item] = about
+        return found
 
     def has_read_ahead(self, segment_id: int) -> bool:
-        return segment_id in self._known
+        return any(segment_id in heads for heads in self._known)
 
     def count(self, segment_id: int, start: int, end: int) -> int | None:
         """The same, but exact unless the index is far behind the segment, and at least one if there are any bytes.
@@ -247,15 +277,32 @@ class SegmentEvents:
             return Walked(ahead.offset, at.events + ahead.events)
         return Walked(known, at.events)
 
+    def _known_walks(self, wanted: Mapping[int, tuple[int, int, int]]) -> dict[int, Walked]:
+        """The steps over events that were read ahead: start, end, and number of events of each segment."""
+        found: dict[int, Walked] = {}
+        for heads in self._known:
+            found = {**heads.walked(wanted), **found}
+        return found
+
+    def _known_boundaries(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """The next boundary of each segment where that was read ahead."""
+        found: dict[int, int] = {}
+        for heads in self._known:
+            found = {**heads.at_or_after(offsets), **found}
+        return found
+
+    def _known_events(self, segment_id: int) -> Iterator[KnownEvents]:
+        for heads in self._known:
+            if (known := heads.of_segment(segment_id)) is not None:
+                yield known
+
     def _known_walk(self, segment_id: int, start: int, end: int, count: int) -> Walked | None:
-        found = (known.walked(start, end, count) for known in self._known.get(segment_id, ()))
+        found = (known.walked(start, end, count) for known in self._known_events(segment_id))
         return next((item for item in found if item is not None), None)
 
     def _known_boundary(self, segment_id: int, offset: int) -> int | None:
-        for known in self._known.get(segment_id, ()):
-            if (found := known.at_or_after(offset)) is not None:
-                return found
-        return None
+        found = (known.at_or_after(offset) for known in self._known_events(segment_id))
+        return next((item for item in found if item is not None), None)
 
     def _boundaries(self, segment_id: int) -> Boundaries | None:
         if segment_id not in self._index:

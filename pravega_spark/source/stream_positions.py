@@ -209,10 +209,10 @@ class StreamPositions:
         Of a sealed segment behind the position they are counted once.
         """
         unknown = {item: span for item, span in spans.items() if self._counts.get(item, (None, 0))[0] != span}
-        self.events.prepare_counts(unknown)
+        found = self.events.events_between_of_many(unknown)
         total = 0
         for item, span in spans.items():
-            counted = self.events.events_between(item, *span) if item in unknown else self._counts[item][1]
+            counted = found[item] if item in unknown else self._counts[item][1]
             if item in self._sealed:
                 self._counts[item] = (span, counted)
             if counted is None:

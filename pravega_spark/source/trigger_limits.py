@@ -152,12 +152,12 @@ class TriggerLimits:
         for name, some in _by_stream(spans).items():
             self._streams[name].prepare(some)
         about: dict[tuple[str, int], EventCount] = {}
-        for (name, item), span in spans.items():
-            found = self._streams[name].estimated(item, *span)
-            if found is None:
-                self._warn_unlimited(name)
-                return None
-            about[name, item] = found
+        for name, some in _by_stream(spans).items():
+            for item, found in self._streams[name].estimated_of_many(some).items():
+                if found is None:
+                    self._warn_unlimited(name)
+                    return None
+                about[name, item] = found
         return about
 
     def _has_read_ahead(self, name: str, segment_id: int) -> bool:
