@@ -87,6 +87,9 @@ class RoutedSegmentStore:
     async def read(self, segment: str, offset: int, length_max: int) -> ReadResult:
         return await self.container_of(segment).read(segment, offset, length_max)
 
+    def read_in_memory(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
+        return self.container_of(segment).read_in_memory(segment, offset, length_max)
+
     async def get_info(self, segment: str) -> SegmentProperties:
         return await self.container_of(segment).get_info(segment)
 

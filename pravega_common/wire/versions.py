@@ -12,12 +12,16 @@ OLDEST_COMPATIBLE_VERSION: Final = 5
 LOCATE_OFFSET_VERSION: Final = 17
 BATCHES: Final = 1
 """Bit of ``Hello.extensions``: the peer knows RequestBatch."""
-EXTENSIONS: Final = BATCHES
+READ_BATCHES: Final = 2
+"""Bit of ``Hello.extensions``: a RequestBatch may hold reads."""
+EXTENSIONS: Final = BATCHES | READ_BATCHES
 """All extensions of the protocol that this project speaks; a plain Pravega has none."""
 batch_requests_max: Final = 1_000
 """Requests of one batch."""
 batch_bytes_max: Final = 1024 * 1024
 """Bytes of the requests of one batch, with their frame headers."""
+batch_read_bytes_max: Final = 4 * 1024 * 1024
+"""Bytes that the reads of one batch may ask for together."""
 
 
 def is_compatible(high_version: int, low_version: int) -> bool:

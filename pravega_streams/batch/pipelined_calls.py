@@ -13,8 +13,14 @@ from typing import Final
 
 from pravega_common.errors import PravegaError
 from pravega_common.wire import commands as c
-from pravega_common.wire.versions import LOCATE_OFFSET_VERSION
+from pravega_common.wire.versions import (
+    LOCATE_OFFSET_VERSION,
+    READ_BATCHES,
+    batch_read_bytes_max,
+    batch_requests_max,
+)
 from pravega_streams.batch.range_reader import ReadSockets
+from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 from pravega_streams.connection.requests import with_token
@@ -56,7 +62,7 @@ class PipelinedCalls:
         parts: dict[str, list[memoryview]] = {}
         left = {segment: (start, end) for segment, (start, end) in ranges.items() if start < end}
         for _ in range(read_rounds_max):
-            replies = self.ask({segment: _read_of(segment, *span) for segment, span in left.items()})
+            replies = self._reads(left)
             left_before, left = left, {}
             for segment, reply in replies.items():
                 start, end = left_before[segment]
@@ -77,16 +83,88 @@ class PipelinedCalls:
         )
         return {segment: reply.offset for segment, reply in replies.items() if isinstance(reply, c.OffsetLocated)}
 
-    def _round(self, questions: Mapping[str, MakeQuestion], since_version: int) -> dict[str, c.Command]:
-        by_store: dict[Endpoint, list[str]] = {}
+    def _reads(self, ranges: Mapping[str, tuple[int, int]]) -> dict[str, c.Command]:
+        """The answer to a read of each range: in batches from stores that know those, else one by one."""
         replies: dict[str, c.Command] = {}
+        alone: dict[str, MakeQuestion] = {}
+        for some in _in_batches(ranges):
+            questions = {segment: _read_of(segment, *span) for segment, span in some.items()}
+            sent = []
+            for endpoint, segments in self._by_store(questions).items():
+                asked = self._sent_batch(endpoint, {segment: questions[segment] for segment in segments})
+                if asked is None:
+                    alone.update({segment: questions[segment] for segment in segments})
+                else:
+                    sent.append(asked)
+            for connection, request_id, batch in sent:
+                self._receive_batch(connection, request_id, batch, replies)
+        return {**replies, **self.ask(alone)}
+
+    def _sent_batch(
+        self, endpoint: Endpoint, questions: Mapping[str, MakeQuestion]
+    ) -> tuple[WireSocket, int, SegmentBatch[c.SegmentRead]] | None:
+        """The connection, and the batch with its request id; None for a store that takes none, or cannot be asked."""
+        try:
+            connection = self._sockets.take(endpoint)
+            if not connection.knows(READ_BATCHES):
+                self._sockets.give_back(endpoint, connection)
+                return None
+            batch = SegmentBatch[c.SegmentRead]()
+            for segment, make in questions.items():
+                token = self._resolver.token(segment)
+                if not batch.add(SegmentCall(segment, with_token(make, token), c.SegmentRead)):
+                    break  # Of very long names: who needs one asks about it alone.
+            request_id = connection.next_request_id()
+            connection.send(batch.command(request_id))
+        except PravegaError as error:
+            _log.info("the store at %s is not asked about %d segments: %s", endpoint, len(questions), error)
+            return None
+        return connection, request_id, batch
+
+    def _receive_batch(
+        self,
+        connection: WireSocket,
+        request_id: int,
+        batch: SegmentBatch[c.SegmentRead],
+        replies: dict[str, c.Command],
+    ) -> None:
+        one = batch.calls[0].segment
+
+        def is_elsewhere() -> bool:
+            return has_moved(self._resolver, one, connection.endpoint)
+
+        try:
+            reply = connection.receive(is_elsewhere)
+            while getattr(reply, "request_id", -1) != request_id:
+                reply = connection.receive(is_elsewhere)
+            outcomes = batch.outcomes(reply, lambda _: connection.close())
+        except PravegaError as error:
+            _log.info("%d reads got no answer: %s", len(batch.calls), error)
+            connection.close()
+            self._resolver.forget(one)
+            return
+        replies.update(
+            {
+                call.segment: outcome
+                for call, outcome in zip(batch.calls, outcomes, strict=True)
+                if isinstance(outcome, c.SegmentRead)
+            }
+        )
+        self._sockets.give_back(connection.endpoint, connection)
+
+    def _by_store(self, questions: Mapping[str, MakeQuestion]) -> dict[Endpoint, list[str]]:
+        by_store: dict[Endpoint, list[str]] = {}
         try:
             for segment in questions:
                 by_store.setdefault(self._resolver.resolve(segment), []).append(segment)
         except PravegaError as error:
             _log.info("not all segments are asked about together: %s", error)
+        return by_store
+
+    def _round(self, questions: Mapping[str, MakeQuestion], since_version: int) -> dict[str, c.Command]:
+        replies: dict[str, c.Command] = {}
         sent = []
-        for endpoint, segments in by_store.items():
+        for endpoint, segments in self._by_store(questions).items():
             asked = self._sent(endpoint, {segment: questions[segment] for segment in segments}, since_version)
             if asked is not None:
                 sent.append(asked)
@@ -130,6 +208,21 @@ class PipelinedCalls:
 def _in_rounds(questions: Mapping[str, MakeQuestion]) -> Iterator[dict[str, MakeQuestion]]:
     items = iter(questions.items())
     while some := dict(itertools.islice(items, questions_per_round_max)):
+        yield some
+
+
+def _in_batches(ranges: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, tuple[int, int]]]:
+    """The ranges in parts that one batch takes, also where all are of one store; a long one in a part of its own."""
+    some: dict[str, tuple[int, int]] = {}
+    left = batch_read_bytes_max
+    for segment, (start, end) in ranges.items():
+        length = min(end - start, batch_read_bytes_max)
+        if some and (length > left or len(some) == batch_requests_max):
+            yield some
+            some, left = {}, batch_read_bytes_max
+        some[segment] = (start, start + length)
+        left -= length
+    if some:
         yield some
 
 

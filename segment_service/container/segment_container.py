@@ -423,6 +423,10 @@ class SegmentContainer(Service):
             found.users -= 1
             found.used_s = self._clock.monotonic_s()
 
+    def read_in_memory(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
+        found = self._known(segment)
+        return None if found is None else self.read_index.read_in_memory(found.segment_id, offset, length_max)
+
     async def get_info(self, segment: str) -> SegmentProperties:
         return _properties(self._known(segment) or await self._live(segment))
 

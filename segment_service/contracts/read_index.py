@@ -57,6 +57,10 @@ class ReadIndex(Protocol):
         """As ``SegmentStore.read``."""
         ...
 
+    def read_in_memory(self, segment_id: int, offset: int, length_max: int) -> ReadResult | None:
+        """Answers as ``read`` where all wanted bytes that there are have a place in the cache; None where not."""
+        ...
+
     def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
         """As ``WriterDataSource.read_cached``; an invariant violation if a byte is not in the cache."""
         ...

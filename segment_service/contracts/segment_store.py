@@ -112,6 +112,10 @@ class SegmentStore(Protocol):
         """
         ...
 
+    def read_in_memory(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
+        """Answers as ``read`` where the bytes are in memory, without waiting; None where ``read`` has to find out."""
+        ...
+
     async def get_info(self, segment: str) -> SegmentProperties: ...
 
     def state_in_memory(self, segment: str) -> SegmentState | None:

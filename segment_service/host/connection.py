@@ -40,6 +40,7 @@ from pravega_common.wire.commands import (
     ReadTableEntriesDelta,
     ReadTableKeys,
     RemoveTableKeys,
+    RequestBatch,
     UpdateTableEntries,
 )
 from pravega_common.wire.errors import TooManyItems, WireDecodeError, WireProtocolError
@@ -49,6 +50,7 @@ from segment_service.contracts.spawn import Spawn
 from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
 from segment_service.host.budgets import ServerBudgets
 from segment_service.host.peer_watch import PeerWatch
+from segment_service.host.read_batches import begins_with_read
 from segment_service.host.request_batches import CloseConnection
 from segment_service.host.request_processor import RequestProcessor
 from segment_service.host.request_times import RequestTimes
@@ -450,16 +452,23 @@ class Connection(asyncio.BufferedProtocol):
         try:
             reply = await self._requests.answer(command)
             self._times.note_request(command, self._clock.monotonic_s() - began_s)
-            if isinstance(command, _LARGE_ANSWERS) and not self._writable.is_set():
+            if self._has_large_answer(command) and (not self._writable.is_set() or self._budgets.unsent.is_full):
                 # As with reads of segments: answers are not kept for a slow peer, they are made again.
                 del reply
                 async with self._slow_reads:
+                    await self._budgets.unsent.wait_room()
                     await self._writable.wait()
                     self._reply_to(command, await self._requests.answer(command))
             else:
                 self._reply_to(command, reply)
         finally:
             self.in_flight_changed(-payload_bytes, 0)
+
+    @staticmethod
+    def _has_large_answer(command: Command) -> bool:
+        if isinstance(command, RequestBatch):
+            return begins_with_read(command.requests)
+        return isinstance(command, _LARGE_ANSWERS)
 
     def _reply_to(self, request: Any, reply: Command) -> None:
         try:

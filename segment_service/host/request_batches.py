@@ -20,6 +20,7 @@ from pravega_common.wire.commands import ByteView, Command
 from pravega_common.wire.errors import TooManyItems, WireDecodeError
 from pravega_common.wire.versions import batch_bytes_max, batch_requests_max
 from segment_service.host.info_batches import InfoBatch, RememberedBatches, StateOf, begins_with_info
+from segment_service.host.read_batches import ReadBatches, begins_with_read, refusal
 
 requests_at_work_max: Final = 256
 """Requests of one batch that are being served at a time; a merge counts as many as it has sources. Each group costs a
@@ -36,7 +37,9 @@ _BATCHED: Final = (
     wire.UpdateSegmentPolicy,
     wire.MergeSegmentsBatch,
 )
-"""What may be in a batch: short requests about segments, with short replies."""
+"""What may be in a batch, but for reads, which have batches of their own: short requests with short replies."""
+_SERVED: Final = (*_BATCHED, wire.ErrorMessage)
+"""With the reply to a request that was refused when it was decoded."""
 
 Answer = Callable[[Command], Coroutine[Any, Any, Command]]
 
@@ -48,9 +51,10 @@ class CloseConnection(Exception):
 class RequestBatches:
     """Serves batches of all connections; holds no state of a connection."""
 
-    def __init__(self, answer: Answer, state_of: StateOf, clock: Clock) -> None:
+    def __init__(self, answer: Answer, reads: ReadBatches, state_of: StateOf, clock: Clock) -> None:
         """``answer`` serves one request; it raises ``CloseConnection`` where no reply is right."""
         self._answer = answer
+        self._reads = reads
         self._state_of = state_of
         self._clock = clock
         self._remembered = RememberedBatches()
@@ -64,6 +68,8 @@ class RequestBatches:
                 f"the limits are {batch_requests_max} and {batch_bytes_max}"
             )
             return wire.ErrorMessage(batch.request_id, "", reason, wire.ILLEGAL_ARGUMENT)
+        if begins_with_read(batch.requests):
+            return await self._answered_reads(batch)
         replies = await self._infos(batch.requests) if begins_with_info(batch.requests) else None
         if replies is None:
             replies = await self._replies(batch.requests)
@@ -86,6 +92,20 @@ class RequestBatches:
             for place, reply in zip(places, served, strict=True):
                 replies[place] = reply
         return replies
+
+    async def _answered_reads(self, batch: wire.RequestBatch) -> Command:
+        reads: list[wire.ReadSegment] = []
+        slices = TimeSlices(self._clock)
+        for frame in batch.requests:
+            request = _request_of(frame)
+            if not isinstance(request, wire.ReadSegment):
+                raise CloseConnection(f"{type(request).__name__} is not a request that a batch of reads may hold")
+            reads.append(request)
+        refused = refusal(batch.request_id, reads)
+        if refused is not None:
+            return refused
+        replies = await self._reads.replies(reads, slices)
+        return wire.RequestBatchAnswered(batch.request_id, tuple(replies))
 
     async def _decoded_infos(self, frames: Sequence[ByteView]) -> list[wire.GetStreamSegmentInfo] | None:
         questions: list[wire.GetStreamSegmentInfo] = []
@@ -123,14 +143,23 @@ class RequestBatches:
         try:
             return await self._answer(request)
         except CloseConnection as error:
-            return _no_reply(request, error)
+            return no_reply(request, error)
 
 
-def _no_reply(request: Any, error: CloseConnection) -> Command:
+def no_reply(request: Any, error: CloseConnection) -> Command:
+    """The reply to a request of a batch that has no true one."""
     return wire.NoReply(request.request_id, str(error)[:reason_chars_max])
 
 
 def _decoded(frame: ByteView) -> Command:
+    """The request of a frame as a batch may hold it, or the ErrorMessage that answers it."""
+    request = _request_of(frame)
+    if not isinstance(request, _SERVED):
+        raise CloseConnection(f"{type(request).__name__} is not a request that a batch may hold")
+    return request
+
+
+def _request_of(frame: ByteView) -> Command:
     """The request of a frame, or the ErrorMessage that answers it; ``CloseConnection`` if it is malformed.
 
     That closes the connection in the middle of a batch, as a malformed frame does in the middle of a stream of them.
@@ -141,6 +170,6 @@ def _decoded(frame: ByteView) -> Command:
         return wire.ErrorMessage(error.request_id, error.segment, str(error), wire.ILLEGAL_ARGUMENT)
     except (WireDecodeError, InvalidArgument) as error:
         raise CloseConnection(f"in a batch: {error}") from error
-    if not isinstance(request, _BATCHED):
-        raise CloseConnection(f"{type(request).__name__} is not a request that a batch may hold")
+    if isinstance(request, wire.ErrorMessage):
+        raise CloseConnection("ErrorMessage is not a request that a batch may hold")
     return request

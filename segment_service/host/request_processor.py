@@ -40,7 +40,8 @@ from segment_service.contracts.segment_store import ReadResult, SegmentState, Se
 from segment_service.contracts.table_store import TableStore
 from segment_service.host.error_replies import error_reply, operation_name
 from segment_service.host.info_batches import info_reply
-from segment_service.host.request_batches import CloseConnection, RequestBatches
+from segment_service.host.read_batches import ReadBatches
+from segment_service.host.request_batches import CloseConnection, RequestBatches, no_reply
 from segment_service.host.request_checks import check_segment_name, client_attribute
 from segment_service.host.table_requests import TableRequests
 from segment_service.host.token_check import TokenCheck
@@ -76,7 +77,9 @@ class RequestProcessor:
         self._tokens = tokens
         self._clock = clock
         self._random_bytes = random_bytes
-        self._batches = RequestBatches(self.answer, self._state_of, clock)
+        self._batches = RequestBatches(
+            self.answer, ReadBatches(self._read_in_memory, self._read_now), self._state_of, clock
+        )
         table = TableRequests(tables)
         self._handlers: dict[type[Command], _Handler] = {
             wire.GetStreamSegmentInfo: self._get_info,
@@ -134,15 +137,40 @@ class RequestProcessor:
         try:
             check_segment_name(request.segment)
             self._tokens.check(request)
-            length = min(max(request.suggested_length, read_bytes_min), read_bytes_max)
             if request.offset < 0:
                 raise InvalidArgument(f"offset {request.offset} of {request.segment} is negative")
-            return await self._store.read(request.segment, request.offset, length)
+            return await self._store.read(request.segment, request.offset, _length_of(request))
         except BadOffset as error:
             # As the real store: a read beyond the end of a sealed segment has no answer.
             raise CloseConnection(str(error)) from error
         except PravegaError as error:
             return _reply_or_close(error, request, request.segment, request.offset)
+
+    def _read_in_memory(self, request: ReadSegment) -> ReadResult | None:
+        """Bytes of a segment, without waiting; None where ``_read_now`` has to wait for them, or refuses."""
+        try:
+            self._tokens.check(request)
+            return self._store.read_in_memory(request.segment, request.offset, _length_of(request))
+        except PravegaError:
+            return None
+
+    async def _read_now(self, request: ReadSegment) -> ReadResult | Command:
+        """Read without waiting; NoReply where a read alone would wait at a tail, or close its connection."""
+        try:
+            return await self._read_there(request)
+        except CloseConnection as error:
+            return no_reply(request, error)
+
+    async def _read_there(self, request: ReadSegment) -> ReadResult | Command:
+        try:
+            check_segment_name(request.segment)
+            self._tokens.check(request)
+            found = self._store.state_in_memory(request.segment) or await self._store.get_info(request.segment)
+        except PravegaError as error:
+            return _reply_or_close(error, request, request.segment, request.offset)
+        if request.offset >= found.length and not found.is_sealed:
+            return wire.NoReply(request.request_id, f"{request.segment} has {found.length} bytes")
+        return await self.read(request)
 
     # ---- transient segments ------------------------------------------------------------------------------------------
 
@@ -285,6 +313,10 @@ class RequestProcessor:
             if error.target_length is None:
                 raise
             return error.target_length
+
+
+def _length_of(request: ReadSegment) -> int:
+    return min(max(request.suggested_length, read_bytes_min), read_bytes_max)
 
 
 def _segment_of(request: Any) -> str:

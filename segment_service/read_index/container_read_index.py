@@ -157,6 +157,24 @@ class ContainerReadIndex:
                 return self._result(index, offset, views, wanted, waited)
         raise Unavailable(f"{index.metadata.name}: the bytes at {offset} cannot be found in Tier 2 now")
 
+    def read_in_memory(self, segment_id: int, offset: int, length_max: int) -> ReadResult | None:
+        """Answers as ``read`` where all wanted bytes that there are have a place in the cache; None where not.
+
+        No reader goes on behind such a read, so nothing is noted of it.
+        """
+        index = self._indices.get(segment_id)
+        metadata = self._metadata.segments.get(segment_id)
+        if self._has_closed() or index is None or metadata is None or metadata.is_merged or metadata.is_deleted:
+            return None
+        if not metadata.start_offset <= offset < metadata.length or length_max < 1:
+            return None
+        wanted = min(length_max, read_bytes_max)
+        end = min(offset + wanted, metadata.length)
+        views: list[memoryview] = []
+        if index.collect(offset, end, views) < end:
+            return None
+        return self._result(index, offset, views, wanted, waited=False)
+
     def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
         if self._has_closed():
             raise ContainerOffline(f"container {self._metadata.container_id} has stopped")

@@ -203,6 +203,12 @@ class InMemorySegmentStore:
             await waiter
             waited = True
 
+    def read_in_memory(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
+        source = self._segment(segment)
+        if self._is_stopped or source.is_deleted or not source.start_offset <= offset < len(source.data):
+            return None
+        return _read_now(source, offset, min(length_max, read_bytes_max))
+
     async def get_info(self, segment: str) -> SegmentProperties:
         source = self._segment(segment)
         return SegmentProperties(

@@ -12,7 +12,7 @@ from pravega_common.wire.append_block import AppendDecoder
 from pravega_common.wire.codec import decode, decode_frame, encode
 from pravega_common.wire.errors import WireProtocolError
 from pravega_common.wire.framing import FrameParser
-from pravega_common.wire.versions import BATCHES, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION
+from pravega_common.wire.versions import BATCHES, OLDEST_COMPATIBLE_VERSION, READ_BATCHES, WIRE_VERSION
 from pravega_streams.connection.endpoints import Endpoint
 
 
@@ -89,6 +89,9 @@ class FakeStore:
         if isinstance(command, c.RequestBatch):
             assert self.extensions & BATCHES, "a batch for a store that did not announce them"
             requests = [decode_frame(request) for request in command.requests]
+            reads = [isinstance(request, c.ReadSegment) for request in requests]
+            assert self.extensions & READ_BATCHES or not any(reads), "reads for a store that takes none in a batch"
+            assert all(reads) or not any(reads), "reads have batches of their own"
             self.batch_sizes.append(len(requests))
         replies = []
         for request in requests:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pravega_common.wire import commands as c
+from pravega_common.wire.versions import BATCHES, EXTENSIONS, READ_BATCHES, batch_read_bytes_max, batch_requests_max
 from pravega_streams.batch.pipelined_calls import PipelinedCalls, questions_per_round_max
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.connection.endpoints import Endpoint
@@ -17,9 +18,11 @@ COUNT = 3 * questions_per_round_max // 2
 NAMES = [f"s/t/{number}.#epoch.0" for number in range(COUNT)]
 
 
-@pytest.fixture
-def store() -> Iterator[FakeStore]:
+@pytest.fixture(params=[EXTENSIONS, BATCHES, 0], ids=["read batches", "batches", "plain"])
+def store(request: pytest.FixtureRequest) -> Iterator[FakeStore]:
+    """As a store of ours is, as an older one was, and as a plain Pravega is."""
     made = FakeStore()
+    made.extensions = request.param
     for number, name in enumerate(NAMES):
         made.segments[name] = FakeSegment(bytearray(random.Random(number).randbytes(1000)))
     yield made
@@ -69,3 +72,23 @@ def test_a_store_that_cannot_be_reached_answers_nothing(store: FakeStore, socket
     store.endpoint = Endpoint("127.0.0.1", 1)
     assert PipelinedCalls(store, sockets).read(dict.fromkeys(NAMES, (0, 10))) == {}
     assert PipelinedCalls(store, sockets).locate(dict.fromkeys(NAMES, 5)) == {}
+
+
+def test_reads_travel_together(store: FakeStore, sockets: ReadSockets) -> None:
+    """A frame for all of them, where the store knows that; others never see one."""
+    PipelinedCalls(store, sockets).read(dict.fromkeys(NAMES, (10, 910)))
+    assert store.batch_sizes == ([COUNT] if store.extensions & READ_BATCHES else [])
+
+
+def test_a_batch_asks_for_no_more_than_a_store_answers(store: FakeStore, sockets: ReadSockets) -> None:
+    share = batch_read_bytes_max // 4
+    found = PipelinedCalls(store, sockets).read(dict.fromkeys(NAMES[:10], (0, share)))
+    assert {name: bytes(data) for name, data in found.items()} == {
+        name: bytes(store.segments[name].data) for name in NAMES[:10]
+    }
+    if store.extensions & READ_BATCHES:
+        assert store.batch_sizes[:3] == [4, 4, 2]
+    for number in range(batch_requests_max + 1):
+        store.segments[f"s/u/{number}.#epoch.0"] = FakeSegment(bytearray(b"x"))
+    many = {f"s/u/{number}.#epoch.0": (0, 1) for number in range(batch_requests_max + 1)}
+    assert len(PipelinedCalls(store, sockets).read(many)) == len(many)

@@ -38,7 +38,8 @@ async def test_extensions_are_told_only_to_those_who_ask(server: WireServer) -> 
     """A peer that says Hello as Pravega's clients do gets the Hello of a Pravega, to the byte."""
     client = await WireClient.connect(server.port, greet=False)
     assert await client.call(c.Hello(17, 5), c.Hello) == c.Hello(17, 5)
-    assert await client.call(c.Hello(17, 5, 1 << 40 | BATCHES), c.Hello) == c.Hello(17, 5, EXTENSIONS)
+    assert await client.call(c.Hello(17, 5, 1 << 40 | EXTENSIONS), c.Hello) == c.Hello(17, 5, EXTENSIONS)
+    assert await client.call(c.Hello(17, 5, 1 << 40 | BATCHES), c.Hello) == c.Hello(17, 5, BATCHES)
     assert codec.encode(c.Hello(17, 5)).hex() == "ffffff81000000080000001100000005"
     await client.close()
 
@@ -180,11 +181,11 @@ async def test_a_batch_above_a_limit_is_refused_whole(client: WireClient, store:
     [
         codec.encode(c.KeepAlive()),
         codec.encode(c.RequestBatch(1, ())),
-        codec.encode(c.ReadSegment("s", 0, 8, "", 1)),
+        codec.encode(c.SetupAppend(1, b"w" * 16, "s")),
         struct.pack(">ii", 4_711, 0),
         struct.pack(">iiq", c.SealSegment.type_code, 8, 1),
     ],
-    ids=["no request", "a batch", "a read", "unknown", "short"],
+    ids=["no request", "a batch", "a set-up", "unknown", "short"],
 )
 async def test_what_no_batch_may_hold_closes_the_connection(client: WireClient, frame: bytes) -> None:
     client.send(c.RequestBatch(5, (frame,)))

@@ -141,6 +141,14 @@ async def test_each_request_of_a_batch_is_checked(client: WireClient, clock: Man
     assert replies == [c.StreamSegmentInfo, c.AuthTokenCheckFailed, c.AuthTokenCheckFailed, c.SegmentDeleted]
 
 
+async def test_each_read_of_a_batch_is_checked(client: WireClient, clock: ManualClock) -> None:
+    token = tokens_of(clock).internal()
+    reads = (c.ReadSegment(REQUESTS, 0, 8, "", 0), c.ReadSegment(REQUESTS, 0, 8, token, 1))
+    answer = await client.call(c.RequestBatch(9, tuple(map(codec.encode, reads))), c.RequestBatchAnswered)
+    replies = [type(codec.decode_frame(frame)) for frame in answer.replies]
+    assert replies == [c.AuthTokenCheckFailed, c.SegmentRead]
+
+
 async def test_a_batch_that_comes_again_is_checked_again(client: WireClient, clock: ManualClock) -> None:
     """The store remembers the batch and its replies, and not that it might give them."""
     question = codec.encode(c.GetStreamSegmentInfo(0, REQUESTS, tokens_of(clock).internal()))

@@ -230,3 +230,22 @@ async def test_the_writer_gets_cached_views_or_an_invariant_violation() -> None:
         with pytest.raises(InvariantViolation):
             c.index.read_cached(77, 0, 5)
         assert c.index.read_cached(77, 0, 0) == []
+
+
+async def test_a_read_in_memory_finds_what_is_all_there_and_nothing_else() -> None:
+    async with container() as c:
+        segment = await cold(c, pattern(100))
+        assert c.index.read_in_memory(segment, 0, 10) is None, "it is in Tier 2"
+        c.append(segment, b"z" * 20)
+        for offset, length in ((100, 20), (105, 8), (110, 50)):
+            found = c.index.read_in_memory(segment, offset, length)
+            assert found == await c.index.read(segment, offset, length)
+        assert c.index.read_in_memory(segment, 95, 10) is None, "a part of it is in Tier 2"
+        assert c.index.read_in_memory(segment, 120, 8) is None, "a read would wait there"
+        assert c.index.read_in_memory(77, 0, 8) is None
+        other = c.create("other")
+        c.append(other, b"0123456789")
+        c.truncate(other, 4)
+        assert c.index.read_in_memory(other, 2, 8) is None, "a read says that it is truncated"
+        c.index.close()
+        assert c.index.read_in_memory(segment, 100, 8) is None
