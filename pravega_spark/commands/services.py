@@ -49,6 +49,7 @@ def standalone(
     controllers: Annotated[int, typer.Option(help="Controller processes, on successive ports.")] = 1,
     tls: Annotated[bool, typer.Option("--tls", help="Speak TLS, with certificates made in the data folder.")] = False,
     metrics_port: Annotated[int, typer.Option(help="Health and metrics of the stores, first port.")] = 12445,
+    published: Annotated[str, typer.Option(help="Host name to tell clients; needed with --host 0.0.0.0.")] = "",
     log_level: Annotated[LogLevel, typer.Option(help="Records below it are not logged.")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="json: one object a line.")] = LogFormat.TEXT,
     hung_after_s: Annotated[
@@ -59,7 +60,7 @@ def standalone(
     options = StandaloneOptions(
         data_dir, host, controller_port, rest_port, segment_store_port, segment_stores, containers, tier2, tier2_url,
         ready_file, redis_memory_mib, tier1, cache_folder, cache_mib, redis_servers,
-        controllers, tls, metrics_port, log_level, log_format, hung_after_s,
+        controllers, tls, metrics_port, published, log_level, log_format, hung_after_s,
     )  # fmt: skip
     asyncio.run(run_standalone(options))
 

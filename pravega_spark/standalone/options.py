@@ -37,6 +37,10 @@ TLS_FOLDER: Final = "tls"
 """The folder of certificates in a data folder."""
 
 
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where this machine reaches what listens on all of its addresses."""
+
+
 class Tier1(enum.StrEnum):
     REDIS = "redis"
     FILE = "file"
@@ -94,6 +98,8 @@ class StandaloneOptions:
     """Whether all ports speak TLS, with certificates that are made in the data folder."""
     metrics_port: int = 12445
     """First port of the stores' health and metrics."""
+    published: str = ""
+    """The name or address that clients are given; empty: ``host``."""
     log_level: LogLevel = LogLevel.INFO
     log_format: LogFormat = LogFormat.TEXT
     hung_after_s: float = hung_after_s_default
@@ -113,6 +119,16 @@ class StandaloneOptions:
         """Returns access and secret key of ``--tier2 s3``; empty if not set."""
         access, secret = (os.environ.get(name, "") for name in S3_KEY_VARIABLES)
         return access, secret
+
+    @property
+    def public_host(self) -> str:
+        """The host that clients are given."""
+        return self.published or self.host
+
+    @property
+    def local_host(self) -> str:
+        """The host at which this machine itself reaches the services."""
+        return _LOOPBACK_OF.get(self.host, self.host)
 
     @property
     def store_ports(self) -> list[int]:
@@ -167,6 +183,12 @@ class StandaloneOptions:
                 f"--hung-after-s {self.hung_after_s:g} is below {hung_after_s_min:g}: a busy service may be silent for"
                 " some seconds; 0 for never"
             )
+        if self.host in _LOOPBACK_OF and not self.published:
+            raise ConfigurationError(
+                f"--host {self.host} listens on all addresses: name one that clients reach with --published"
+            )
+        if not all(char.isalnum() or char in ".-" for char in self.published):
+            raise ConfigurationError(f"--published {self.published}: give a host name or an IPv4 address, without port")
         self._check_ports()
 
     def _check_ports(self) -> None:

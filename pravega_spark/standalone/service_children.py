@@ -41,6 +41,7 @@ def segment_store_spec(
         "store": {
             "id": name,
             "listen": f"{options.host}:{port}",
+            "published": f"{options.public_host}:{port}",
             "metrics": f"{options.host}:{metrics_port}",
             "containers": options.containers,
         },
@@ -69,6 +70,7 @@ def controller_spec(
     settings: dict[str, Section] = {
         "controller": {
             "listen": f"{host}:{port}",
+            "published": f"{options.public_host}:{port}",
             "rest": f"{host}:{options.rest_ports[index]}",
             "containers": options.containers,
         },
@@ -97,7 +99,7 @@ def _log_section(options: StandaloneOptions) -> Section:
 
 
 def _liveness(options: StandaloneOptions, port: int, path: str) -> LivenessProbe:
-    return LivenessProbe(options.host, port, path, authority_file(options.data_dir) if options.tls else None)
+    return LivenessProbe(options.local_host, port, path, authority_file(options.data_dir) if options.tls else None)
 
 
 def _spec(name: str, package: str, file: Path, logs: Path, port: int, liveness: LivenessProbe) -> ChildSpec:

@@ -115,7 +115,7 @@ async def _supervise(
 
 def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[ChildSpec], dict[str, Any]]:
     """Returns the children in starting order, and the addresses of the Redis servers and MinIO."""
-    host, logs, conf = options.host, folder.folder("logs"), folder.folder("conf")
+    host, logs, conf = options.local_host, folder.folder("logs"), folder.folder("conf")
     specs: list[ChildSpec] = []
     servers: dict[str, Any] = {}
     if options.tier1 is Tier1.FILE:
@@ -153,7 +153,7 @@ def _tls_section(options: StandaloneOptions, folder: DataFolder) -> dict[str, Se
     """The settings of TLS that all services have; none without ``--tls``."""
     if not options.tls:
         return {}
-    files = service_certificate(folder.folder(TLS_FOLDER), options.host)
+    files = service_certificate(folder.folder(TLS_FOLDER), options.public_host)
     return {
         "tls": {
             "certificate_file": str(files.certificate_file.resolve()),
@@ -168,15 +168,15 @@ def _file_url(folder: DataFolder, name: str) -> str:
 
 
 def _endpoints(options: StandaloneOptions) -> dict[str, Any]:
-    controllers = ",".join(f"{options.host}:{port}" for port in options.controller_ports)
+    controllers = ",".join(f"{options.public_host}:{port}" for port in options.controller_ports)
     ca_file = {"ca_file": str(authority_file(options.data_dir))} if options.tls else {}
     return {
         "controller": controllers,
         "controller_uri": f"{'tls' if options.tls else 'tcp'}://{controllers}",
         **ca_file,
-        "rest": f"{options.host}:{options.rest_port}",
-        "metrics": [f"{options.host}:{port}/metrics" for port in (*options.rest_ports, *options.metrics_ports)],
-        "segment_stores": [f"{options.host}:{port}" for port in options.store_ports],
+        "rest": f"{options.public_host}:{options.rest_port}",
+        "metrics": [f"{options.public_host}:{port}/metrics" for port in (*options.rest_ports, *options.metrics_ports)],
+        "segment_stores": [f"{options.public_host}:{port}" for port in options.store_ports],
         "data_dir": str(options.data_dir),
     }
 

@@ -65,6 +65,8 @@ def test_each_controller_takes_a_port_of_its_own() -> None:
         ({"containers": 0}, r"--containers 0 is not in 1\.\.1024"),
         ({"segment_stores": 17}, r"--segment-stores 17 is not in 1\.\.16"),
         ({"controllers": 9}, r"--controllers 9 is not in 1\.\.8"),
+        ({"host": "0.0.0.0"}, "--host 0.0.0.0 listens on all addresses: name one .* --published"),
+        ({"host": "0.0.0.0", "published": "host:9090"}, "--published host:9090: give a host name"),
         ({"hung_after_s": 3}, "--hung-after-s 3 is below 15"),
         ({"controller_port": 70_000}, r"--controller-port 70000 is not in 1\.\.65535"),
         ({"redis_servers": 2}, "--redis-servers 2: 1, or 3 of which any one may be lost"),
