@@ -1,0 +1,52 @@
+"""Writes the list of packages with hashes that scripts/setup installs.
+
+The packages are those of this environment, the hashes come from the package index; nothing is installed. The list is
+for this minor of Python on this kind of machine. It names no index, so that any mirror serves.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).parents[1] / "requirements"
+_PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+
+
+def lock_name() -> str:
+    """The name of the list for this interpreter and machine, as scripts/setup looks for it."""
+    return f"python{sys.version_info.major}.{sys.version_info.minor}-linux-{platform.machine()}.txt"
+
+
+def locked_lines(report: Mapping[str, Any]) -> list[str]:
+    """The lines of a list, from pip's report of an installation: name, version and hash of each package."""
+    lines = []
+    for item in report["install"]:
+        name, version = item["metadata"]["name"].lower().replace("_", "-"), item["metadata"]["version"]
+        lines.append(f"{name}=={version} --hash=sha256:{item['download_info']['archive_info']['hashes']['sha256']}")
+    return sorted(lines)
+
+
+def report_of(requirements: Sequence[str]) -> Mapping[str, Any]:
+    """What pip would install for these; nothing is installed."""
+    options = ("--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", "-")
+    done = subprocess.run([*_PIP, "install", *options, *requirements], capture_output=True, text=True, check=True)
+    found: Mapping[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    command = [*_PIP, "freeze", "--all", "--exclude-editable"]
+    frozen = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = locked_lines(report_of(frozen.stdout.split()))
+    head = "# What scripts/setup installs; written by scripts/lib/write_lock.py."
+    (FOLDER / lock_name()).write_text("\n".join((head, *lines)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
