@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+import structlog
 
 from controller_service.api.rest import connections, operation
 from controller_service.service import Controller
@@ -105,6 +106,27 @@ async def test_what_is_no_http_is_answered_and_leaves_no_traceback(
             assert (await reader.readline()).split()[1] == b"400"
         writer.close()
     assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_a_peer_that_leaves_within_its_body_leaves_no_error(controller: Controller) -> None:
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(3):
+            _, writer = await asyncio.open_connection("127.0.0.1", port_of(controller))
+            head = (
+                f"{CREATE} HTTP/1.1",
+                host(controller),
+                "Content-Type: application/json",
+                "Content-Length: 99",
+                "",
+                "",
+            )
+            writer.write("\r\n".join(head).encode() + SCOPE)
+            await writer.drain()
+            assert await ask(controller, "GET /ping", host(controller)) == 200
+            writer.close()
+            await writer.wait_closed()
+        assert await ask(controller, "GET /ping", host(controller)) == 200
+    assert not [entry for entry in logged if entry["log_level"] in ("error", "warning")]
 
 
 async def test_a_head_that_does_not_end_costs_its_connection(

@@ -38,6 +38,9 @@ async def map_errors(request: web.Request, handler: Handler) -> web.StreamRespon
         if status == HTTPStatus.INTERNAL_SERVER_ERROR:
             log.warning("request failed", method=request.method, path=request.path, error=repr(error))
         return web.Response(status=status, reason=status_line_text(str(error)))
+    except ConnectionResetError:
+        # The peer went away before its body was there: nobody reads the answer, and nothing is wrong here.
+        return web.Response(status=HTTPStatus.BAD_REQUEST)
     except Exception:
         log.exception("handler failed", method=request.method, path=request.path)
         return web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR)
