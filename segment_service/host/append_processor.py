@@ -51,7 +51,7 @@ from segment_service.contracts.attributes import (
 )
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.host.error_replies import error_reply
-from segment_service.host.request_checks import check_segment_name, client_attribute
+from segment_service.host.request_checks import check_is_no_table, check_segment_name, client_attribute
 from segment_service.host.request_times import RequestTimes
 from segment_service.host.token_check import TokenCheck
 
@@ -173,6 +173,7 @@ class AppendProcessor:
             writer.token_ends_s = self._tokens.check(request)
             if is_index_segment(request.segment):
                 raise UnsupportedOperation(f"{request.segment} is an index segment, which clients may only read")
+            await check_is_no_table(self._store, request.segment)
             last_event_number = await self._store.get_attribute(request.segment, writer.attribute_id)
         except PravegaError as error:
             writer.failure = error

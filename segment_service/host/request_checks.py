@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from pravega_common.errors import InvalidArgument
-from segment_service.contracts.attributes import AttributeId, is_core
+from pravega_common.errors import InvalidArgument, SegmentNotFound, UnsupportedOperation
+from segment_service.contracts.attributes import (
+    SEGMENT_TYPE,
+    SEGMENT_TYPE_FIXED_KEY_TABLE,
+    SEGMENT_TYPE_HASH_TABLE,
+    AttributeId,
+    is_core,
+)
+from segment_service.contracts.segment_store import SegmentStore
 
 segment_name_chars_max: Final = 2_048
 
@@ -27,3 +34,13 @@ def client_attribute(attribute_id: bytes) -> AttributeId:
     if is_core(made):
         raise InvalidArgument(f"attribute {attribute_id.hex()} is kept by the store and written by no client")
     return made
+
+
+async def check_is_no_table(store: SegmentStore, segment: str) -> None:
+    """``UnsupportedOperation`` for the segment of a table, which only the requests for tables change."""
+    try:
+        kind = await store.get_attribute(segment, SEGMENT_TYPE)
+    except SegmentNotFound:
+        return  # The request itself says so, about the segment that it misses first.
+    if kind in (SEGMENT_TYPE_HASH_TABLE, SEGMENT_TYPE_FIXED_KEY_TABLE):
+        raise UnsupportedOperation(f"{segment} is the segment of a table, which only requests for tables change")

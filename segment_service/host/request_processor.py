@@ -42,7 +42,7 @@ from segment_service.host.error_replies import error_reply, operation_name
 from segment_service.host.info_batches import info_reply
 from segment_service.host.read_batches import ReadBatches
 from segment_service.host.request_batches import CloseConnection, RequestBatches, no_reply
-from segment_service.host.request_checks import check_segment_name, client_attribute
+from segment_service.host.request_checks import check_is_no_table, check_segment_name, client_attribute
 from segment_service.host.table_requests import TableRequests
 from segment_service.host.token_check import TokenCheck
 
@@ -58,6 +58,8 @@ scale_type_max: Final = 2
 
 _MERGES = (wire.MergeSegments, wire.MergeSegmentsBatch)
 _READS = (wire.GetStreamSegmentInfo, wire.GetSegmentAttribute, wire.LocateOffset)
+_NOT_FOR_TABLES: Final = (wire.TruncateSegment, wire.UpdateSegmentAttribute, wire.MergeSegments)
+"""Requests that would leave bytes in a table that are no entries, or take entries away that its index names."""
 _Handler = Callable[[Any], Coroutine[Any, Any, Command]]
 _REPLACE = AttributeUpdateType.REPLACE
 
@@ -116,6 +118,8 @@ class RequestProcessor:
             check_segment_name(segment)
             self._tokens.check(request)
             _check_index_is_only_read(request)
+            if isinstance(request, _NOT_FOR_TABLES):
+                await check_is_no_table(self._store, getattr(request, "target", segment))
             return await self._handlers[type(request)](request)
         except PravegaError as error:
             if isinstance(request, wire.MergeSegmentsBatch) and isinstance(error, SegmentNotFound):

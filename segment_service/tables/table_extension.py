@@ -108,11 +108,14 @@ class TableExtension:
         await self._store.create_segment(segment, updates)
 
     async def delete_table(self, segment: str, must_be_empty: bool) -> None:
-        table, _ = await self._open(segment)
         if not must_be_empty:
+            # What it holds is not read: a damaged table could never be deleted.
+            _layout_of(await self._store.get_info(segment))
             await self._store.delete(segment)
-            self._forget(table)
+            if (known := self._tables.get(segment)) is not None:
+                self._forget(known)
             return
+        table, _ = await self._open(segment)
         if not table.layout.supports_delete_if_empty:
             raise UnsupportedOperation(f"{segment}: a fixed-key table cannot be deleted on condition of being empty")
         async with table.lock:

@@ -26,6 +26,13 @@ from pravega_common.model.table_limits import (
     page_entries_max,
     update_entries_max,
 )
+from segment_service.contracts.attributes import (
+    SEGMENT_TYPE,
+    SEGMENT_TYPE_FIXED_KEY_TABLE,
+    SEGMENT_TYPE_HASH_TABLE,
+    AttributeUpdate,
+    AttributeUpdateType,
+)
 from segment_service.contracts.segment_store import append_bytes_max
 from segment_service.contracts.table_store import (
     NO_VERSION,
@@ -77,7 +84,10 @@ class InMemoryTableStore:
             raise InvalidArgument(f"key length {key_length} must be in 0..{fixed_key_bytes_max}")
         if segment in self._tables:
             raise SegmentExists(segment)
-        await self._segments.create_segment(segment)
+        kind = SEGMENT_TYPE_FIXED_KEY_TABLE if key_length else SEGMENT_TYPE_HASH_TABLE
+        await self._segments.create_segment(
+            segment, (AttributeUpdate(SEGMENT_TYPE, AttributeUpdateType.REPLACE, kind),)
+        )
         self._tables[segment] = _Table(segment, key_length)
 
     async def delete_table(self, segment: str, must_be_empty: bool) -> None:

@@ -7,6 +7,7 @@ from pravega_common.wire.commands import (
     ErrorMessage,
     LocateOffset,
     OffsetLocated,
+    OperationUnsupported,
     SegmentsBatchMerged,
     TableEntriesDeltaRead,
     TableKeysRead,
@@ -39,6 +40,8 @@ MERGED_AGAIN_LINE = 167
 DELTA_PAGE_LINE = 216
 # A value one byte above the limit, which the recorded store let through and ours names.
 LONG_VALUE_LINE = 302
+# A writer on the segment of a table, which a real store sets up; ours refuses it, see its README.
+TABLE_WRITER_LINE = 313
 # Before this close the probe announced a frame of 0xFFFFFF bytes, which the recording holds no frame for.
 OVERSIZED_FRAME_LINE = 341
 
@@ -100,6 +103,9 @@ class Replay:
             return
         if frame.line == LONG_VALUE_LINE and isinstance(actual, ErrorMessage):
             assert "1040385" in actual.message
+            return
+        if frame.line == TABLE_WRITER_LINE and isinstance(actual, OperationUnsupported):
+            assert actual.operation_name == "setupAppend"
             return
         if frame.line in HASH_PAGE_LINES:
             assert isinstance(actual, TableKeysRead) and isinstance(expected, TableKeysRead)
