@@ -46,7 +46,8 @@ class Target:
     an anonymous peer has none."""
 
     own_scope: str
-    own_streams: tuple[str, ...]
+    own_streams: Mapping[str, tuple[str, ...]]
+    """The peer's streams, and the names of the segments that each has now."""
     own_tables: tuple[str, ...]
     foreign_scope: str
     foreign_streams: tuple[str, ...]
@@ -65,7 +66,7 @@ class Values:
         that the others stay to be attacked."""
 
     def own_stream(self) -> str:
-        streams = self.target.own_streams
+        streams = tuple(self.target.own_streams)
         return streams[-1] if self.is_ending and self.chooser.random() < 0.97 else self.chooser.choice(streams)
 
     def integer(self, bits: int) -> int:
@@ -110,7 +111,7 @@ class Values:
         chooser = self.chooser
         if chooser.random() < 0.7:
             return chooser.choice(NAMES)
-        return self.mangled(chooser.choice(self.target.own_streams))
+        return self.mangled(chooser.choice(tuple(self.target.own_streams)))
 
     def mangled(self, text: str) -> str:
         """The text with a character changed, doubled or left out."""
@@ -133,11 +134,14 @@ class Values:
             return f"{target.foreign_scope}/{chooser.choice(target.foreign_streams)}{self._suffix()}"
         if roll < 0.88:
             return f"_system/_tables/{chooser.choice(('scopes', 'streamsInScope', 'x'))}"
-        return self.mangled(f"{target.own_scope}/{chooser.choice(target.own_streams)}/0.#epoch.0")
+        return self.mangled(self.own_segment())
 
     def own_segment(self) -> str:
         """The name of a segment of a stream of the peer, which is mostly there."""
-        return f"{self.target.own_scope}/{self.own_stream()}{self._suffix()}"
+        stream = self.own_stream()
+        if self.chooser.random() < 0.9:
+            return self.chooser.choice(self.target.own_streams[stream])
+        return f"{self.target.own_scope}/{stream}{self._suffix()}"
 
     def _suffix(self) -> str:
         if self.chooser.random() < 0.9:

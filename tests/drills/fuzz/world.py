@@ -9,7 +9,7 @@ from typing import Final
 from pravega_common.errors import PravegaError
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.names import table_stream
+from pravega_common.names import segment_name, table_stream
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.reader_groups import ReaderGroupClient
@@ -77,7 +77,18 @@ def target(uri: str, user: str | None) -> Target:
         with client_of(user, uri) as client:
             streams = (*((OWN, name) for name in (*OWN_STREAMS, *map(table_stream, OWN_TABLES))), (FOREIGN, "ledger"))
             tokens = {f"{scope}/{name}": client.controller.delegation_token(scope, name) for scope, name in streams}
-    return Target(OWN, OWN_STREAMS, OWN_TABLES, FOREIGN, FOREIGN_STREAMS, FOREIGN_TABLES, tokens)
+    return Target(OWN, _segments_of_own(uri), OWN_TABLES, FOREIGN, FOREIGN_STREAMS, FOREIGN_TABLES, tokens)
+
+
+def _segments_of_own(uri: str) -> dict[str, tuple[str, ...]]:
+    """The segments of the peers' streams: a stream that is made again begins with other numbers."""
+    found = {stream: (f"{OWN}/{stream}/0.#epoch.0",) for stream in OWN_STREAMS}
+    with client_of(ADMIN, uri) as client:
+        for stream in OWN_STREAMS:
+            with contextlib.suppress(PravegaError):
+                segments = client.controller.current_segments(OWN, stream)
+                found[stream] = tuple(segment_name(OWN, stream, segment.segment_id) for segment in segments)
+    return found
 
 
 def renew(uri: str) -> None:

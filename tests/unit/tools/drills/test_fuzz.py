@@ -14,7 +14,15 @@ from tests.drills.fuzz.grpc_peer import CallMaker, methods
 from tests.drills.fuzz.rest_peer import RequestMaker
 from tests.drills.fuzz.values import Target
 
-TARGET = Target("own", ("a", "b"), ("t",), "other", ("x",), ("y",), {"own/a": "token-of-a", "own/b": "token-of-b"})
+TARGET = Target(
+    "own",
+    {name: (f"own/{name}/0.#epoch.0",) for name in "ab"},
+    ("t",),
+    "other",
+    ("x",),
+    ("y",),
+    {"own/a": "token-of-a", "own/b": "token-of-b"},
+)
 
 
 def test_a_seed_says_what_is_sent() -> None:
