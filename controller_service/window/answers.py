@@ -36,7 +36,7 @@ class ContainerFailure(WindowAnswer):
 
 
 class StoreLoadView(WindowAnswer):
-    """What a store told with its lease of late; two answers make rates of the counters."""
+    """The figures that a store sent with its lease of late; two answers make rates of the counters."""
 
     at_ms: int = Field(description="The store's clock; figures are some seconds old.")
     logged_bytes: int = Field(description="Counter since the start of the process: made durable in Tier 1.")

@@ -31,7 +31,7 @@ cut_chars_max: Final = 6_000
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin: ``kind``, and the offset, time or text of a stream cut that it needs."""
+    """The place to begin at: ``kind``, and the offset, time or text of a stream cut that it needs."""
 
     kind: StartKind
     offset: int = 0
