@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import segment_service
 from pravega_common.runtime import failpoints
@@ -26,12 +27,13 @@ PACKAGES = (
 """Packages of the segment store, after which their failpoints are named."""
 
 
-def store_failpoints() -> list[str]:
+@functools.cache
+def store_failpoints() -> Sequence[str]:
     """The names of the store's failpoints, the same whatever else this process imported: a seed draws from them."""
     for module in pkgutil.walk_packages(segment_service.__path__, "segment_service."):
         if module.name.split(".")[1] in PACKAGES:
             importlib.import_module(module.name)
-    return sorted(name for name in failpoints.KNOWN if name.partition(".")[0] in PACKAGES)
+    return tuple(sorted(name for name in failpoints.KNOWN if name.partition(".")[0] in PACKAGES))
 
 
 class CrashPoints:

@@ -32,6 +32,7 @@ def repeatable(seed: int, heard: Callable[[str], None] | None) -> Iterator[None]
     log_settings = structlog.get_config()
     was_collecting = gc.isenabled()
     gc.disable()
+    gc.freeze()  # what this process has imported: the collection after the run does not look at it
     structlog.configure(processors=[log], cache_logger_on_first_use=False)
     try:
         with (
@@ -41,6 +42,7 @@ def repeatable(seed: int, heard: Callable[[str], None] | None) -> Iterator[None]
             yield
     finally:
         structlog.configure(**log_settings)
+        gc.unfreeze()
         if was_collecting:
             gc.enable()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tests.simulator.processes import Process, current_process
 from tests.simulator.virtual_loop import Factory, VirtualLoop
@@ -31,6 +32,8 @@ class Listener(Protocol):
 class Pipe:
     """One direction of a connection: what is sent arrives later, in order, or never."""
 
+    __slots__ = ("_last_due_s", "_network", "_owner", "_receive", "is_cut")
+
     def __init__(self, network: Network, owner: Process | None, receive: Callable[[Any], None]) -> None:
         self.is_cut = False
         """What is on its way, or sent from now on, is lost."""
@@ -40,19 +43,55 @@ class Pipe:
         self._last_due_s = 0.0
 
     def send(self, item: object) -> None:
-        now_s = self._network.loop.time()
-        self._last_due_s = max(self._last_due_s, now_s + self._network.delay_s())
+        due_s = self._network.arrival_s()
+        if due_s > self._last_due_s:
+            self._last_due_s = due_s
         self._network.at(self._last_due_s, self._deliver, item)
 
     def _deliver(self, item: object) -> None:
         if self.is_cut:
             return
         held_until_s = self._network.held_until_s(self._owner)
-        if held_until_s > self._network.loop.time():
-            self._last_due_s = max(self._last_due_s, held_until_s)
-            self._network.at(held_until_s, self._deliver, item)
+        if held_until_s <= self._network.loop.time():
+            self._receive(item)
             return
-        self._receive(item)
+        self._last_due_s = max(self._last_due_s, held_until_s)
+        self._network.at(held_until_s, self._deliver, item)
+
+
+class RemoteCall(Generic[T]):
+    """A request and its answer, each on its own way. The work is done in the world, even if its caller dies."""
+
+    __slots__ = ("_answer", "_network", "_owner", "_work")
+
+    def __init__(
+        self, network: Network, owner: Process | None, work: Callable[[], Awaitable[T]], answer: asyncio.Future[T]
+    ) -> None:
+        self._network = network
+        self._owner = owner
+        self._work = work
+        self._answer = answer
+
+    def begin(self) -> None:
+        if not self._network.is_held(self._owner, self.begin):
+            self._network.loop.create_task(self._run(), context=self._network.world)
+
+    async def _run(self) -> None:
+        network = self._network
+        try:
+            result = await self._work()
+        except BaseException as error:  # also a broken invariant: the caller must hear of it
+            network.at(network.arrival_s(), self._failed, error)
+        else:
+            network.at(network.arrival_s(), self._succeeded, result)
+
+    def _succeeded(self, result: T) -> None:
+        if not self._network.is_held(self._owner, self._succeeded, result) and not self._answer.done():
+            self._answer.set_result(result)
+
+    def _failed(self, error: BaseException) -> None:
+        if not self._network.is_held(self._owner, self._failed, error) and not self._answer.done():
+            self._answer.set_exception(error)
 
 
 class Connection(asyncio.Transport):
@@ -141,11 +180,17 @@ class Network:
         """Addresses of servers that nothing gets to."""
         self.lost_answers = 0.0
         """Share of the calls to the CPO whose answer is lost, done or not."""
+        self.world = contextvars.Context()
+        """The context of what runs outside of every process."""
         self._rng = rng
         self._held_until_s: dict[Process, float] = {}
 
     def delay_s(self) -> float:
         return 0.0001 + self._rng.random() * self.delay_max_s
+
+    def arrival_s(self) -> float:
+        """The time at which what is sent now arrives."""
+        return self.loop.time() + self.delay_s()
 
     def arrives_late(self) -> bool:
         """Whether what was on its way when its sender hung up still arrives."""
@@ -157,6 +202,14 @@ class Network:
 
     def held_until_s(self, process: Process | None) -> float:
         return 0.0 if process is None else self._held_until_s.get(process, 0.0)
+
+    def is_held(self, process: Process | None, deliver: Callable[..., object], *args: object) -> bool:
+        """Whether deliveries from and to the process are held back; if so this one is made at the end of that."""
+        held_until_s = self.held_until_s(process)
+        if held_until_s <= self.loop.time():
+            return False
+        self.at(held_until_s, deliver, *args)
+        return True
 
     def heal(self) -> None:
         self.delay_max_s = 0.002
@@ -173,7 +226,7 @@ class Network:
 
     def at(self, when_s: float, callback: Callable[..., object], *args: object) -> None:
         """Run a callback in the world, outside of every process."""
-        self.loop.call_at(when_s, callback, *args, context=contextvars.Context())
+        self.loop.call_at(when_s, callback, *args, context=self.world)
 
     # --- connections
 
@@ -197,33 +250,28 @@ class Network:
 
     # --- calls
 
-    async def call(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do ``work`` in the world, after a delay there and before one back. It is done even if its caller dies."""
+    async def call(
+        self,
+        work: Callable[[], Awaitable[T]],
+        time_max_s: float = math.inf,
+        late: Callable[[], Exception] = TimeoutError,
+    ) -> T:
+        """Do ``work`` in the world, after a delay there and before one back. It is done even if its caller dies.
+
+        ``late`` makes the error of a call that has no answer after ``time_max_s``.
+        """
         owner = current_process()
         answer: asyncio.Future[T] = self.loop.create_future()
 
-        async def run() -> None:
-            try:
-                result = await work()
-            except BaseException as error:  # also a broken invariant: the caller must hear of it
-                back.send(error)
-            else:
-                back.send((result,))
+        def give_up() -> None:
+            if not answer.done():
+                answer.set_exception(late())
 
-        def arrived(result: Any) -> None:
-            if answer.done():
-                return
-            if isinstance(result, BaseException):
-                answer.set_exception(result)
-            else:
-                answer.set_result(result[0])
-
-        back = Pipe(self, owner, arrived)
-
-        def begin(_: object) -> None:
-            self.loop.create_task(run(), context=contextvars.Context())
-
-        there = Pipe(self, owner, begin)
+        limit = None if time_max_s == math.inf else self.loop.call_later(time_max_s, give_up)
         if owner is None or owner.is_alive:
-            there.send(None)
-        return await answer
+            self.at(self.arrival_s(), RemoteCall(self, owner, work, answer).begin)
+        try:
+            return await answer
+        finally:
+            if limit is not None:
+                limit.cancel()

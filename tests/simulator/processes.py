@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import enum
+import operator
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -32,7 +33,7 @@ class Process:
         self.state = ProcessState.RUNNING
         self.context = contextvars.copy_context()
         self.context.run(_current.set, self)
-        self.backlog: list[asyncio.Handle] = []
+        self.backlog: list[Any] = []
         self._on_death: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -60,7 +61,7 @@ class Process:
         if self.state is ProcessState.RUNNING:
             self.state = ProcessState.PAUSED
 
-    def resume(self) -> list[asyncio.Handle]:
+    def resume(self) -> list[Any]:
         """Go on; returns the callbacks that came due meanwhile, which the caller gives back to the loop."""
         if self.state is not ProcessState.PAUSED:
             return []
@@ -88,5 +89,5 @@ def current_process() -> Process | None:
     return _current.get()
 
 
-def process_of(context: contextvars.Context) -> Process | None:
-    return context.get(_current)
+process_of: Callable[[contextvars.Context], Process | None] = operator.methodcaller("get", _current)
+"""The process that a callback belongs to, by its context; ``None`` for one of the world."""

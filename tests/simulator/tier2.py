@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
@@ -81,8 +80,4 @@ class RemoteChunks:
         """The objects stay."""
 
     async def _call(self, work: Callable[[], Awaitable[T]], late: type[Unavailable] | type[UnknownOutcome]) -> T:
-        try:
-            async with asyncio.timeout(call_time_max_s):
-                return await self._network.call(work)
-        except TimeoutError:
-            raise late("Tier 2 gave no answer in time") from None
+        return await self._network.call(work, call_time_max_s, lambda: late("Tier 2 gave no answer in time"))
