@@ -30,6 +30,7 @@ AUDITED: Final = frozenset(
         "deleteReaderGroup",
         "GiveUpTransaction",
         "AcceptLoss",
+        "ForgetSink",
     )
 )
 """Calls by which a person changes what there is; those of readers, writers and sinks at their work are not among
@@ -86,7 +87,10 @@ def outcome_of(answer: Any) -> str:
 
 
 def subject_of(request: Any) -> str:
-    """The names in a request: ``scope``, or ``scope/name`` of a stream, table, reader group or transaction."""
+    """The names in a request: ``scope``, or ``scope/name`` of a stream, table, reader group or transaction; of a sink
+    its destination and its query."""
+    if hasattr(request, "sink"):
+        return f"{request.sink.destination}/{request.sink.query_id}"
     for field in ("streamInfo", "stream", "streamCut"):
         inner = getattr(request, field, None)
         if inner is not None and hasattr(inner, "DESCRIPTOR"):

@@ -88,6 +88,8 @@ def _filled(request: Any) -> Any:
     for field in request.DESCRIPTOR.fields:
         if field.name in ("scope", "stream", "kvtName", "readerGroup", "readerGroupName") and not field.message_type:
             setattr(request, field.name, "s")
+        elif field.name == "sink":
+            request.sink.destination = "s/t"
         elif field.name in ("streamInfo", "stream"):
             _filled(getattr(request, field.name))
     return request
