@@ -31,6 +31,7 @@ T = TypeVar("T")
 containers: Final = 4
 stores: Final = 2
 start_time_max_s: Final = 60.0
+stop_time_max_s: Final = 30.0
 lease_ms: Final = 2_000
 checkpoint_operations: Final = 100
 small_disk_room_bytes: Final = 32 * 1024 * 1024
@@ -122,6 +123,8 @@ class ServiceProcess:
     def __init__(self, name: str, package: str, settings: Path, port: int, folder: Path) -> None:
         self.name = name
         self.port = port
+        self.code = ROOT
+        """The source tree that the next start runs."""
         self._command = [sys.executable, "-m", package, "--config", str(settings)]
         self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -129,9 +132,9 @@ class ServiceProcess:
     def start(self) -> None:
         """Returns at once; ``wait_open`` when it listens."""
         with self._log.open("ab") as log:
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            environment = {**os.environ, "PYTHONPATH": str(self.code)}
             self._process = subprocess.Popen(
-                self._command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
+                self._command, cwd=self.code, env=environment, stdout=log, stderr=subprocess.STDOUT
             )
 
     def wait_open(self) -> None:
@@ -148,6 +151,16 @@ class ServiceProcess:
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """End it with SIGTERM, as an operator does, and wait until it has; SIGKILL if it does not."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(stop_time_max_s)
+            process.kill()
+            process.wait()
 
     def kill(self) -> None:
         process, self._process = self._process, None
