@@ -390,7 +390,7 @@ async def test_an_owner_that_was_overtaken_takes_the_end_of_an_index_for_no_dama
 
     await eventually(removed, "the end of the index")
     missing = next(one for one in map(writer, range(50)) if one not in held(earlier))
-    with pytest.raises(Fenced):
+    with pytest.raises((Fenced, Unavailable)):  # as it noticed by itself meanwhile, or not
         await earlier.get_attribute(S, missing)
     await later.stop()
 
