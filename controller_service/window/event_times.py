@@ -17,7 +17,7 @@ from pravega_common.model.segments import SegmentInfo
 from pravega_streams.segment.index_pages import records_of
 
 ReadBytes = Callable[[int, int], Awaitable[bytes]]
-"""Reads an index segment from an offset, at most so many bytes: the whole records there."""
+"""Reads an index segment from an offset on, at most a number of bytes, in whole records."""
 
 
 async def offset_before_time(read: ReadBytes, index: SegmentInfo, segment: SegmentInfo, time_ms: int) -> int:
