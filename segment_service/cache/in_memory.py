@@ -60,6 +60,12 @@ class InMemoryCacheStorage:
         block = self._blocks[address]
         return block.capacity - block.filled
 
+    def bytes_held(self, address: CacheAddress) -> int:
+        block = self._blocks.get(address)
+        if block is None:
+            unreachable("a cache address without a block", address=address)
+        return block.capacity + block_overhead_bytes
+
     def extend(self, address: CacheAddress, data: Sequence[Buffer]) -> None:
         self._fill(self._blocks[address], data)
 

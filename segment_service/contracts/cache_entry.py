@@ -18,10 +18,12 @@ class EntryOwner(Protocol):
 class CacheEntry:
     """One block with its last use. Subclassed by the read index, which adds where the bytes belong."""
 
-    __slots__ = ("address", "generation", "is_evictable", "owner")
+    __slots__ = ("address", "generation", "is_evictable", "is_scanned", "owner")
 
-    def __init__(self, owner: EntryOwner, address: CacheAddress, generation: int) -> None:
+    def __init__(self, owner: EntryOwner, address: CacheAddress, generation: int, *, is_scanned: bool = False) -> None:
+        """``is_scanned``: a sequential read brought it from Tier 2; such blocks are full, and never grow."""
         self.owner = owner
         self.address = address
         self.generation = generation
         self.is_evictable = False
+        self.is_scanned = is_scanned

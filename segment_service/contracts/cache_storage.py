@@ -55,6 +55,10 @@ class CacheStorage(Protocol):
         """Bytes that ``extend`` may still add to the block."""
         ...
 
+    def bytes_held(self, address: CacheAddress) -> int:
+        """The block's part of ``bytes_used``. Unknown address: an invariant violation."""
+        ...
+
     def extend(self, address: CacheAddress, data: Sequence[Buffer]) -> None:
         """Copy the joined buffers behind what is filled; they must fit into ``room``."""
         ...

@@ -15,8 +15,17 @@ class IndexEntry(CacheEntry):
 
     __slots__ = ("length", "offset")
 
-    def __init__(self, owner: EntryOwner, address: CacheAddress, generation: int, offset: int, length: int) -> None:
-        super().__init__(owner, address, generation)
+    def __init__(
+        self,
+        owner: EntryOwner,
+        address: CacheAddress,
+        generation: int,
+        offset: int,
+        length: int,
+        *,
+        is_scanned: bool = False,
+    ) -> None:
+        super().__init__(owner, address, generation, is_scanned=is_scanned)
         self.offset = offset
         self.length = length
 

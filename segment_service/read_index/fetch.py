@@ -18,11 +18,12 @@ class StoredRange:
 
 
 class Fetch:
-    """Bytes [start, end) of one segment on their way from Tier 2."""
+    """Bytes [start, end) of one segment on their way from Tier 2; ``is_scanned``: for a sequential reader."""
 
-    __slots__ = ("data", "end", "start")
+    __slots__ = ("data", "end", "is_scanned", "start")
 
-    def __init__(self, start: int, end: int) -> None:
+    def __init__(self, start: int, end: int, *, is_scanned: bool) -> None:
+        self.is_scanned = is_scanned
         self.start = start
         self.end = end
         self.data: asyncio.Future[Buffer] = asyncio.get_running_loop().create_future()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pravega_common.runtime.byte_gate import ByteGate
-from segment_service.cache.manager import CacheManager
+from segment_service.cache.manager import CacheManager, ahead_of_scans_fraction
 from segment_service.contracts.second_level_cache import SegmentKey
 
 fetch_bytes_max: Final = 1024 * 1024
@@ -17,9 +17,6 @@ read_ahead_bytes: Final = 4 * 1024 * 1024
 """How far ahead of a sequential reader fetches are started. One that has read as much in one piece is a scan."""
 scan_ahead_bytes_max: Final = 32 * 1024 * 1024
 """How far ahead of a scan fetches are started while there are few of them."""
-ahead_of_scans_fraction: Final = 1 / 4
-"""The part of the cache that all scans of a store share for what was read ahead of them; with more than that, one
-would evict what the other has not read yet."""
 fetched_bytes_max: Final = 64 * 1024 * 1024
 """Bytes on their way from Tier 2 at a time, for one store; further ones wait, read-ahead is left out. Each is in memory
 twice for a moment: as it came, and as the cache gets it."""

@@ -144,17 +144,18 @@ class SegmentReadIndex:
         if entry.end <= self.metadata.storage_length:
             self._cache.allow_eviction(entry)
 
-    def insert_fetched(self, offset: int, data: Buffer) -> None:
-        """Keep bytes that came from Tier 2, as far as no entry holds them by now."""
+    def insert_fetched(self, offset: int, data: Buffer, *, is_scanned: bool) -> None:
+        """Keep bytes that came from Tier 2, for a sequential reader if ``is_scanned``, as far as no entry holds them by
+        now."""
         if self.is_dropped:
             return
         start = max(offset, self.metadata.start_offset)
         for gap_start, gap_end in self.entries.gaps(start, offset + len(data)):
             is_whole = gap_end - gap_start == len(data)
             piece = data if is_whole else bytes(data[gap_start - offset : gap_end - offset])
-            entry = IndexEntry(
-                self, self._cache.storage.adopt(piece), self._cache.generation, gap_start, gap_end - gap_start
-            )
+            address, generation = self._cache.storage.adopt(piece), self._cache.generation
+            length = gap_end - gap_start
+            entry = IndexEntry(self, address, generation, gap_start, length, is_scanned=is_scanned)
             self.entries.add(entry)
             self._cache.allow_eviction(entry)
         self._cache.inserted(len(data))

@@ -136,7 +136,7 @@ class StorageFetcher:
         if kept:
             start, limit = offset, min(limit, offset + kept)
         wanted = self._end(stored, offset, offset + longest if run else end, longest)
-        fetch = Fetch(start, max(offset + 1, min(limit, wanted)))
+        fetch = Fetch(start, max(offset + 1, min(limit, wanted)), is_scanned=run > 0)
         index.fetches.append(fetch)
         self.fetch_count += 1
         task = self._spawn(self._run(index, fetch), f"fetch-{index.metadata.segment_id}-{fetch.start}")
@@ -204,7 +204,7 @@ class StorageFetcher:
             fetch.data.set_exception(error)
             return
         root, base = index.root()
-        root.insert_fetched(base + fetch.start, data)
+        root.insert_fetched(base + fetch.start, data, is_scanned=fetch.is_scanned)
         fetch.data.set_result(data)
 
     def _ended(self, task: asyncio.Task[Any], index: SegmentReadIndex, fetch: Fetch) -> None:

@@ -66,6 +66,16 @@ class CacheStorageContract:
         assert bytes(cache.get(address, 0, 5)) == b"whole"
         assert (cache.room(address), capacity(cache)) == (0, 5)
 
+    def test_a_block_holds_its_capacity_and_its_overhead(self, cache: CacheStorage) -> None:
+        roomy, full = cache.insert([b"ab"], capacity=10), cache.adopt(b"whole")
+        assert cache.bytes_held(roomy) == 10 + block_overhead_bytes
+        assert cache.bytes_used == cache.bytes_held(roomy) + cache.bytes_held(full)
+        cache.extend(roomy, [b"cd"])
+        assert cache.bytes_held(roomy) == 10 + block_overhead_bytes
+        cache.delete(roomy)
+        with pytest.raises(InvariantViolation):
+            cache.bytes_held(roomy)
+
     def test_no_insert_is_refused_and_no_address_comes_again(self, cache: CacheStorage) -> None:
         addresses = set()
         for _ in range(5):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from segment_service.cache.in_memory import InMemoryCacheStorage
-from segment_service.cache.manager import CacheManager, generations_per_budget
+from segment_service.cache.manager import CacheManager, generations_per_budget, kept_from_scans_fraction
 from segment_service.contracts.cache_entry import CacheEntry
 from segment_service.contracts.cache_storage import CacheAddress, block_overhead_bytes
 
@@ -23,10 +23,10 @@ class Owner:
     def evicted(self, entry: CacheEntry) -> None:
         self.lost.append(entry)
 
-    def add(self, is_evictable: bool = True) -> CacheEntry:
+    def add(self, is_evictable: bool = True, *, is_scanned: bool = False) -> CacheEntry:
         """One entry that takes one generation's size of the budget."""
         address = self.manager.storage.insert([bytes(SIZE - block_overhead_bytes)])
-        entry = CacheEntry(self, CacheAddress(address), self.manager.generation)
+        entry = CacheEntry(self, CacheAddress(address), self.manager.generation, is_scanned=is_scanned)
         if is_evictable:
             self.manager.allow_eviction(entry)
         self.manager.inserted(SIZE)
@@ -120,3 +120,50 @@ def test_a_block_that_shrinks_keeps_its_bytes_its_views_and_its_place() -> None:
     assert cache.storage.bytes_used == SIZE + 4 + block_overhead_bytes
     assert cache.trim(0) == SIZE + 4 + block_overhead_bytes
     assert owner.lost == [entry, other]
+
+
+def test_a_scan_evicts_its_own_blocks_before_the_part_that_is_kept_from_scans() -> None:
+    cache = manager()
+    owner = Owner(cache)
+    kept = int(generations_per_budget * kept_from_scans_fraction)
+    used = [owner.add() for _ in range(2 * kept)]
+    scanned = [owner.add(is_scanned=True) for _ in range(4 * generations_per_budget)]
+    assert set(owner.lost) & set(used) == set(used[:kept]), "the least recently used go, down to the part that is kept"
+    lost = [entry for entry in owner.lost if entry.is_scanned]
+    assert lost == scanned[: len(lost)] and len(lost) > 3 * generations_per_budget - kept
+    assert cache.storage.bytes_used <= BUDGET
+
+
+def test_what_scans_did_not_use_for_long_goes_first() -> None:
+    cache = manager()
+    owner = Owner(cache)
+    scanned = [owner.add(is_scanned=True) for _ in range(generations_per_budget // 2)]
+    used = [owner.add() for _ in range(generations_per_budget)]
+    assert owner.lost[: len(scanned)] == scanned
+    assert not set(owner.lost) & set(used[1:])
+
+
+def test_scans_keep_what_was_read_ahead_of_them_when_little_else_may_be_evicted() -> None:
+    cache = manager()
+    owner = Owner(cache)
+    stuck = [owner.add(is_evictable=False) for _ in range(generations_per_budget * 3 // 4)]
+    used = [owner.add() for _ in range(generations_per_budget // 8)]
+    scanned = [owner.add(is_scanned=True) for _ in range(generations_per_budget // 4)]
+    assert owner.lost == used, "none of what was read ahead"
+    owner.add(is_scanned=True)
+    assert owner.lost[len(used) :] == scanned[:2] and not set(owner.lost) & set(stuck)
+
+
+def test_blocks_that_shrink_and_entries_that_are_touched_keep_the_account() -> None:
+    cache = manager()
+    owner = Owner(cache)
+    entry = CacheEntry(owner, cache.storage.insert([b"kept"], capacity=SIZE), cache.generation)
+    cache.allow_eviction(entry)
+    cache.shrink(entry, 4)
+    kept = int(generations_per_budget * kept_from_scans_fraction)
+    used = [owner.add() for _ in range(kept - 1)]
+    for _ in range(3):
+        for one in used:
+            cache.touch(one)
+        [owner.add(is_scanned=True) for _ in range(generations_per_budget)]
+    assert not set(owner.lost) & {entry, *used}, "one shrank: all of them fit into the part that is kept"

@@ -111,6 +111,26 @@ async def test_a_sequential_reader_is_read_ahead_of_and_a_random_one_is_not() ->
         assert all(offset >= 5 * MIB for _, offset, _ in c.storage.reads), "the next bytes had been read ahead"
 
 
+async def test_a_scan_of_much_more_than_the_cache_leaves_the_latest_appends_in_it() -> None:
+    async with container(cache_bytes=32 * MIB) as c:
+        cold_data, hot_data = pattern(96 * MIB), pattern(4 * MIB)
+        scanned = await cold(c, cold_data)
+        hot = c.create("hot")
+        for position in range(0, len(hot_data), MIB):
+            c.append(hot, hot_data[position : position + MIB])
+        await c.flush(hot)
+        offset = 0
+        while offset < len(cold_data):
+            data = joined((await c.index.read(scanned, offset, read_bytes_max)).data)
+            assert data == cold_data[offset : offset + len(data)]
+            offset += len(data)
+        c.storage.reads.clear()
+        assert joined((await c.index.read(hot, 0, MIB)).data) == hot_data[:MIB]
+        assert is_cached(c, hot, 0, len(hot_data))
+        assert c.storage.reads == []
+        assert c.cache.storage.bytes_used <= c.cache.storage.bytes_max
+
+
 async def test_a_storage_failure_reaches_the_readers_and_the_next_read_tries_again() -> None:
     async with container() as c:
         s = await cold(c, pattern(1000))
