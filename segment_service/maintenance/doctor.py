@@ -190,9 +190,9 @@ class StoreDoctor:
         segment_id = suspect.segment_id
         needed = 0
         async with aclosing(known.reader.entries(id_key(segment_id))) as entries:
-            key, value = await anext(entries, (b"", b""))
-            if key == id_key(segment_id):
-                needed = stored_length(value)
+            entry = await anext(entries, None)
+            if entry is not None and entry[0] == id_key(segment_id):
+                needed = stored_length(entry[1])
         try:
             view = await known.reader.view(segment_id)
         except DataCorruption:

@@ -196,12 +196,12 @@ class Tier2Contents:
     async def _find_nameless(self, plan: RestorePlan) -> None:
         """Compare the ids in the table with those that have manifests; both are in order."""
         named = self._reader.entries(id_key(0))
-        head = id_in((await anext(named, (b"", b"")))[0])
+        head = await _next_id(named)
         async for newest in self._reader.newest_manifests():
             segment_id = newest.segment_id
             plan.next_segment_id = max(plan.next_segment_id, segment_id + 1)
             while head is not None and head < segment_id:
-                head = id_in((await anext(named, (b"", b"")))[0])
+                head = await _next_id(named)
             if head != segment_id:
                 view = await self._reader.view_if_sound(segment_id)
                 if view is None or (view.exists and not await self._is_merged_in_storage(view)):
@@ -219,6 +219,12 @@ class Tier2Contents:
         async for info in self._chunks.list(self._layout.prefix):
             epoch = max(epoch, self._layout.epoch_in(info.name))
         return epoch
+
+
+async def _next_id(named: AsyncIterator[tuple[bytes, bytes]]) -> int | None:
+    """The id of the next entry; ``None`` at the end, or where the entries are not about segments any more."""
+    entry = await anext(named, None)
+    return None if entry is None else id_in(entry[0])
 
 
 def _count(plan: RestorePlan, segment: RestoredSegment) -> None:

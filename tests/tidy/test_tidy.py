@@ -232,6 +232,18 @@ def test_concurrent_work_has_ended_before_its_error_is_raised() -> None:
     assert not wrong
 
 
+def test_the_default_of_anext_is_no_tuple() -> None:
+    """CPython 3.11 answers the end of the items with SystemError instead of such a default."""
+    wrong = {
+        f"{relative(path)}:{node.lineno}"
+        for path in sources()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "anext"
+        if any(isinstance(argument, ast.Tuple) for argument in node.args[1:])
+    }
+    assert not wrong
+
+
 def test_every_folder_with_code_has_a_readme() -> None:
     folders = {path.parent for path in sources()}
     # A package with nothing but its own marker has nothing to explain yet.

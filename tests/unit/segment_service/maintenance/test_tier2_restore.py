@@ -235,6 +235,23 @@ async def test_a_segment_made_after_the_last_flush_is_nameless(kit: Kit) -> None
     await container.stop()
 
 
+async def test_bytes_of_a_container_whose_table_was_never_flushed_are_nameless(kit: Kit) -> None:
+    """Tier 1 was lost in the first half minute of a container: its table has no entry at all."""
+    container = await kit.open()
+    await container.create_segment("new")
+    await container.append("new", [b"bytes"])
+    segment_id = container.metadata.ids["new"]
+    await flushed(kit, container)
+    await crash(container)
+    kit.logs.restore(0)
+    plan = await kit.restore()
+    assert plan.nameless.items == [ShorterSegment(f"id {segment_id}", 5, 0)]
+    container = await kit.open()
+    await container.create_segment("new")
+    assert container.metadata.ids["new"] > segment_id and await read_all(container, "new") == b""
+    await container.stop()
+
+
 @pytest.mark.parametrize("older", [False, True])
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_restore_may_be_interrupted_anywhere(kit: Kit, step: str, older: bool) -> None:
