@@ -1,7 +1,8 @@
 """Answers batches of questions about segments, which idle sources ask again and again.
 
-A batch is remembered by its bytes. When it comes again it is not decoded again, and only the replies about segments
-that changed meanwhile are encoded again: a look at a segment costs a microsecond or two.
+A batch that came twice is remembered by its bytes. From then on it is not decoded again, and only the replies about
+segments that changed meanwhile are encoded again: a look at a segment costs a microsecond or two. Batches that come
+once, as those of a commit about its transactions, leave nothing behind.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from segment_service.contracts.segment_store import SegmentState
 remembered_bytes_max: Final = 4 * 1024 * 1024
 """Bytes of the batches that are remembered, of all connections together: 40 of 1,000 segments with usual names. With
 what is decoded of them and their replies they take some five times as much memory."""
+
+seen_max: Final = 1_024
+"""Batches of which it is remembered that they came, by a number each."""
 
 StateOf = Callable[[wire.GetStreamSegmentInfo], SegmentState | None]
 """What a question is answered with now; None where it has to be served by itself, as it may wait or be refused."""
@@ -53,6 +57,7 @@ class RememberedBatches:
         self._batches: OrderedDict[bytes, InfoBatch] = OrderedDict()
         self.bytes = 0
         """Bytes of the batches that are remembered."""
+        self._seen: OrderedDict[int, None] = OrderedDict()
 
     def find(self, asked: bytes) -> InfoBatch | None:
         """The batch with these bytes."""
@@ -60,6 +65,15 @@ class RememberedBatches:
         if found is not None:
             self._batches.move_to_end(asked)
         return found
+
+    def came(self, asked: bytes, batch: InfoBatch) -> None:
+        """Note a batch that was not found, and keep it if it came before."""
+        number = hash(asked)
+        if number in self._seen:
+            self.remember(asked, batch)
+        self._seen[number] = None
+        if len(self._seen) > seen_max:
+            self._seen.popitem(last=False)
 
     def remember(self, asked: bytes, batch: InfoBatch) -> None:
         """Keep a batch instead of those that were not asked for longest."""

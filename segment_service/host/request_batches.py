@@ -84,7 +84,7 @@ class RequestBatches:
             if questions is None:
                 return None
             batch = InfoBatch(questions)
-            self._remembered.remember(asked, batch)
+            self._remembered.came(asked, batch)
         replies, missing = batch.replies(self._state_of)
         for first in range(0, len(missing), requests_at_work_max):
             places = missing[first : first + requests_at_work_max]

@@ -27,7 +27,8 @@ async def test_a_batch_that_comes_again_is_answered_as_it_is_then(
         await store.create_segment(name)
     first = await asked(client)
     assert [type(reply) for reply in first] == [*[c.StreamSegmentInfo] * 3, c.NoSuchSegment]
-    assert await asked(client) == first
+    for _ in range(2):  # It is remembered at the second time, and answered from memory at the third.
+        assert await asked(client) == first
     await store.append(NAMES[0], [b"event"])
     await store.seal(NAMES[1])
     await store.delete(NAMES[2])
@@ -91,6 +92,21 @@ def test_batches_are_remembered_within_a_limit() -> None:
     assert remembered.bytes == 16
     remembered.remember(b"d" * 30, InfoBatch(()))
     assert remembered.bytes == 0
+
+
+def test_a_batch_that_comes_once_leaves_nothing_behind() -> None:
+    """A commit asks once about its transactions, whose names are never used again."""
+    remembered = RememberedBatches()
+    batch = InfoBatch(())
+    for asked, is_known in ((b"a", False), (b"b", False), (b"a", True)):
+        assert remembered.find(asked) is None
+        remembered.came(asked, batch)
+        assert (remembered.find(asked) is batch) == is_known
+    assert remembered.bytes == 1
+    for number in range(info_batches.seen_max):
+        remembered.came(b"%d" % number, batch)
+    remembered.came(b"b", batch)
+    assert remembered.find(b"b") is None, "that it came is forgotten, too"
 
 
 def test_a_batch_is_known_by_its_first_request() -> None:

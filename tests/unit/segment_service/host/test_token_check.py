@@ -152,7 +152,7 @@ async def test_each_read_of_a_batch_is_checked(client: WireClient, clock: Manual
 async def test_a_batch_that_comes_again_is_checked_again(client: WireClient, clock: ManualClock) -> None:
     """The store remembers the batch and its replies, and not that it might give them."""
     question = codec.encode(c.GetStreamSegmentInfo(0, REQUESTS, tokens_of(clock).internal()))
-    for passed_s, kind in ((0, c.StreamSegmentInfo), (0, c.StreamSegmentInfo), (700, c.AuthTokenCheckFailed)):
+    for passed_s, kind in (*[(0, c.StreamSegmentInfo)] * 3, (700, c.AuthTokenCheckFailed)):
         clock._now_s += passed_s
         answer = await client.call(c.RequestBatch(9, (question,)), c.RequestBatchAnswered)
         assert [type(codec.decode_frame(frame)) for frame in answer.replies] == [kind]
