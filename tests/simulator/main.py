@@ -6,15 +6,14 @@ import argparse
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.simulator.crash_points import store_failpoints
 from tests.simulator.settings import EXPECTED, FAMILIES, draw
 from tests.simulator.simulation import Outcome, simulate
+from tests.simulator.summary import Summary, SummaryMismatch, commit_of_tree
 
 REGRESSIONS: Final = Path(__file__).with_name("regressions.txt")
 last_lines: Final = 12
@@ -32,6 +31,8 @@ class Job(NamedTuple):
     families: tuple[str, ...]
     servers: int | None
     in_detail: bool = False
+    next_seed: int | None = None
+    """The first seed that is left after this one, if seeds are counted by it."""
 
 
 def _one(job: Job) -> Outcome:
@@ -39,7 +40,7 @@ def _one(job: Job) -> Outcome:
 
 
 def outcomes(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
-    if workers == 1:
+    if workers <= 1:
         yield from map(_one, jobs)
         return
     with ProcessPoolExecutor(workers) as pool:
@@ -53,6 +54,7 @@ def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--family", action="append", choices=FAMILIES, help=f"faults; by default {', '.join(EXPECTED)}")
     parser.add_argument("--servers", type=int, choices=(1, 3), help="servers of Tier 1; by default drawn by each seed")
+    parser.add_argument("--summary", type=Path, help="file of the sums: go on after the last seed it counts")
     parser.add_argument("--trace", type=Path, help="write the whole trace of the last seed there")
     parser.add_argument("--detail", action="store_true", help="with every call of a client and what the product logs")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8), help="processes")
@@ -63,62 +65,58 @@ def main(args: Sequence[str] | None = None) -> int:
     options = _arguments(args)
     families = tuple(options.family or EXPECTED)
     started_s = time.monotonic()
-    if options.seed is not None:
-        jobs = [Job(options.seed, families, options.servers, in_detail=options.detail)]
-    else:
-        jobs = [Job(seed, (family,), options.servers) for seed, family in regression_seeds() if family in families]
-        jobs += [Job(seed, families, options.servers) for seed in range(options.first, options.first + options.seeds)]
-    summary = Summary()
-    for outcome in outcomes(jobs, min(options.jobs, len(jobs))):
+    try:
+        summary = _summary(options, families)
+    except SummaryMismatch as error:
+        print(error, file=sys.stderr)
+        return 2
+    before_s = summary.seconds
+    jobs = _jobs(options, families, summary.next_seed)
+    for job, outcome in zip(jobs, outcomes(jobs, min(options.jobs, len(jobs))), strict=True):
         summary.add(outcome)
+        _show_failure(outcome)
+        if job.next_seed is not None:
+            summary.next_seed = job.next_seed
+        summary.seconds = before_s + time.monotonic() - started_s
+        if options.summary is not None and job.next_seed is not None:
+            summary.save(options.summary)
         if options.trace is not None:
             options.trace.write_text("\n".join(outcome.trace) + "\n")
-    print(summary.text(time.monotonic() - started_s))
+    print(summary.text(summary.seconds))
     return 1 if summary.violations else 0
 
 
-class Summary:
-    """Adds up what the seeds of a call found."""
-
-    def __init__(self) -> None:
-        self.seeds = 0
-        self.violations = 0
-        self._failed: Counter[str] = Counter()
-        self._reached: Counter[str] = Counter()
-        self._crashed: Counter[str] = Counter()
-        self._acked = 0
-        self._refused = 0
-
-    def add(self, outcome: Outcome) -> None:
-        self.seeds += 1
-        self.violations += len(outcome.violations)
-        self._reached.update(outcome.reached)
-        self._crashed.update(outcome.crashed)
-        self._acked += outcome.acked
-        self._refused += outcome.refused
-        if outcome.violations:
-            self._failed[outcome.family] += 1
-            first = outcome.violations[0]
-            print(f"seed {outcome.seed} ({outcome.family}): {first.kind}: {first.text}")
-            sys.stdout.writelines(f"    {line}\n" for line in outcome.trace[-last_lines:])
-            sys.stdout.flush()
-
-    def text(self, seconds: float) -> str:
-        known = store_failpoints()
-        missed = [name for name in known if not self._crashed[name]]
-        failed = ", ".join(f"{count} of {family}" for family, count in sorted(self._failed.items())) or "none"
-        lines = [
-            f"{self.seeds} seeds, {self.violations} violations (seeds that failed: {failed}), "
-            f"{self._acked} operations acknowledged, {self._refused} losses refused, {seconds:.0f} s",
-            f"failpoints: stores killed at {len(known) - len(missed)} of {len(known)}{_list(' not at', missed)}",
-            f"failpoints never reached: {', '.join(name for name in known if not self._reached[name]) or 'none'}",
-        ]
-        return "\n".join(lines)
+def _summary(options: argparse.Namespace, families: tuple[str, ...]) -> Summary:
+    """The sums to add to: those of the file, if it is there."""
+    if options.summary is None or options.seed is not None:
+        return Summary()
+    run = {"commit": commit_of_tree(), "families": list(families), "servers": options.servers, "first": options.first}
+    return Summary.load(options.summary, run) if options.summary.exists() else Summary(run)
 
 
-def _list(what: str, names: Iterable[str]) -> str:
-    text = ", ".join(names)
-    return f";{what}: {text}" if text else ""
+def _jobs(options: argparse.Namespace, families: tuple[str, ...], next_seed: int | None) -> list[Job]:
+    """What is left to do; those that failed once come first, and only in the first call of a run."""
+    if options.seed is not None:
+        return [Job(options.seed, families, options.servers, in_detail=options.detail)]
+    end = options.first + options.seeds
+    jobs = [
+        Job(seed, families, options.servers, next_seed=seed + 1)
+        for seed in range(options.first if next_seed is None else next_seed, end)
+    ]
+    if next_seed is None:
+        again = [Job(seed, (family,), options.servers) for seed, family in regression_seeds() if family in families]
+        if again:
+            again[-1] = again[-1]._replace(next_seed=options.first)
+        jobs = again + jobs
+    return jobs
+
+
+def _show_failure(outcome: Outcome) -> None:
+    if outcome.violations:
+        first = outcome.violations[0]
+        print(f"seed {outcome.seed} ({outcome.family}): {first.kind}: {first.text}")
+        sys.stdout.writelines(f"    {line}\n" for line in outcome.trace[-last_lines:])
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
