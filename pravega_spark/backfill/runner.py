@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from pravega_spark.backfill.load import Chunks, run_load
 from pravega_spark.commands.connection import check_listens
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_spark.gateway.worker_process import arm_failpoints
+from pravega_spark.spark_python import spark_python
 from pravega_spark.standalone.options import default_data_dir
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _in_session(run: JobRun, work: Callable[[SparkSession], Summary]) -> Summary
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not os.environ.get("PYSPARK_PYTHON") and (run.master or "local").startswith("local") and not is_submitted:
         # By default Spark takes python3 of the path, not the interpreter that runs this.
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = spark_python()
     builder = SparkSession.builder.appName(f"pravega-spark backfill {run.job_id}")
     # Its bars and ours would write over each other.
     builder = builder.config("spark.ui.showConsoleProgress", "false")

@@ -14,6 +14,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from pravega_spark.spark_python import spark_python
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.bench.ceilings import CeilingSource
 from tests.bench.sides import PravegaSide, Side
@@ -108,7 +109,7 @@ def _services(cluster: StandaloneProcess) -> Mapping[str, int]:
 
 
 def _session(jars: Sequence[Path], folder: Path) -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", spark_python())
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("pravega-spark bench")

@@ -7,6 +7,7 @@ import zipfile
 import pytest
 
 from pravega_spark.shipped_files import shipped_names
+from pravega_spark.spark_python import LAUNCHER
 from tests.support.wheel import JAR, build_wheel
 from tests.tidy.test_tidy import PACKAGES, ROOT
 
@@ -35,6 +36,10 @@ def test_files_beside_the_modules(wheel: set[str]) -> None:
         if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".py", ".jar")
     }
     assert beside - wheel == set()
+
+
+def test_programs_beside_the_python_of_an_environment(wheel: set[str]) -> None:
+    assert LAUNCHER in {name.partition(".data/scripts/")[2] for name in wheel}
 
 
 def test_settings_and_programs(wheel: set[str]) -> None:

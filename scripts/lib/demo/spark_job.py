@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
+
+from pravega_spark.spark_python import spark_python
 
 SCOPE, STREAM = "demo", "lines"
 SEGMENTS = 4
@@ -26,7 +27,7 @@ poll_s = 0.1
 
 def session() -> SparkSession:
     # By default Spark takes python3 of the path, not the interpreter that runs this.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = spark_python()
     return (
         SparkSession.builder.master("local[2]")
         .appName("pravega-spark demo")
