@@ -2,6 +2,7 @@
 
 usage: scripts/bench [spark] [options]    both directions beside the ceilings and Kafka, latency, commit times, memory
        scripts/bench layers [options]     CPU seconds of every process for one write and one read
+       scripts/bench compare [options]    rates and CPU seconds a GB beside Kafka, or beside another commit
 Progress and tables go to stderr, one JSON document to stdout (and to --out FILE).
 """
 
@@ -12,12 +13,16 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tests.bench import throughput
+from tests.bench.against import THIS, measure_against
 from tests.bench.ceilings import redis_bytes_per_second
 from tests.bench.commit_times import CommitTimes
+from tests.bench.comparison import CASES as comparison_cases
+from tests.bench.comparison import comparison
 from tests.bench.figures import Result, shares
 from tests.bench.latency import Latency
 from tests.bench.layers import Layers
@@ -33,15 +38,16 @@ LAYER_CASES: Final = ("write", "read")
 def main() -> None:
     arguments = sys.argv[1:]
     command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "spark"
-    if command not in ("spark", "layers"):
-        raise SystemExit(f"scripts/bench: no bench '{command}'; there are: spark layers")
-    args = (spark_parser() if command == "spark" else layers_parser()).parse_args(arguments)
-    unknown = set(args.cases) - set(SPARK_CASES if command == "spark" else throughput.CASES)
+    if command not in BENCHES:
+        raise SystemExit(f"scripts/bench: no bench '{command}'; there are: {' '.join(BENCHES)}")
+    parser, known_cases, run = BENCHES[command]
+    args = parser().parse_args(arguments)
+    unknown = set(args.cases) - set(known_cases)
     if unknown:
         raise SystemExit(f"scripts/bench {command}: no case '{sorted(unknown)[0]}'; --help names them")
     document: Result = {"command": ["scripts/bench", *sys.argv[1:]], "machine": machine()}
     try:
-        (run_spark if command == "spark" else run_layers)(args, document)
+        run(args, document)
     except NotAvailable as error:
         raise SystemExit(f"scripts/bench: {error}") from error
     finally:  # A long run that fails has measured something too.
@@ -88,6 +94,25 @@ def run_layers(args: argparse.Namespace, document: Result) -> None:
     say(layer_tables(results))
 
 
+def run_compare(args: argparse.Namespace, document: Result) -> None:
+    """Fills the document as it goes, with ``--against`` at the end."""
+    results: list[Result] = []
+    document["results"] = results
+    if args.against:
+        results += measure_against(args.against, same_options(args), args.runs)
+        say(comparison(results, THIS, args.against))
+    else:
+        with running_rig(args.tier2, with_kafka=args.kafka) as rig:
+            throughputs(rig, args, results)
+        say(comparison(results, "ours", "kafka"))
+
+
+def same_options(args: argparse.Namespace) -> list[str]:
+    """The options of one run of ``spark`` that measures the same."""
+    sizes, cases = ",".join(map(str, args.sizes)), ",".join(args.cases)
+    return ["--sizes", sizes, "--cases", cases, "--scale", str(args.scale), "--tier2", args.tier2]
+
+
 def commit_pairs(counts: list[int]) -> list[tuple[int, int]]:
     """(tasks, segments): tasks grow on four segments, then segments grow under four tasks."""
     grown = [(count, 4) for count in counts] + [(4, count) for count in counts]
@@ -121,6 +146,16 @@ def layers_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def compare_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="scripts/bench compare", description=f"Cases: {', '.join(throughput.CASES)}.")
+    _common(parser, comparison_cases)
+    add = parser.add_argument
+    add("--runs", type=_positive, default=3, help="measured runs of each case; medians are reported")
+    add("--no-kafka", dest="kafka", action="store_false", help="without Kafka (needs no Maven)")
+    add("--against", metavar="COMMIT", help="beside this commit, in turn, in a worktree of its own, without Kafka")
+    return parser
+
+
 def _common(parser: argparse.ArgumentParser, cases: tuple[str, ...]) -> None:
     add = parser.add_argument
     add("--sizes", type=_numbers, default=[100, 1_000, 10_000], help="event sizes in bytes (default 100,1000,10000)")
@@ -139,6 +174,16 @@ def _positive(text: str) -> int:
 
 def _numbers(text: str) -> list[int]:
     return [_positive(item) for item in text.split(",")]
+
+
+Parser = Callable[[], argparse.ArgumentParser]
+Run = Callable[[argparse.Namespace, Result], None]
+BENCHES: Final[dict[str, tuple[Parser, tuple[str, ...], Run]]] = {
+    "spark": (spark_parser, SPARK_CASES, run_spark),
+    "layers": (layers_parser, throughput.CASES, run_layers),
+    "compare": (compare_parser, throughput.CASES, run_compare),
+}
+"""The parser of each command, the cases that it takes, and what runs them."""
 
 
 if __name__ == "__main__":
