@@ -118,7 +118,7 @@ class ControllerConfig(ServiceSettings):
             self.tls.problems()
             + self.redis.problems()
             + self.security.contradictions()
-            + self.security.missing_for_production(self.tls)
+            + self.security.missing_for_production(self.tls, (self.cluster.cpo,))
         )
         if self.security.profile is Profile.PROD and self.cluster.allow_unsafe_redis:
             found.append(

@@ -198,7 +198,7 @@ class SegmentStoreConfig(ServiceSettings):
         if self.tier1.groups and "servers" in self.tier1.model_fields_set:
             found.append("tier1.servers and tier1.groups: set one of them; servers is one group without a name")
         found += group_problems(self.cluster.name, self.tier1.persistence_groups)
-        found += self.security.contradictions() + self.security.missing_for_production(self.tls)
+        found += self.security.contradictions() + self.security.missing_for_production(self.tls, self._redis_servers())
         if self.security.profile is Profile.PROD:
             found += self._unsafe_tiers()
         host, port = host_and_port(store.listen)
@@ -207,6 +207,11 @@ class SegmentStoreConfig(ServiceSettings):
         if store.published and host_and_port(store.published)[1] == 0 and port != 0:
             found.append(f"store.published = {store.published} needs a port")
         return found
+
+    def _redis_servers(self) -> list[str]:
+        """The addresses of the control plane's Redis and of those of Tier 1, if that is not in files."""
+        groups = self.tier1.persistence_groups if self.tier1.folder is None else ()
+        return [self.cluster.cpo, *(server for group in groups for server in group.servers)]
 
     def _unsafe_tiers(self) -> list[str]:
         """Places of data that the profile ``prod`` does not take."""

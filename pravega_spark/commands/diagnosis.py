@@ -149,7 +149,7 @@ def services(controller: str) -> list[Finding]:
         found: list[Endpoint] = []
 
         def search() -> str:
-            found.extend(_stores(client))
+            found.extend(find_stores(client))
             return f"{len(found)} found: {', '.join(map(str, found))}"
 
         stores = check("segment stores", "look into the controller's log: no store owns the containers", search)
@@ -181,7 +181,7 @@ def _controller(controller: str) -> str:
         return f"{controller}, {_median_ms(lambda: client.controller.scope_exists('doctor')):.1f} ms"
 
 
-def _stores(client: StreamClient) -> list[Endpoint]:
+def find_stores(client: StreamClient) -> list[Endpoint]:
     """Finds the stores as owners of segments, which follow from the names alone; no such segment need exist."""
     owners = {client.controller.endpoint("doctor", "probe", number) for number in range(store_search_segments)}
     return sorted(owners, key=str)

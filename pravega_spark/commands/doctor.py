@@ -1,4 +1,4 @@
-"""``doctor``: checks versions, services and executors, and names a remedy for each failure."""
+"""``doctor``: checks versions, services, what is open, and executors, and names a remedy for each failure."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ def _all(spark: bool, master: str, controller: str) -> Iterator[Finding]:
     yield from installed()
     found = services(controller)
     yield from found
+    if found[0].is_ok:
+        from pravega_spark.commands.security_diagnosis import security
+
+        yield from security(controller)
     if not spark:
         return
     if not is_well(found):

@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from pravega_common.errors import AccessDenied, AuthenticationFailed
+from pravega_spark.commands.security_diagnosis import security
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
@@ -124,3 +125,19 @@ def test_a_controller_that_asks_for_credentials_is_alive(cluster: StandaloneProc
         with pytest.raises(grpc.RpcError) as raised:
             call(b"", timeout=10)
     assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
+
+
+def test_the_doctor_sees_that_strangers_are_refused(
+    cluster: StandaloneProcess, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("doctor") / "password"
+    file.write_text(PASSWORD)
+    monkeypatch.setenv("PRAVEGA_USER", "admin")
+    monkeypatch.setenv("PRAVEGA_PASSWORD_FILE", str(file))
+    found = {finding.name: finding.is_ok for finding in security(cluster.controller_uri)}
+    assert found == {
+        "security: TLS": None,
+        "security: authentication": True,
+        "security: keys of the cluster": True,
+        "security: profile": None,
+    }

@@ -374,6 +374,10 @@ def test_doctor(shell: Shell) -> None:
     names = [item["check"] for item in found["checks"]]
     assert {"python", "java", "pyspark", "pyarrow", "controller", "segment stores", "round trip"} <= set(names)
     assert any(name.startswith("segment store 127.0.0.1:") for name in names)
+    open_ = {item["check"]: (item["ok"], item["remedy"]) for item in found["checks"] if "security" in item["check"]}
+    assert open_["security: TLS"][0] is None and "tls://" in open_["security: TLS"][1]
+    assert open_["security: authentication"][0] is None
+    assert open_["security: keys of the cluster"] == (True, "")
     with StreamClient(shell.controller) as client:
         assert not [scope for scope in client.controller.list_scopes() if scope.startswith("doctor-")]
 

@@ -106,6 +106,9 @@ def test_the_doctor_goes_over_tls(cluster: StandaloneProcess) -> None:
     said = run_command(cluster, "doctor", "--json")
     findings = {item["check"]: item for item in json.loads(said)["checks"]}
     assert findings["controller"]["ok"] and findings["round trip"]["ok"]
+    assert findings["security: TLS"]["ok"] and findings["security: keys of the cluster"]["ok"]
+    assert findings["security: authentication"]["ok"] is None
+    assert findings["security: profile"]["detail"] == "dev: prod would ask for authentication"
 
 
 def test_rest_speaks_tls(cluster: StandaloneProcess) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.security.cluster_keys import ClusterKeys
 from pravega_common.services.security.delegation_tokens import DelegationTokens, token_life_ms_default
-from pravega_common.services.settings import Section
+from pravega_common.services.settings import TLS_REDIS_SCHEME, Section
 from pravega_common.services.tls import TlsSection
+
+_PROTECTED: Final = (TLS_REDIS_SCHEME, "unix:", "file:")
+"""Beginnings of the addresses of Redis servers, and of files in their place, of which nothing crosses a network
+readable."""
 
 
 class Profile(StrEnum):
@@ -33,8 +39,10 @@ class SecuritySection(Section):
             ]
         return []
 
-    def missing_for_production(self, tls: TlsSection) -> list[str]:
-        """Lists the settings that a service of the profile ``prod`` lacks, one line each; none in another profile."""
+    def missing_for_production(self, tls: TlsSection, redis: Iterable[str]) -> list[str]:
+        """Lists the settings that a service of the profile ``prod`` lacks, one line each; none in another profile.
+
+        ``redis``: the addresses of all servers that it uses."""
         if self.profile is not Profile.PROD:
             return []
         needs = {
@@ -42,7 +50,13 @@ class SecuritySection(Section):
             "security.cluster_key_file: everybody could do what controllers do": bool(self.cluster_key_file),
             "security.authentication = true: everybody could do everything": self.authentication,
         }
-        return [f"security.profile = prod needs {what}" for what, is_there in needs.items() if not is_there]
+        found = [f"security.profile = prod needs {what}" for what, is_there in needs.items() if not is_there]
+        plain = (address for address in dict.fromkeys(redis) if not address.startswith(_PROTECTED))
+        return found + [
+            f"security.profile = prod needs TLS to Redis {address}: everything acknowledged and the login cross the "
+            "network as they are; use rediss://host:port, or unix:/path on one machine"
+            for address in plain
+        ]
 
     def tokens(self, clock: Clock, subject: str) -> DelegationTokens | None:
         """The tokens of the cluster, for the service of this name; ``None`` without a key.

@@ -1,0 +1,81 @@
+"""Checks what a cluster lets a stranger do, for ``doctor``: one line each for TLS, authentication and the store's keys.
+
+What is open is no failure, since a cluster of the profile ``dev`` is so on purpose; each such line has its remedy.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pravega_common.errors import AuthenticationFailed, PravegaError
+from pravega_common.wire import commands as wire
+from pravega_spark.commands.connection import cluster_address
+from pravega_spark.commands.diagnosis import Finding, find_stores
+from pravega_streams.client import StreamClient
+from pravega_streams.connection.blocking import WireSocket
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller.address import ControllerAddress
+
+_INTERNAL_SEGMENT: Final = "_system/_tables/scopes"
+_DOCUMENT: Final = "docs/security.md"
+
+
+class _NoCredentials:
+    """Stands for a caller who proves nothing, whatever the environment has."""
+
+    def header(self) -> str:
+        return ""
+
+
+def security(controller: str) -> list[Finding]:
+    """The findings about a cluster whose controller answers at this address."""
+    address = cluster_address(controller)
+    found = [_tls(address), _authentication(address), _keys(address)]
+    missing = [item.name.removeprefix("security: ") for item in found if not item.is_ok]
+    detail = "as prod asks, as far as a client sees" if not missing else f"dev: prod would ask for {', '.join(missing)}"
+    remedy = f'set security.profile = "prod" at every service, which names what is missing ({_DOCUMENT} 5)'
+    return [*found, Finding("security: profile", None if missing else True, detail, remedy)]
+
+
+def _tls(address: ControllerAddress) -> Finding:
+    if address.tls is not None:
+        return Finding("security: TLS", True, "on")
+    detail = "off: who is on the way reads and changes passwords and events"
+    return Finding("security: TLS", None, detail, f"set [tls] at every service, and use tls:// ({_DOCUMENT} 1)")
+
+
+def _authentication(address: ControllerAddress) -> Finding:
+    name = "security: authentication"
+    try:
+        with StreamClient(address, credentials=_NoCredentials()) as stranger:
+            stranger.controller.scope_exists("doctor")
+    except AuthenticationFailed:
+        return Finding(name, True, "on: a caller without credentials is refused")
+    except PravegaError as error:
+        return Finding(name, None, f"unknown: {error}", "look into the controller's log")
+    detail = "off: who reaches a port may read, write and delete every stream"
+    return Finding(name, None, detail, f"set security.authentication at every service ({_DOCUMENT} 4)")
+
+
+def _keys(address: ControllerAddress) -> Finding:
+    name = "security: keys of the cluster"
+    try:
+        with StreamClient(address) as client:
+            stores = find_stores(client)
+        is_open = [str(store) for store in stores if not _refuses_strangers(store)]
+    except (PravegaError, OSError) as error:
+        return Finding(name, None, f"unknown: {error}", "look into the store's log")
+    if not is_open:
+        return Finding(name, True, "on: the controllers' segments are for services of the cluster")
+    detail = f"off at {', '.join(is_open)}: everybody may do what controllers do"
+    return Finding(name, None, detail, f"set security.cluster_key_file at every service ({_DOCUMENT} 2)")
+
+
+def _refuses_strangers(store: Endpoint) -> bool:
+    """Whether a request about the controllers' catalogue, without a token, is refused."""
+    connection = WireSocket(store)
+    try:
+        reply = connection.call(lambda rid: wire.GetStreamSegmentInfo(rid, _INTERNAL_SEGMENT))
+    finally:
+        connection.close()
+    return isinstance(reply, wire.AuthTokenCheckFailed)
