@@ -139,8 +139,10 @@ class Values:
     def own_segment(self) -> str:
         """The name of a segment of a stream of the peer, which is mostly there."""
         stream = self.own_stream()
-        if self.chooser.random() < 0.9:
-            return self.chooser.choice(self.target.own_streams[stream])
+        segments = self.target.own_streams[stream]
+        # None while a peer has sealed it.
+        if segments and self.chooser.random() < 0.9:
+            return self.chooser.choice(segments)
         return f"{self.target.own_scope}/{stream}{self._suffix()}"
 
     def _suffix(self) -> str:

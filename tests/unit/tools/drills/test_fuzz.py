@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -42,6 +43,12 @@ def test_every_kind_of_request_is_sent_about_own_and_other_segments() -> None:
     assert types >= {kinds[0].type_code for kinds in requests_by_type()}
     for text in (b"own/a/0.#epoch.0", b"other/x/", b"_system/_tables/", b"token-of-a"):
         assert any(text in frame for frame in frames), text
+
+
+def test_a_stream_that_a_peer_has_sealed_has_no_segments_and_is_met_all_the_same() -> None:
+    sealed = replace(TARGET, own_streams={"a": (), "b": ()})
+    frames = [frame for batch in (FrameMaker("1", sealed).batch() for _ in range(50)) for frame in batch.frames]
+    assert any(b"own/a/" in frame for frame in frames)
 
 
 def test_every_call_is_made() -> None:
