@@ -12,11 +12,19 @@ from pydantic_settings import SettingsConfigDict
 from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.rest.connections import connections_max_default, connections_per_peer_max_default
 from controller_service.policies.auto_scale import AutoScaleLimits
+from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.audit_log import AuditLog
 from pravega_common.services.logs import AuditedLogSection
 from pravega_common.services.redis_access import RedisSection
 from pravega_common.services.security.authentication import PasswordAuthentication
+from pravega_common.services.security.bearer_tokens import (
+    ACCESS_CLAIM_DEFAULT,
+    BearerAuthentication,
+    SchemeAuthentication,
+    TokenRules,
+)
+from pravega_common.services.security.json_web_keys import open_keys
 from pravega_common.services.security.settings import Profile, SecuritySection
 from pravega_common.services.settings import (
     Address,
@@ -79,11 +87,22 @@ class AutoScaleSection(Section):
 class ControllerSecuritySection(SecuritySection):
     password_file: str = ""
     metrics_open: bool = False
+    jwt_keys: str = ""
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
+    jwt_access_claim: str = Field(default=ACCESS_CLAIM_DEFAULT, min_length=1)
+    jwt_ca_file: str = ""
 
     def contradictions(self) -> list[str]:
         found = super().contradictions()
-        if (self.authentication or self.profile is Profile.PROD) and not self.password_file:
-            found.append("security.authentication needs security.password_file: nobody is known without it")
+        if (self.authentication or self.profile is Profile.PROD) and not (self.password_file or self.jwt_keys):
+            found.append(
+                "security.authentication needs security.password_file or security.jwt_keys: nobody is known without"
+            )
+        if self.jwt_keys and not (self.jwt_issuer and self.jwt_audience):
+            found.append("security.jwt_keys needs security.jwt_issuer and security.jwt_audience")
+        if "://" in self.jwt_keys and not self.jwt_keys.startswith("https://"):
+            found.append("security.jwt_keys is neither a file nor an https:// address: others could give out keys")
         return found
 
     def access(self, clock: Clock, subject: str, audit: AuditLog | None = None) -> AccessControl | None:
@@ -94,7 +113,15 @@ class ControllerSecuritySection(SecuritySection):
         tokens = self.tokens(clock, subject)
         if not self.authentication or tokens is None:
             return None
-        return AccessControl(PasswordAuthentication(Path(self.password_file), clock, audit=audit), tokens)
+        file = Path(self.password_file)
+        passwords = PasswordAuthentication(file, clock, audit=audit) if self.password_file else None
+        if self.jwt_keys:
+            keys = open_keys(self.jwt_keys, self.jwt_ca_file, clock)
+            rules = TokenRules(self.jwt_issuer, self.jwt_audience, self.jwt_access_claim)
+            return AccessControl(SchemeAuthentication(BearerAuthentication(keys, rules, clock), passwords), tokens)
+        if passwords is None:
+            raise ConfigurationError("; ".join(self.contradictions()))
+        return AccessControl(passwords, tokens)
 
 
 class ControllerConfig(ServiceSettings):

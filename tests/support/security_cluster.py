@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from pravega_common.services.security.access_entries import AccessEntries
@@ -16,8 +17,10 @@ PASSWORD: Final = "planted-secret-5c21"
 
 
 @contextmanager
-def authenticating_cluster(folder: Path, users: Mapping[str, str], **options: object) -> Iterator[StandaloneProcess]:
-    """``users``: their access entries by name. Other ``options`` as of ``StandaloneProcess``."""
+def authenticating_cluster(
+    folder: Path, users: Mapping[str, str], environment: Mapping[str, str] = MappingProxyType({}), **options: object
+) -> Iterator[StandaloneProcess]:
+    """``users``: their access entries by name. ``environment``: further settings. ``options``: of the process."""
     file, hashed = folder / "users", HashedPassword.of(PASSWORD.encode())
     folder.mkdir(parents=True, exist_ok=True)
     write_users(file, {name: User(name, hashed, AccessEntries.parse(text)) for name, text in users.items()})
@@ -28,6 +31,7 @@ def authenticating_cluster(folder: Path, users: Mapping[str, str], **options: ob
                 "PRAVEGA_CONTROLLER_SECURITY__AUTHENTICATION": "true",
                 "PRAVEGA_CONTROLLER_SECURITY__PASSWORD_FILE": str(file),
                 "PRAVEGA_SEGMENT_STORE_SECURITY__AUTHENTICATION": "true",
+                **environment,
             }
         )
         yield cluster

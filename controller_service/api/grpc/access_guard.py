@@ -22,6 +22,11 @@ AUTHORIZATION: Final = "authorization"
 class Authentication(Protocol):
     """Finds out who a caller is."""
 
+    @property
+    def challenge(self) -> str:
+        """The schemes that it takes, as in HTTP's ``WWW-Authenticate``."""
+        ...
+
     async def principal(self, header: str) -> Principal:
         """The principal of an ``Authorization`` header, which may be empty; ``AuthenticationFailed``."""
         ...

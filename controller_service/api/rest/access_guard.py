@@ -119,7 +119,7 @@ def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., 
             if need is not None:
                 caller.require(need[0](request.match_info), need[1])
         except AuthenticationFailed as error:
-            headers = {"WWW-Authenticate": 'Basic realm="pravega"'}
+            headers = {"WWW-Authenticate": access.authentication.challenge}
             return web.Response(status=HTTPStatus.UNAUTHORIZED, reason=status_line_text(str(error)), headers=headers)
         except AccessDenied as error:
             return web.Response(status=HTTPStatus.FORBIDDEN, reason=status_line_text(str(error)))

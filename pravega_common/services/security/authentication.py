@@ -45,6 +45,8 @@ class PasswordAuthentication:
     remembered by a keyed digest of the header, until the user changes.
     """
 
+    challenge: Final = 'Basic realm="pravega"'
+
     def __init__(
         self,
         path: Path,
