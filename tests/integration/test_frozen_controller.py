@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -79,21 +79,18 @@ class Query:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The controllers that a call gave up, one after the other; not those of clients that other tests left behind."""
-    found: list[int] = []
-    made: list[EndpointChoice] = []
-    make, failed = EndpointChoice.__init__, EndpointChoice.failed
+    """The controllers that a call of the query gave up, one after the other.
 
-    def noted_at_birth(choice: EndpointChoice, *args: Any) -> None:
-        make(choice, *args)
-        made.append(choice)
+    A query calls from the thread that runs it; other threads are those of clients that other tests left behind.
+    """
+    found: list[int] = []
+    failed, thread = EndpointChoice.failed, threading.get_ident()
 
     def noted(choice: EndpointChoice, index: int) -> None:
-        if any(choice is one for one in made):
+        if threading.get_ident() == thread:
             found.append(index)
         failed(choice, index)
 
-    monkeypatch.setattr(EndpointChoice, "__init__", noted_at_birth)
     monkeypatch.setattr(EndpointChoice, "failed", noted)
     return found
 

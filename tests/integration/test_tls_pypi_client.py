@@ -18,7 +18,7 @@ events_count = 50
 time_max_s = 100
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, os, sys
 import pravega_client
 
 async def main(controller, count):
@@ -37,9 +37,11 @@ async def main(controller, count):
         found += [event.data().decode() for event in piece]
         reader.release_segment(piece)
     reader.reader_offline()
-    print(*sorted(found), sep="\\n")
+    print(*sorted(found), sep="\\n", flush=True)
 
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+# The threads of the client call Python when an answer comes, also while the interpreter ends, which aborts.
+os._exit(0)
 """
 
 

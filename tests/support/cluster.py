@@ -11,26 +11,34 @@ from typing import Final
 
 import pytest
 
+from pravega_common.invariants import check
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.client import StreamClient
+from tests.support.security_cluster import AuthenticatingStandalone
 
-TLS_VARIABLE: Final = "PRAVEGA_TEST_TLS"
+SECURITY_VARIABLE: Final = "PRAVEGA_TEST_SECURITY"
+"""Names what the clusters of whole suites have: ``tls``, ``auth`` or ``auth+tls``; nothing without it."""
+KINDS: Final = ("", "tls", "auth", "auth+tls")
 
 
 @contextmanager
 def running_cluster(folder: Path, **options: object) -> Iterator[StandaloneProcess]:
     """``options`` as of ``StandaloneProcess``; on a failure inside, the logs' last lines are in the report.
 
-    With ``PRAVEGA_TEST_TLS`` in the environment all of them speak TLS, so that whole suites run over it.
+    With ``PRAVEGA_TEST_SECURITY`` in the environment all of them speak TLS, ask for users or both, and this process and
+    those that it starts are an operator's.
     """
-    if os.environ.get(TLS_VARIABLE):
+    kind = os.environ.get(SECURITY_VARIABLE, "")
+    check(kind in KINDS, f"{SECURITY_VARIABLE} is {kind!r}: it may be {', '.join(KINDS[1:])}")
+    if "tls" in kind:
         # By name, as the PyPI client knows no certificates of addresses.
         options = {"tls": True, "host": "localhost", **options}
-    cluster = StandaloneProcess(folder, **options)  # type: ignore[arg-type]
+    standalone = AuthenticatingStandalone if "auth" in kind else StandaloneProcess
+    cluster = standalone(folder, **options)  # type: ignore[arg-type]
     with cluster:
-        if os.environ.get(TLS_VARIABLE):
+        if "tls" in kind:
             _trust(cluster)
         try:
             yield cluster
