@@ -43,6 +43,10 @@ class SegmentAccess(Protocol):
         """The same of many, in their order, with None for one that is missing."""
         ...
 
+    async def lengths(self, segments: Sequence[str]) -> list[int | None]:
+        """The lengths of many in bytes, in their order, with None for one that is missing."""
+        ...
+
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge in order; the target's length after each, also for a source that was merged into it before.
 

@@ -85,6 +85,13 @@ class WireSegmentAccess:
         replies = await self._client.call_many([self._info_call(segment) for segment in segments], idempotent=True)
         return [_found_info(reply) for reply in replies]
 
+    async def lengths(self, segments: Sequence[str]) -> list[int | None]:
+        found = await self._client.lengths_of(segments)
+        left = [segment for segment in segments if segment not in found]
+        infos = zip(left, await self.infos_found(left), strict=True) if left else ()
+        found |= {segment: c.NO_SEGMENT if info is None else info.length for segment, info in infos}
+        return [None if (length := found[segment]) == c.NO_SEGMENT else length for segment in segments]
+
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         [lengths] = await self.merge_batches([(target, sources)])
         if isinstance(lengths, SegmentError):

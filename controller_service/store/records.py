@@ -9,6 +9,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from pravega_common.model.scope_quota import ScopeQuota
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, segment_name
 
@@ -67,6 +68,15 @@ class ScopeRecord:
     """The request that opens the scope again if it has members; empty for a scope that is deleted with them."""
     tags_indexed: bool = False
     """Whether the index of tags has all streams; that of a scope of a former version is made when it is asked for."""
+    quota: ScopeQuota | None = None
+    is_counted: bool = False
+    """Whether the use has all streams, so that the quota is held: those from before the quota are counted first."""
+    record_version: ClassVar[int] = 2
+
+    @property
+    def written_version(self) -> int:
+        """2 with a quota: former versions would make streams without counting them."""
+        return 1 if self.quota is None else 2
 
 
 @dataclass(frozen=True, slots=True)

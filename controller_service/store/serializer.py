@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
 import types
 import typing
@@ -51,15 +52,26 @@ def _version_of(cls: type) -> int:
 
 
 def _to_json(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
     if isinstance(value, enum.Enum):
         return value.value
-    if dataclasses.is_dataclass(value):
-        return {field.name: _to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if dataclasses.is_dataclass(kind):
+        return {name: _to_json(getattr(value, name)) for name in _field_names(kind)}
     if isinstance(value, tuple | list):
         return [_to_json(item) for item in value]
     if isinstance(value, dict):
         return {str(key): _to_json(item) for key, item in value.items()}
     return value
+
+
+_PLAIN: Final = frozenset((int, str, float, bool, types.NoneType))
+
+
+@functools.cache
+def _field_names(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 def _reader(cls: Any) -> Callable[[Any], Any]:

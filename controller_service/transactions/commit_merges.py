@@ -65,13 +65,12 @@ class CommitMerges:
         numbers = [segment.number for segment in original.segments]
         sources = [name for number in numbers for name in _sources(context, ids, number)]
         targets = [] if into is None else names_by_number(context, into, numbers)
-        try:
-            measured = await self._segments.infos([*sources, *targets])
-        except SegmentNotFound as error:
-            raise DataCorruption(
-                f"segment {error.segment} of {context.name} is missing before its transaction was merged"
-            ) from error
-        lengths = [info.length for info in measured]
+        measured = [*sources, *targets]
+        lengths: list[int] = []
+        for name, length in zip(measured, await self._segments.lengths(measured), strict=True):
+            if length is None:
+                raise DataCorruption(f"segment {name} of {context.name} is missing before its transaction was merged")
+            lengths.append(length)
         before = lengths[len(sources) :] or [0] * len(numbers)
         per_target = len(ids)
         return tuple(

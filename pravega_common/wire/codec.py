@@ -22,12 +22,14 @@ from pravega_common.wire.commands import (
     Command,
     DataAppended,
     GetStreamSegmentInfo,
+    MergeSegmentsBatch,
     ReadSegment,
     SegmentRead,
+    SegmentsBatchMerged,
     StreamSegmentInfo,
 )
 from pravega_common.wire.errors import TooManyItems, WireDecodeError
-from pravega_common.wire.fields import PayloadReader, PayloadWriter, ShortPayload, string_bytes_max
+from pravega_common.wire.fields import MergedSource, PayloadReader, PayloadWriter, ShortPayload, string_bytes_max
 
 __all__ = [
     "WireDecodeError",
@@ -62,6 +64,7 @@ _READ_BODY = struct.Struct(">qiH")
 _SEGMENT_READ_BODY = struct.Struct(">q??i")
 _NUMBERED_STRING = struct.Struct(">qH")
 _SEGMENT_INFO_BODY = struct.Struct(">???qqq")
+_COUNTED_STRING = struct.Struct(">iH")
 
 
 def frame_header(type_code: int, payload_length: int) -> bytes:
@@ -263,6 +266,44 @@ def _encode_segment_info(command: Any) -> list[bytes | memoryview]:
     ]
 
 
+def _encode_merge_batch(command: Any) -> list[bytes | memoryview]:
+    if len(command.sources) != 1:
+        return encode_by_layout(command)
+    target, source, token = _string(command.target), _string(command.sources[0]), _string(command.token)
+    return [
+        b"".join(
+            (
+                _HEADER.pack(90, 18 + len(target) + len(source) + len(token)),
+                _NUMBERED_STRING.pack(command.request_id, len(target)),
+                target,
+                _COUNTED_STRING.pack(1, len(source)),
+                source,
+                _U16.pack(len(token)),
+                token,
+            )
+        )
+    ]
+
+
+def _encode_batch_merged(command: Any) -> list[bytes | memoryview]:
+    if len(command.merged) != 1:
+        return encode_by_layout(command)
+    [(merged, length)] = command.merged
+    target, source = _string(command.target), _string(merged)
+    return [
+        b"".join(
+            (
+                _HEADER.pack(91, 24 + len(target) + len(source)),
+                _NUMBERED_STRING.pack(command.request_id, len(target)),
+                target,
+                _COUNTED_STRING.pack(1, len(source)),
+                source,
+                _I64.pack(length),
+            )
+        )
+    ]
+
+
 def segment_read_parts(
     segment: str, offset: int, *, at_tail: bool, end_of_segment: bool, data: Sequence[ByteView], request_id: int
 ) -> list[bytes | memoryview]:
@@ -347,6 +388,33 @@ def _decode_segment_info(payload: memoryview) -> Command:
     return StreamSegmentInfo(request_id, str(payload[10:end], "ascii"), *body)
 
 
+def _decode_merge_batch(payload: memoryview) -> Command:
+    request_id, target, source, end = _one_source(payload)
+    (token_length,) = _U16.unpack_from(payload, end)
+    token_end = end + 2 + token_length
+    if len(payload) < token_end:
+        raise struct.error
+    return MergeSegmentsBatch(request_id, target, (source,), str(payload[end + 2 : token_end], "ascii"))
+
+
+def _decode_batch_merged(payload: memoryview) -> Command:
+    request_id, target, source, end = _one_source(payload)
+    (length,) = _I64.unpack_from(payload, end)
+    return SegmentsBatchMerged(request_id, target, (MergedSource(source, length),))
+
+
+def _one_source(payload: memoryview) -> tuple[int, str, str, int]:
+    """Request id, target, and the only source with the position behind it. Longer lists, which have limits, take the
+    general way."""
+    request_id, length = _NUMBERED_STRING.unpack_from(payload)
+    target_end = 10 + length
+    count, source_length = _COUNTED_STRING.unpack_from(payload, target_end)
+    end = target_end + _COUNTED_STRING.size + source_length
+    if count != 1 or len(payload) < end:
+        raise struct.error
+    return request_id, str(payload[10:target_end], "ascii"), str(payload[end - source_length : end], "ascii"), end
+
+
 def _decode_segment_read(payload: memoryview) -> Command:
     (name_length,) = _U16.unpack_from(payload)
     body = 2 + name_length
@@ -367,6 +435,8 @@ _FAST_ENCODERS: dict[int, Callable[[Any], list[bytes | memoryview]]] = {
     10: _encode_segment_read,
     11: _encode_get_segment_info,
     12: _encode_segment_info,
+    90: _encode_merge_batch,
+    91: _encode_batch_merged,
 }
 _FAST_DECODERS: dict[int, Callable[[memoryview], Command]] = {
     3: _decode_append_block,
@@ -376,4 +446,6 @@ _FAST_DECODERS: dict[int, Callable[[memoryview], Command]] = {
     10: _decode_segment_read,
     11: _decode_get_segment_info,
     12: _decode_segment_info,
+    90: _decode_merge_batch,
+    91: _decode_batch_merged,
 }

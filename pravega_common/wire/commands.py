@@ -681,3 +681,24 @@ class NoReply(Command):
 
     request_id: I64
     reason: Str
+
+
+@_command(1003)
+class GetSegmentLengths(Command):
+    """Only for a store that has announced ``SEGMENT_LENGTHS`` (docs/wire-protocol.md 3.9)."""
+
+    request_id: I64
+    segments: Strings
+    token: Str = ""
+
+
+NO_SEGMENT: Final = -1
+"""Stands for the length of a segment that is not there."""
+
+
+@_command(1004)
+class SegmentLengths(Command):
+    """The length of each segment that was asked about, in their order; ``NO_SEGMENT`` for one that is missing."""
+
+    request_id: I64
+    lengths: Versions

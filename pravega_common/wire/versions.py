@@ -14,10 +14,14 @@ BATCHES: Final = 1
 """Bit of ``Hello.extensions``: the peer knows RequestBatch."""
 READ_BATCHES: Final = 2
 """Bit of ``Hello.extensions``: a RequestBatch may hold reads."""
-EXTENSIONS: Final = BATCHES | READ_BATCHES
+SEGMENT_LENGTHS: Final = 4
+"""Bit of ``Hello.extensions``: the peer knows GetSegmentLengths."""
+EXTENSIONS: Final = BATCHES | READ_BATCHES | SEGMENT_LENGTHS
 """All extensions of the protocol that this project speaks; a plain Pravega has none."""
 batch_requests_max: Final = 1_000
 """Requests of one batch."""
+lengths_asked_max: Final = 1_000
+"""Segments whose lengths one request asks for."""
 batch_bytes_max: Final = 1024 * 1024
 """Bytes of the requests of one batch, with their frame headers."""
 batch_read_bytes_max: Final = 4 * 1024 * 1024

@@ -12,6 +12,7 @@ from pravega_common.wire.codec import decode_frame, encode
 from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.versions import batch_bytes_max, batch_requests_max
 from pravega_streams.connection.replies import expected_reply
+from pravega_streams.connection.requests import with_token
 
 R = TypeVar("R", bound=c.Command)
 
@@ -35,9 +36,10 @@ class SegmentBatch(Generic[R]):
         self._frames: list[bytes] = []
         self._bytes = 0
 
-    def add(self, call: SegmentCall[R]) -> bool:
-        """Take a request along; False if the batch is full, and another one must take it. An empty one takes any."""
-        frame = encode(call.make(len(self.calls)))
+    def add(self, call: SegmentCall[R], token: str = "") -> bool:
+        """Take a request along, with a token unless that is empty; False if the batch is full, and another one must
+        take it. An empty batch takes any."""
+        frame = encode(with_token(call.make, token)(len(self.calls)))
         is_full = len(self.calls) >= batch_requests_max or self._bytes + len(frame) > batch_bytes_max
         if self.calls and is_full:
             return False

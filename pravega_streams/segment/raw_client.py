@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
@@ -12,7 +11,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.deadline import Deadline
 from pravega_common.runtime.joined import all_ended
 from pravega_common.wire import commands as c
-from pravega_common.wire.versions import BATCHES
+from pravega_common.wire.versions import BATCHES, SEGMENT_LENGTHS
 from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
 from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.endpoints import Endpoint, EndpointResolver
@@ -28,6 +27,12 @@ calls_at_store_max: Final = 256
 limit for all stores together would let those to a store that is away keep others from stores that answer."""
 batches_at_store_max: Final = 4
 """Batches of one ``call_many`` outstanding at a store: a slow container holds up its own batch alone."""
+calls_together_max: Final = 250
+"""Requests of one batch: while the store serves it the next one is made, and the replies to the last are read."""
+lengths_together_max: Final = 500
+"""Segments of one question about lengths: while the store answers it the next one is made."""
+lengths_time_max_s: Final = 10.0
+"""How long that question is waited for before each segment is asked about by itself."""
 
 T = TypeVar("T")
 R = TypeVar("R", bound=c.Command)
@@ -87,6 +92,62 @@ class RawClient:
             delay_s = min(delay_s * 2, retry_delay_max_s)
         return [outcomes[index] for index in range(len(calls))]
 
+    async def lengths_of(self, segments: Sequence[str]) -> dict[str, int]:
+        """The lengths of segments, ``NO_SEGMENT`` for one that is missing.
+
+        Those are left out, to be asked by ``call_many``, whose store cannot tell many at once or did not answer well.
+        """
+        deadline = Deadline.after(self._clock, min(self._call_time_s, lengths_time_max_s))
+        asked: dict[tuple[Endpoint, str], list[str]] = {}
+        for segment in segments:
+            try:
+                key = await self._resolver.resolve(segment), await self._resolver.token(segment)
+            except PravegaError:
+                continue
+            asked.setdefault(key, []).append(segment)
+        slots = asyncio.Semaphore(batches_at_store_max)
+
+        async def ask(endpoint: Endpoint, token: str, some: Sequence[str]) -> list[tuple[str, int]]:
+            async with slots:
+                try:
+                    return await self._lengths_at(endpoint, token, some, deadline)
+                except PravegaError:
+                    return []
+
+        parts = (
+            ask(endpoint, token, names[first : first + lengths_together_max])
+            for (endpoint, token), names in asked.items()
+            for first in range(0, len(names), lengths_together_max)
+        )
+        return dict(_joined(await all_ended(parts)))
+
+    async def _lengths_at(
+        self, endpoint: Endpoint, token: str, segments: Sequence[str], deadline: Deadline
+    ) -> list[tuple[str, int]]:
+        connection, knows = await self._connection(endpoint, segments[0], SEGMENT_LENGTHS, deadline)
+        if not knows:
+            return []
+        reply = await self._reply(
+            connection, segments[0], lambda rid: c.GetSegmentLengths(rid, tuple(segments), token), deadline
+        )
+        lengths = expected_reply(reply, segments[0], (c.SegmentLengths,), connection.close).lengths
+        if len(lengths) != len(segments):
+            connection.close("another number of lengths than of segments")
+            raise UnknownOutcome(f"{segments[0]} and others: {len(lengths)} lengths of {len(segments)} segments")
+        return list(zip(segments, lengths, strict=True))
+
+    async def _connection(
+        self, endpoint: Endpoint, segment: str, extension: int, deadline: Deadline
+    ) -> tuple[WireConnection, bool]:
+        """A connection to the store, and whether that knows an extension of the protocol."""
+        try:
+            async with asyncio.timeout(deadline.remaining_s):
+                connection = await self._pool.get(endpoint)
+                hello = asyncio.ensure_future(connection.knows(extension))
+                return connection, await answer_of_owner(hello, self._resolver, segment, endpoint)
+        except TimeoutError as error:
+            raise Unavailable(f"{endpoint} said no Hello within {self._call_time_s} s") from error
+
     async def _once_each(self, calls: Sequence[SegmentCall[R]], deadline: Deadline) -> list[R | PravegaError]:
         """One attempt at each, at all stores together."""
         outcomes: dict[int, R | PravegaError] = {}
@@ -109,16 +170,12 @@ class RawClient:
     ) -> list[R | PravegaError]:
         """One attempt at each, at the store that owns them."""
         try:
-            async with asyncio.timeout(deadline.remaining_s):
-                connection = await self._pool.get(endpoint)
-                hello = asyncio.ensure_future(connection.knows(BATCHES))
-                knows = await answer_of_owner(hello, self._resolver, calls[0].segment, endpoint)
-                batches = _batches([await self._with_token(call) for call in calls]) if knows else None
-        except TimeoutError:
-            return [Unavailable(f"{endpoint} said no Hello within {self._call_time_s} s") for _ in calls]
+            connection, knows = await self._connection(endpoint, calls[0].segment, BATCHES, deadline)
         except PravegaError as error:
             return [error for _ in calls]
-        slots = asyncio.Semaphore(calls_at_store_max if batches is None else batches_at_store_max)
+        if knows:
+            return await self._in_batches(connection, calls, deadline)
+        slots = asyncio.Semaphore(calls_at_store_max)
 
         async def alone(call: SegmentCall[R]) -> list[R | PravegaError]:
             async with slots:
@@ -127,25 +184,51 @@ class RawClient:
                 except PravegaError as error:
                     return [error]
 
-        async def together(batch: SegmentBatch[R]) -> list[R | PravegaError]:
+        return _joined(await all_ended(map(alone, calls)))
+
+    async def _in_batches(
+        self, connection: WireConnection, calls: Sequence[SegmentCall[R]], deadline: Deadline
+    ) -> list[R | PravegaError]:
+        """One attempt at each; batches are made in turn, so that the store has one to serve before the last is made."""
+        slots, turn = asyncio.Semaphore(batches_at_store_max), asyncio.Lock()
+
+        async def together(part: Sequence[SegmentCall[R]]) -> list[R | PravegaError]:
             async with slots:
                 try:
-                    reply = await self._reply(connection, batch.calls[0].segment, batch.command, deadline)
-                    return batch.outcomes(reply, connection.close)
+                    async with turn, asyncio.timeout(deadline.remaining_s):
+                        batches = await self._batches(part)
+                except TimeoutError:
+                    return [Unavailable(f"no token within {self._call_time_s} s") for _ in part]
                 except PravegaError as error:
-                    return [error for _ in batch.calls]
+                    return [error for _ in part]
+                return _joined([await self._answered(connection, batch, deadline) for batch in batches])
 
-        found = await all_ended(map(alone, calls) if batches is None else map(together, batches))
-        return [outcome for some in found for outcome in some]
+        parts = (calls[first : first + calls_together_max] for first in range(0, len(calls), calls_together_max))
+        return _joined(await all_ended(map(together, parts)))
+
+    async def _batches(self, calls: Sequence[SegmentCall[R]]) -> list[SegmentBatch[R]]:
+        batches = [SegmentBatch[R]()]
+        for call in calls:
+            token = await self._resolver.token(call.segment)
+            if not batches[-1].add(call, token):
+                batches.append(SegmentBatch[R]())
+                batches[-1].add(call, token)
+        return batches
+
+    async def _answered(
+        self, connection: WireConnection, batch: SegmentBatch[R], deadline: Deadline
+    ) -> list[R | PravegaError]:
+        try:
+            reply = await self._reply(connection, batch.calls[0].segment, batch.command, deadline)
+            return batch.outcomes(reply, connection.close)
+        except PravegaError as error:
+            return [error for _ in batch.calls]
 
     async def _once(self, segment: str, make: MakeCommand, expect: type[R], deadline: Deadline) -> R:
         connection = await self._pool.get(await self._resolver.resolve(segment))
         make = with_token(make, await self._resolver.token(segment))
         reply = await self._reply(connection, segment, make, deadline)
         return expected_reply(reply, segment, (expect,), connection.close)
-
-    async def _with_token(self, call: SegmentCall[R]) -> SegmentCall[R]:
-        return replace(call, make=with_token(call.make, await self._resolver.token(call.segment)))
 
     async def _reply(
         self, connection: WireConnection, segment: str, make: MakeCommand, deadline: Deadline
@@ -165,10 +248,5 @@ def _may_be_repeated(outcome: c.Command | PravegaError, idempotent: bool) -> boo
     return isinstance(outcome, PravegaError) and outcome.may_be_repeated(idempotent=idempotent)
 
 
-def _batches(calls: Iterable[SegmentCall[R]]) -> list[SegmentBatch[R]]:
-    batches = [SegmentBatch[R]()]
-    for call in calls:
-        if not batches[-1].add(call):
-            batches.append(SegmentBatch[R]())
-            batches[-1].add(call)
-    return batches
+def _joined(found: Sequence[list[T]]) -> list[T]:
+    return [outcome for some in found for outcome in some]

@@ -8,7 +8,7 @@ reaching the CPO stops nothing: only another assignment, or a fence in the conta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ from pravega_common.services.base import Service, ServiceState
 from pravega_common.services.cluster.cpo import Assignment, ControlPlaneOracle
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
 from pravega_common.services.cluster.store_load import StoreLoad
+from pravega_common.services.problems import LEASE_LOST, Problem
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
 
@@ -57,10 +58,13 @@ class ContainerManager(Service):
         make_container: Callable[[int], SegmentContainer],
         clock: Clock,
         load: Callable[[], StoreLoad | None] = lambda: None,
+        problems: Callable[[], Sequence[Problem]] = tuple,
     ) -> None:
-        """``load``: the store's figures, which go with each renewal of its lease."""
+        """``load``, ``problems``: the store's figures and what its health names, which go with each renewal of its
+        lease."""
         super().__init__("container-manager")
         self._load = load
+        self._problems = problems
         self._config = config
         self._cpo = cpo
         self._registry = registry
@@ -129,6 +133,7 @@ class ContainerManager(Service):
             reasons,
             self._config.tls,
             self._load(),
+            tuple(problem for problem in self._problems() if problem.code != LEASE_LOST),
         )
         asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
         await self._cpo.renew_lease(

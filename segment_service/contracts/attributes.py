@@ -59,6 +59,8 @@ SEGMENT_TYPE_STREAM: Final = 0
 SEGMENT_TYPE_HASH_TABLE: Final = 1
 SEGMENT_TYPE_FIXED_KEY_TABLE: Final = 5
 SEGMENT_TYPE_TRANSIENT: Final = 0x80
+TABLE_TYPES: Final = (SEGMENT_TYPE_HASH_TABLE, SEGMENT_TYPE_FIXED_KEY_TABLE)
+"""The types of segments that only requests for tables change: no events come to them."""
 
 
 class AttributeUpdateType(enum.IntEnum):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from pravega_common.errors import BadAttributeUpdate, InvalidArgument
+from pravega_common.errors import BadAttributeUpdate, InvalidArgument, UnsupportedOperation
 from segment_service.contracts.attributes import (
+    EVENT_COUNT,
     NULL_ATTRIBUTE_VALUE,
+    SEGMENT_TYPE,
+    TABLE_TYPES,
     AttributeId,
     AttributeUpdate,
     AttributeUpdateType,
@@ -32,7 +35,8 @@ def resolve_updates(
     """The new values, in the order of the updates; a later update sees an earlier one of the same call.
 
     ``current`` gives ``NULL_ATTRIBUTE_VALUE`` for an absent attribute. ``BadAttributeUpdate`` if a condition does
-    not hold, ``InvalidArgument`` for an id or value that does not fit its field: then nothing is to be applied.
+    not hold, ``InvalidArgument`` for an id or value that does not fit its field, ``UnsupportedOperation`` for events
+    that come to a table: then nothing is to be applied.
     """
     if len(updates) > attribute_updates_max:
         raise InvalidArgument(f"{segment}: {len(updates)} attribute updates in one call; {attribute_updates_max} fit")
@@ -40,6 +44,9 @@ def resolve_updates(
     for update in updates:
         attribute_id = update.attribute_id
         old = values[attribute_id] if attribute_id in values else current(attribute_id)
+        if old == NULL_ATTRIBUTE_VALUE and attribute_id == EVENT_COUNT and current(SEGMENT_TYPE) in TABLE_TYPES:
+            # Its writer was set up while another segment had the name.
+            raise UnsupportedOperation(f"{segment} is the segment of a table, which takes entries and no events")
         new = _resolve(segment, update, old)
         if len(attribute_id) != attribute_id_bytes:
             raise InvalidArgument(f"{segment}: attribute id {attribute_id.hex()} must have {attribute_id_bytes} bytes")

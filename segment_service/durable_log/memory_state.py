@@ -38,8 +38,8 @@ class MemoryState:
         runs: dict[int, tuple[int, list[Buffer]]] = {}
         for operation in operations:
             if type(operation) is Append:
+                self._collect(operation, runs)  # first: it notes what the segment has before it grows
                 commit_append(metadata, operation)
-                self._collect(operation, runs)
                 continue
             if runs:
                 self._flush_runs(runs)
@@ -73,6 +73,9 @@ class MemoryState:
         run = runs.get(segment_id)
         if run is None:
             runs[segment_id] = (operation.offset, list(data))
+            metadata = self.metadata
+            if segment_id not in metadata.growth.before:
+                metadata.growth.grows(metadata.segments[segment_id])
         else:
             run[1].extend(data)
 

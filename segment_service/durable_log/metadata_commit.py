@@ -94,6 +94,7 @@ def _merge(metadata: ContainerMetadata, operation: Merge) -> None:
     target, source = metadata.segments[operation.segment_id], metadata.segments[operation.source_id]
     check(target.length == operation.offset and not target.is_sealed, "merge does not continue", target=target)
     check(source.length == operation.length and source.is_sealed, "merge of another length", source=source)
+    metadata.growth.grows(target)
     target.length += operation.length
     target.last_modified_ms = operation.time_ms
     _set_attributes(target, operation.values)

@@ -222,7 +222,8 @@ class OperationProcessor:
             self._builder.add(head, body, length, request)
 
     def _reject(self, request: AnyRequest, error: PravegaError) -> None:
-        request.rejection = error
+        # Without its traceback, whose frames know the request: only a long look of the collector would free the two.
+        request.rejection = error.with_traceback(None)
         if self._builder.attach(request):
             return
         if self._builder.full:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from segment_service.contracts.log_identity import unknown_identity
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.boundary_tracker import BoundaryTracker
+from segment_service.metadata.growth_notes import GrowthNotes
 from segment_service.metadata.held_attributes import HeldAttributes
 from segment_service.metadata.quarantine import Quarantine
 from segment_service.metadata.table_changes import TableChanges
@@ -30,6 +31,8 @@ class ContainerMetadata:
     """Boundaries of events that are not yet in the index segments."""
     traffic: TrafficNotes = field(default_factory=TrafficNotes, compare=False)
     """Segments whose rate is to be watched."""
+    growth: GrowthNotes = field(default_factory=GrowthNotes, compare=False)
+    """Segments that grew of late, with what they had before."""
     held: HeldAttributes = field(default_factory=HeldAttributes, compare=False)
     """Segments with many attributes in memory."""
     changes: TableChanges = field(default_factory=TableChanges, compare=False)

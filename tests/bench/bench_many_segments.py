@@ -12,6 +12,9 @@ what the connector and the services cost, without Spark. For each number of segm
 * ``offset_bytes``: the text of a batch's end in the checkpoint;
 * ``task_mib``: growth of the peak memory by a task that writes 256 MB over all segments;
 * ``commit_ms``: from the decision until readers see a batch with rows in every segment.
+
+With ``--commits N`` there are only commits, N of each number of segments, of services that have settled after the
+tasks: ``commit_ms``, least and median, and the CPU that the client and the services used for it.
 """
 
 from __future__ import annotations
@@ -112,6 +115,16 @@ def rows(count: int, event_bytes: int) -> pa.RecordBatch:
     return pa.record_batch([keys, pa.array([os.urandom(event_bytes)] * count, pa.binary())], names=["key", "event"])
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What one batch took, in milliseconds of the clock and of CPU."""
+
+    write_ms: float
+    commit_ms: float
+    client_cpu_ms: float
+    services_cpu_ms: float
+
+
 class Bench:
     """The measurements of one stream."""
 
@@ -146,6 +159,18 @@ class Bench:
             **self._commits(),
         }
         return {name: round(value, 1) if isinstance(value, float) else value for name, value in result.items()}
+
+    def measure_commits(self, count: int) -> dict[str, Any]:
+        """Commits alone, one after the other."""
+        commits = self._committed(count, settles=True)
+        taken = {name: [getattr(one, name) for one in commits] for name in Commit.__slots__}
+        return {
+            "segments": self._segments,
+            **{
+                name: {"min": round(min(some), 1), "p50": round(statistics.median(some), 1)}
+                for name, some in taken.items()
+            },
+        }
 
     def _reader(self, **options: Any) -> StreamReader:
         return reader_of({**self._address, **{name: str(value) for name, value in options.items()}})
@@ -217,27 +242,35 @@ class Bench:
         return sum(table[pid].own_s for pid in pids if pid in table)
 
     def _commits(self) -> dict[str, float]:
+        commits = self._committed(plans, settles=False)
+        return {
+            "task_write_ms": statistics.median(one.write_ms for one in commits),
+            "commit_ms": statistics.median(one.commit_ms for one in commits),
+            "commit_worst_ms": max(one.commit_ms for one in commits),
+        }
+
+    def _committed(self, count: int, *, settles: bool) -> list[Commit]:
+        """Batches of a sink; the first one, which is not among them, warms everything up."""
         options = WriteOptions.parse(self._address, Use.STREAM_WRITE)
         sink = Sink(str(uuid.uuid4()), options.destination)
-        write_ms, commit_ms = [], []
-        for batch_id in range(plans + 1):
-            identity = BatchIdentity(sink, "run", batch_id)
-            destinations = Destinations(SCOPE, (SCOPE, self._stream))
-            writer = TransactionWriter(
-                self._gateway, identity, destinations, COLUMNS, partition=0, lease_ms=options.transaction_timeout_ms
-            )
-            batch = rows(self._segments * events_per_segment, 100)
-            began = time.perf_counter()
-            message = writer.write([batch])
-            write_ms.append((time.perf_counter() - began) * 1e3)
-            began = time.perf_counter()
-            commit_batch(self._gateway, options, [message], batch_id)
-            commit_ms.append((time.perf_counter() - began) * 1e3)
-        return {
-            "task_write_ms": statistics.median(write_ms[1:]),
-            "commit_ms": statistics.median(commit_ms[1:]),
-            "commit_worst_ms": max(commit_ms[1:]),
-        }
+        identities = [BatchIdentity(sink, "run", batch_id) for batch_id in range(count + 1)]
+        return [self._one_commit(options, identity, settles=settles) for identity in identities][1:]
+
+    def _one_commit(self, options: WriteOptions, identity: BatchIdentity, *, settles: bool) -> Commit:
+        destinations = Destinations(SCOPE, (SCOPE, self._stream))
+        writer = TransactionWriter(
+            self._gateway, identity, destinations, COLUMNS, partition=0, lease_ms=options.transaction_timeout_ms
+        )
+        batch = rows(self._segments * events_per_segment, 100)
+        began = time.perf_counter()
+        message = writer.write([batch])
+        write_ms = (time.perf_counter() - began) * 1e3
+        if settles:
+            self._settle()
+        services_s, own_s = self._services_s(), time.process_time()
+        commit_ms = timed_ms(lambda: commit_batch(self._gateway, options, [message], identity.batch_id))
+        own_ms, services_ms = (time.process_time() - own_s) * 1e3, (self._services_s() - services_s) * 1e3
+        return Commit(write_ms, commit_ms, own_ms, services_ms)
 
 
 def reader_of(options: dict[str, str]) -> StreamReader:
@@ -281,12 +314,15 @@ def in_new_process(step: Callable[[dict[str, str]], float], address: dict[str, s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--segments", default="10,100,1000")
+    parser.add_argument("--commits", type=int, default=0, help="measure only commits, this number of them")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="pravega-spark-bench-"))
     try:
         with StandaloneProcess(folder / "cluster") as cluster:
             for segments in (int(text) for text in arguments.segments.split(",")):
-                print(json.dumps(Bench(cluster, segments).measure()), flush=True)
+                bench = Bench(cluster, segments)
+                found = bench.measure_commits(arguments.commits) if arguments.commits else bench.measure()
+                print(json.dumps(found), flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -121,6 +121,8 @@ class SegmentAccessContract:
         found = await access.infos_found([T, transaction_of(S), S])
         assert [info and (info.name, info.length) for info in found] == [(T, 7), None, (S, 0)]
         assert await access.infos_found([]) == []
+        assert await access.lengths([T, transaction_of(S), S, T]) == [7, None, 0, 7]
+        assert await access.lengths([]) == []
 
     async def test_each_target_of_many_has_its_own_outcome(self, access: SegmentAccess, append: Append) -> None:
         sealed, missing = "scope/stream/2.#epoch.0", transaction_of(T)
@@ -146,6 +148,7 @@ class SegmentAccessContract:
         await access.create_segments([*names, *sources])
         await append(sources[7], 5)
         assert [info.length for info in await access.infos(sources)] == [5 * (number == 7) for number in range(1_001)]
+        assert await access.lengths([*sources, *sources]) == [5 * (number == 7) for number in range(1_001)] * 2
         merged = await access.merge_batches([(name, [source]) for name, source in zip(names, sources, strict=True)])
         assert merged == [[5 * (number == 7)] for number in range(1_001)]
         await access.seal_segments(names)

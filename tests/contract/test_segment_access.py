@@ -11,7 +11,7 @@ import pytest
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.segment_access.wire_access import WireSegmentAccess
 from pravega_common.wire import commands as c
-from pravega_common.wire.versions import EXTENSIONS
+from pravega_common.wire.versions import BATCHES, EXTENSIONS
 from pravega_streams.connection import asynchronous
 from tests.contract.segment_access_contract import Append, SegmentAccessContract
 from tests.support.fakes.segment_access import InMemorySegmentAccess
@@ -32,9 +32,9 @@ class TestInMemorySegmentAccess(SegmentAccessContract):
         return append
 
 
-@pytest.mark.parametrize("extensions", [EXTENSIONS, 0], ids=["batches", "plain"])
+@pytest.mark.parametrize("extensions", [EXTENSIONS, BATCHES, 0], ids=["lengths", "batches", "plain"])
 class TestWireSegmentAccess(SegmentAccessContract):
-    """With batches, and with single requests as a plain Pravega gets them."""
+    """With all that stores know, with batches alone, and with single requests as a plain Pravega gets them."""
 
     @pytest.fixture(autouse=True)
     def announce(self, extensions: int, monkeypatch: pytest.MonkeyPatch) -> None:

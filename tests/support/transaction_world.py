@@ -49,6 +49,7 @@ from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.remove_stream import StreamRemoval
 from controller_service.workflows.scale_stream import ScaleStream
+from controller_service.workflows.scope_quota import SetScopeQuota
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.truncate_stream import TruncateStream
 from controller_service.workflows.update_stream import UpdateStream
@@ -251,6 +252,7 @@ class Instance:
         self.groups = ReaderGroups(streams, queue, self.create, self.seal, self.delete)
         self.tables = KeyValueTables(streams, segments, queue, again)
         self.delete_scope = DeleteScope(streams, queue, self.seal, self.delete, self.groups, self.tables)
+        self.quota = SetScopeQuota(streams, queue, world.new_id)
         self.retention = StreamRetention(streams, segments, self.truncate, retention_period_ms, world.new_id)
         self.expiry = HistoryExpiry(streams, self.transactions.records, history_ms)
 

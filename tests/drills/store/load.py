@@ -143,7 +143,7 @@ event_header_bytes: Final = 8
 class Load:
     """All clients of a run."""
 
-    def __init__(self, controller_uri: str) -> None:
+    def __init__(self, controller_uri: str, *, writers: int = writers, readers: int = readers) -> None:
         self._uri = controller_uri
         with StreamClient(controller_uri) as client:
             client.controller.create_scope(SCOPE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from pravega_common.errors import SegmentNotFound, SegmentTruncated
 from tests.support.fakes.segment_access import InMemorySegmentAccess
@@ -12,9 +13,12 @@ class InMemoryRevisionedSegments:
     """The segments are those of ``access``, which knows their extents. ``read_max``: bytes of one answer, as a store
     gives fewer than were asked for."""
 
-    def __init__(self, access: InMemorySegmentAccess, read_max: int = 1 << 20) -> None:
+    def __init__(
+        self, access: InMemorySegmentAccess, read_max: int = 1 << 20, wall_ms: Callable[[], int] = lambda: 0
+    ) -> None:
         self._access = access
         self._read_max = read_max
+        self._wall_ms = wall_ms
         self._data: dict[str, bytearray] = {}
         self._marks: dict[str, int] = {}
 
@@ -30,6 +34,7 @@ class InMemoryRevisionedSegments:
         framed = struct.pack(">ii", 0, len(event)) + event
         self._bytes_of(segment).extend(framed)
         self._access.append(segment, len(framed))
+        self._access.segments[segment].last_modified_ms = self._wall_ms()
         return True
 
     async def mark(self, segment: str) -> int | None:

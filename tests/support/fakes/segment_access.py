@@ -32,6 +32,9 @@ class OneByOne:
         outcomes = await asyncio.gather(*map(self.info, segments), return_exceptions=True)
         return _without_errors([None if isinstance(one, SegmentNotFound) else one for one in outcomes])
 
+    async def lengths(self: Any, segments: Sequence[str]) -> list[int | None]:
+        return [None if info is None else info.length for info in await OneByOne.infos_found(self, segments)]
+
     async def merge_batches(
         self: Any, merges: Sequence[tuple[str, Sequence[str]]]
     ) -> list[list[int] | SegmentNotFound | SegmentSealed]:

@@ -24,6 +24,7 @@ from pravega_common.errors import (
     SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
+    UnsupportedOperation,
 )
 from pravega_common.event_index import IndexRecord, encode_records, index_record_bytes
 from pravega_common.names import (
@@ -38,6 +39,8 @@ from segment_service.contracts.attributes import (
     EVENT_COUNT,
     EXPECTED_INDEX_EVENT_SIZE,
     NULL_ATTRIBUTE_VALUE,
+    SEGMENT_TYPE,
+    TABLE_TYPES,
     AttributeId,
     AttributeUpdate,
     AttributeUpdateType,
@@ -389,6 +392,8 @@ def _apply_updates(segment: _Segment, updates: Sequence[AttributeUpdate]) -> Non
 def _staged(segment: _Segment, updates: Sequence[AttributeUpdate]) -> dict[AttributeId, int]:
     staged = dict(segment.attributes)
     for update in updates:
+        if update.attribute_id == EVENT_COUNT and staged.get(SEGMENT_TYPE) in TABLE_TYPES:
+            raise UnsupportedOperation(f"{segment.name} is the segment of a table, which takes no events")
         value = _updated(segment.name, update, staged.get(update.attribute_id, NULL_ATTRIBUTE_VALUE))
         if value == NULL_ATTRIBUTE_VALUE:
             staged.pop(update.attribute_id, None)

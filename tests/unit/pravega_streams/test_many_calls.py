@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pravega_common.errors import PravegaError, SegmentExists, SegmentNotFound, Unavailable, UnknownOutcome
 from pravega_common.wire import commands as c
-from pravega_common.wire.versions import BATCHES, batch_requests_max
+from pravega_common.wire.versions import BATCHES, SEGMENT_LENGTHS, batch_requests_max
 from pravega_streams.connection.endpoints import Endpoint, WithoutTokens
-from pravega_streams.segment.raw_client import RawClient, SegmentCall
+from pravega_streams.segment.raw_client import RawClient, SegmentCall, calls_together_max
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -88,12 +88,14 @@ def stores(extensions: int) -> Iterator[list[FakeStore]]:
         store.close()
 
 
-async def test_every_store_gets_its_own_in_one_frame(stores: list[FakeStore], extensions: int) -> None:
+async def test_every_store_gets_its_own_in_batches(stores: list[FakeStore], extensions: int) -> None:
     resolver = Stores(*stores)
     client = RawClient(resolver)
     outcomes = await client.call_many([create(name) for name in NAMES], idempotent=False)
     assert [outcome.segment for outcome in outcomes if isinstance(outcome, c.SegmentCreated)] == NAMES
-    assert [store.batch_sizes for store in stores] == ([[COUNT // 2]] * 2 if extensions else [[], []])
+    full, rest = divmod(COUNT // 2, calls_together_max)
+    sizes = [*[calls_together_max] * full, rest]
+    assert [store.batch_sizes for store in stores] == ([sizes] * 2 if extensions else [[], []])
     again = await client.call_many([create(NAMES[0]), create(NAMES[3])], idempotent=False)
     assert kinds(again) == [SegmentExists, SegmentExists]
     assert await client.call_many(list[SegmentCall[c.SegmentCreated]](), idempotent=False) == []
@@ -176,6 +178,23 @@ async def test_a_store_that_is_away_keeps_no_other_back(stores: list[FakeStore])
     client.close()
 
 
+class WithoutAnswer(Stores):
+    """Never gives a token."""
+
+    async def token(self, segment: str) -> str:
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
+
+@pytest.mark.parametrize("extensions", [BATCHES], indirect=True)
+async def test_nothing_is_sent_while_a_token_does_not_come(stores: list[FakeStore]) -> None:
+    client = RawClient(WithoutAnswer(*stores), call_time_s=0.2)
+    outcomes = await client.call_many([create(name) for name in NAMES], idempotent=True)
+    assert set(kinds(outcomes)) == {Unavailable}
+    assert [store.batch_sizes for store in stores] == [[], []]
+    client.close()
+
+
 async def test_a_real_server_answers_a_batch(server: WireServer, endpoint: Endpoint) -> None:
     client = RawClient(ScriptedResolver(Endpoint("127.0.0.1", free_port()), None, endpoint))
     outcomes = await client.call_many([create(name) for name in NAMES], idempotent=True)
@@ -196,3 +215,51 @@ async def test_a_batch_is_given_up_with_the_connection(
     client.close()
     assert set(kinds(await waiting)) == {UnknownOutcome}
     segments.release()
+
+
+def length_of(segment: str) -> int:
+    return c.NO_SEGMENT if segment == NAMES[8] else 10 * NAMES.index(segment)
+
+
+def told(command: c.Command) -> c.Command | None:
+    if isinstance(command, c.GetSegmentLengths):
+        return c.SegmentLengths(command.request_id, tuple(map(length_of, command.segments)))
+    return None
+
+
+def refused(command: c.Command) -> c.Command | None:
+    return c.WrongHost(command.request_id, "", "", "") if isinstance(command, c.GetSegmentLengths) else None
+
+
+def silent(command: c.Command) -> str:
+    return "close after"
+
+
+def too_few(command: c.Command) -> c.Command | None:
+    return c.SegmentLengths(command.request_id, (1,)) if isinstance(command, c.GetSegmentLengths) else None
+
+
+async def test_lengths_of_many_come_from_all_stores(stores: list[FakeStore]) -> None:
+    for store in stores:
+        store.extensions |= SEGMENT_LENGTHS
+        store.before = told
+    client = RawClient(Stores(*stores))
+    assert await client.lengths_of([*NAMES, *NAMES]) == {name: length_of(name) for name in NAMES}
+    assert await client.lengths_of([]) == {}
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "answer", [refused, silent, too_few, None], ids=["wrong host", "no reply", "another number", "plain"]
+)
+async def test_lengths_that_a_store_does_not_tell_are_left_out(
+    stores: list[FakeStore], answer: Callable[[c.Command], str | c.Command | None] | None
+) -> None:
+    stores[0].extensions |= SEGMENT_LENGTHS
+    stores[0].before = told
+    if answer is not None:
+        stores[1].extensions |= SEGMENT_LENGTHS
+        stores[1].before = answer
+    client = RawClient(Stores(*stores), call_time_s=5)
+    assert await client.lengths_of(NAMES) == {name: length_of(name) for name in NAMES[::2]}
+    client.close()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import uuid
 from typing import Any
@@ -13,6 +14,7 @@ from controller_service.store.records import (
     CurrentEpochRecord,
     EpochRecord,
     HistoryRecord,
+    ScopeRecord,
     StateRecord,
     StreamState,
     SubscriberRecord,
@@ -31,6 +33,7 @@ from controller_service.transactions.records import (
 from pravega_common.errors import DataCorruption
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.scope_quota import ScopeQuota
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import TransactionState
 
@@ -172,6 +175,21 @@ CURRENT_EPOCH_WHOLE = (
 CURRENT_EPOCH_SHORTENED = (
     '{"_v":2,"epoch":7,"history":{"oldest_epoch":4,"removed_till":3,"next_oldest":5,"next_since_ms":9}}'
 )
+
+
+SCOPE = ScopeRecord("id", 7, tags_indexed=True)
+SCOPE_FIELDS = '"scope_id":"id","created_ms":7,"deleting":false,"holder":"","tags_indexed":true'
+SCOPE_LIMITED = f'{{"_v":2,{SCOPE_FIELDS},"quota":{{"streams":5,"segments":null}},"is_counted":true}}'
+
+
+def test_former_versions_are_kept_from_a_scope_with_a_quota() -> None:
+    assert encode(SCOPE).startswith(b'{"_v":1,')
+    assert decode(ScopeRecord, f'{{"_v":1,{SCOPE_FIELDS}}}'.encode()) == SCOPE
+    limited = dataclasses.replace(SCOPE, quota=ScopeQuota(streams=5), is_counted=True)
+    assert encode(limited).decode() == SCOPE_LIMITED
+    assert decode(ScopeRecord, SCOPE_LIMITED.encode()) == limited
+    with pytest.raises(DataCorruption, match="newer controller"):
+        decode(ScopeRecord, SCOPE_LIMITED.replace("2", "3", 1).encode())
 
 
 def test_former_versions_are_kept_from_a_stream_that_lost_epochs() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from pravega_common.errors import ContainerNotHosted, Unavailable
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
+from pravega_common.services.problems import LEASE_LOST, Problem
 from segment_service.container.manager import ContainerManager, ManagerConfig
 from segment_service.container.registry import ContainerRegistry
 from tests.support.containers import ContainerKit
@@ -25,11 +26,15 @@ class Cluster:
         self.cpo = InMemoryCPO(self.clock)
         self.kit = ContainerKit(clock=self.clock)
         self.stores: dict[str, tuple[ContainerManager, ContainerRegistry]] = {}
+        self.problems: list[Problem] = []
+        """What the health of every store names."""
 
     async def start(self, store_id: str) -> ContainerRegistry:
         registry = ContainerRegistry()
         config = ManagerConfig(store_id, "localhost", 1, f"{store_id}-1", lease_ms=1_000, stale_read_max_ms=1_000)
-        manager = ContainerManager(config, self.cpo, registry, self.kit.make, self.clock)
+        manager = ContainerManager(
+            config, self.cpo, registry, self.kit.make, self.clock, problems=lambda: self.problems
+        )
         await manager.start()
         self.stores[store_id] = (manager, registry)
         return registry
@@ -126,6 +131,16 @@ async def test_a_start_that_waits_is_given_up_with_the_assignment(cluster: Clust
     cluster.kit.chunks.resume()
     await cluster.assign({0: "one"})
     await eventually(lambda: hosted(registry) == {0}, "assigned again, it starts")
+
+
+async def test_problems_go_with_the_lease_but_not_that_it_was_lost(cluster: Cluster) -> None:
+    cluster.problems = [
+        Problem(LEASE_LOST, "no lease", "look at Redis", stops_work=True),
+        Problem("tier2-failing", "all calls fail", "bring it back", stops_work=True),
+    ]
+    await cluster.start("one")
+    payload = (await cluster.cpo.members(SEGMENT_STORE_KIND))["one"]
+    assert Member.from_payload(payload).problems == (cluster.problems[1],)
 
 
 async def test_losing_the_cpo_stops_nothing(cluster: Cluster) -> None:

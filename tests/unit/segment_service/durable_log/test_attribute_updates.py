@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pravega_common.errors import BadAttributeUpdate, InvalidArgument
+from pravega_common.errors import BadAttributeUpdate, InvalidArgument, UnsupportedOperation
 from segment_service.contracts.attributes import (
+    EVENT_COUNT,
     NULL_ATTRIBUTE_VALUE,
+    SEGMENT_TYPE,
+    SEGMENT_TYPE_FIXED_KEY_TABLE,
+    SEGMENT_TYPE_HASH_TABLE,
+    SEGMENT_TYPE_TRANSIENT,
     AttributeId,
     AttributeUpdate,
     AttributeUpdateType,
@@ -59,3 +64,12 @@ def test_what_does_not_fit_is_refused() -> None:
         resolve_updates("s", [AttributeUpdate(KEY, AttributeUpdateType.ACCUMULATE, 1)], lambda _: (1 << 63) - 1)
     with pytest.raises(InvalidArgument, match="10001"):
         resolve_updates("s", [AttributeUpdate(KEY, AttributeUpdateType.REPLACE, 1)] * 10_001, lambda _: NONE)
+
+
+def test_no_events_come_to_a_table() -> None:
+    count = [AttributeUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, 3)]
+    for kind in (SEGMENT_TYPE_HASH_TABLE, SEGMENT_TYPE_FIXED_KEY_TABLE):
+        with pytest.raises(UnsupportedOperation, match="s is the segment of a table"):
+            resolve_updates("s", count, lambda key, kind=kind: kind if key == SEGMENT_TYPE else NONE)
+    for kind in (NONE, SEGMENT_TYPE_TRANSIENT):
+        assert resolve_updates("s", count, lambda key, kind=kind: kind if key == SEGMENT_TYPE else NONE)
