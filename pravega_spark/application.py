@@ -18,6 +18,7 @@ MODULES: Final = {
     "standalone": "pravega_spark.commands.services",
     "segment-store": "pravega_spark.commands.services",
     "controller": "pravega_spark.commands.services",
+    "scope": "pravega_spark.commands.scope",
     "stream": "pravega_spark.commands.stream",
     "event": "pravega_spark.commands.event",
     "sink": "pravega_spark.commands.sink",

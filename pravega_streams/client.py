@@ -18,6 +18,7 @@ from pravega_streams.credentials import Credentials, credentials_from
 if TYPE_CHECKING:
     from pravega_streams.controller.client import ControllerClient
     from pravega_streams.controller.commit_operations import CommitOperationsClient
+    from pravega_streams.controller.scope_quotas import ScopeQuotaClient
     from pravega_streams.controller.transaction_sets import TransactionSetClient
     from pravega_streams.segment.segment_client import SegmentClient
 
@@ -59,6 +60,12 @@ class StreamClient:
         from pravega_streams.controller.commit_operations import CommitOperationsClient
 
         return CommitOperationsClient(self.controller.transport)
+
+    @cached_property
+    def quotas(self) -> ScopeQuotaClient:
+        from pravega_streams.controller.scope_quotas import ScopeQuotaClient
+
+        return ScopeQuotaClient(self.controller.transport)
 
     def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
         """The store that owns the segment's container."""

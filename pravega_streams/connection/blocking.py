@@ -13,6 +13,7 @@ from typing import Final
 
 from pravega_common.errors import PravegaError, RejectedError, Unavailable, UnknownOutcome
 from pravega_common.runtime.client_tls import explained, tls_problem
+from pravega_common.runtime.local_socket import connect_locally
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode, encode_parts
 from pravega_common.wire.errors import WireDecodeError
@@ -193,6 +194,9 @@ class WireSocket:
 
 
 def _connect(endpoint: Endpoint) -> socket.socket | TlsSocket:
+    local = None if endpoint.tls is not None else connect_locally(endpoint.host, endpoint.port)
+    if local is not None:
+        return local
     made = socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made if endpoint.tls is None else TlsSocket(made, endpoint.host, endpoint.tls)

@@ -118,7 +118,6 @@ def _session(jars: Sequence[Path], folder: Path) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")

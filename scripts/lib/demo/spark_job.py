@@ -34,7 +34,6 @@ def session() -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "1500m")
-        .config("spark.python.unix.domain.socket.enabled", "true")
         .getOrCreate()
     )
 

@@ -16,6 +16,7 @@ from pravega_common.errors import AuthenticationFailed, ConfigurationError, Unav
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.tls import ServerTls
+from pravega_common.services.tls_door import handshakes_per_host_max
 from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import MakeCommand, WireConnection
 from pravega_streams.connection.blocking import WireSocket
@@ -111,6 +112,23 @@ async def test_a_failed_handshake_is_no_connection_and_holds_up_no_stop(
     await asyncio.wait_for(tls_server.stop(), 10)
     assert tls_server.failure is None
     silent[1].close()
+
+
+async def test_handshakes_of_one_host_keep_no_other_out(tls_server: WireServer, tls_endpoint: Endpoint) -> None:
+    assert tls_server.door is not None
+    counts = tls_server.door.counts
+    silent = [
+        await asyncio.open_connection("127.0.0.1", tls_server.port, local_addr=("127.0.0.2", 0))
+        for _ in range(handshakes_per_host_max + 40)
+    ]
+    await eventually(lambda: counts.refused_total == 40)
+    assert counts.total == handshakes_per_host_max and tls_server.connection_count == 0
+    connection = await WireConnection.open(tls_endpoint)
+    assert isinstance(await connection.call(lambda rid: c.CreateSegment(rid, SEGMENT, 0, 0)), c.SegmentCreated)
+    connection.close()
+    for _, writer in silent:
+        writer.close()
+    await eventually(lambda: counts.total == 0)
 
 
 async def refusals(endpoint: Endpoint) -> list[str]:
