@@ -37,6 +37,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   │       └── TableNotEmpty
     │   ├── PreconditionFailed        controller_service
     │   │   └── ConfigMismatch
+    │   ├── QuotaExceeded
     │   ├── Superseded
     │   ├── TransactionFailed         pravega_streams
     │   ├── ControllerRefused

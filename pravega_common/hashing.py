@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import mmh3
@@ -26,6 +27,10 @@ _C2: Final = 0x4CF5AD432745937F
 
 vectorised_key_chars_max: Final = 256
 """Keys longer than this are hashed one by one, so that one long key does not widen the table of all the others."""
+containers_remembered_max: Final = 16_384
+"""Primary segments whose container is remembered: 10 MiB at most, with names of this many characters."""
+remembered_name_chars_max: Final = 512
+"""Longest name whose container is remembered. Longer ones that clients make up would fill the memory."""
 
 
 def java_string_hash(text: str) -> int:
@@ -113,8 +118,17 @@ def attribute_id_of(name: str) -> bytes:
 
 def container_of_segment(segment: str, container_count: int) -> int:
     """The container that a segment belongs to; transactions and all epochs go with their primary segment."""
-    primary = primary_segment_name(segment).encode("utf-16-le", "surrogatepass")
-    return jump_hash(murmur3(primary, CONTAINER_SEED)[0], container_count)
+    primary = primary_segment_name(segment)
+    is_remembered = len(primary) <= remembered_name_chars_max and primary.isascii()
+    return (_remembered_container if is_remembered else _container_of_primary)(primary, container_count)
+
+
+def _container_of_primary(primary: str, container_count: int) -> int:
+    return jump_hash(murmur3(primary.encode("utf-16-le", "surrogatepass"), CONTAINER_SEED)[0], container_count)
+
+
+# A commit of many segments asks three times for each of its transactions' segments, which share their primary ones.
+_remembered_container = lru_cache(maxsize=containers_remembered_max)(_container_of_primary)
 
 
 def jump_hash(hash_value: int, bucket_count: int) -> int:

@@ -15,6 +15,7 @@ from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
+from pravega_common.services.problems import Problem
 from pravega_common.services.settings import Section
 
 check_period_s: Final = 10.0
@@ -22,7 +23,8 @@ check_period_s: Final = 10.0
 handshake_time_max_s: Final = 10.0
 """How long a peer has for its handshake, as it then has for its Hello."""
 expiry_warning_days: Final = 14
-"""A certificate that is valid for less is warned about, once a day."""
+"""A certificate that is valid for less is a problem, and warned about once a day."""
+_REMEDY: Final = "replace its files: they are read again without a restart"
 _FORBIDDEN_MODE: Final = stat.S_IWGRP | stat.S_IRWXO
 
 
@@ -104,13 +106,18 @@ class ServerTls(Service):
     def _choose(self, stream: Any, _name: str | None, _context: ssl.SSLContext) -> None:
         stream.context = self.certificate.context
 
-    def _warn_of_expiry(self) -> None:
+    def problem(self) -> Problem | None:
+        """The problem of a certificate that ends soon, or has ended; ``None`` for another one."""
         left = self.certificate.not_after - datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
-        now_s = self._clock.monotonic_s()
-        if (
-            left < timedelta(days=expiry_warning_days)
-            and now_s - self._warned_at_s >= timedelta(days=1).total_seconds()
-        ):
+        if left >= timedelta(days=expiry_warning_days):
+            return None
+        day = f"{self.certificate.not_after:%Y-%m-%d}"
+        when = f"ends in {left.days} days, on {day}" if left > timedelta() else f"ended on {day}: it is refused"
+        return Problem("certificate-ends", f"the certificate {self._files[0]} {when}", _REMEDY, stops_work=False)
+
+    def _warn_of_expiry(self) -> None:
+        problem, now_s = self.problem(), self._clock.monotonic_s()
+        if problem is not None and now_s - self._warned_at_s >= timedelta(days=1).total_seconds():
             self._warned_at_s = now_s
             self.log.warning(
                 "the certificate ends soon: replace its files, they are read again without a restart",
@@ -129,6 +136,11 @@ class ServerTls(Service):
             else:
                 found.append((status.st_mtime_ns, status.st_ino, status.st_size))
         return tuple(found)
+
+
+def problem_of(tls: ServerTls | None) -> Problem | None:
+    """The problem of a service's certificate; ``None`` also for a service without TLS."""
+    return None if tls is None else tls.problem()
 
 
 def make_server_tls(section: TlsSection, clock: Clock) -> ServerTls | None:

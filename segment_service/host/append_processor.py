@@ -28,6 +28,7 @@ from pravega_common.services.security.delegation_tokens import skew_s
 from pravega_common.wire.append_block import AppendDecoder, WireAppend
 from pravega_common.wire.commands import (
     ILLEGAL_ARGUMENT,
+    THROTTLED,
     AppendBlock,
     AppendBlockEnd,
     AppendSetup,
@@ -89,6 +90,10 @@ class AppendPeer(Protocol):
         """Change the bytes and the number of appends that were taken and are not answered yet."""
         ...
 
+    def enter_writer(self) -> str:
+        """Count one more writer that is set up until the connection ends; the reason why not, or an empty text."""
+        ...
+
 
 class _Writer:
     """One writer on one segment, as set up on this connection."""
@@ -122,6 +127,15 @@ class _Writer:
         """The append whose time is taken, since ``began_s``."""
         self.began_s = 0.0
 
+    def fail(self, error: PravegaError) -> PravegaError:
+        """Note why all appends fail from now on, unless that is known; returns the reason.
+
+        Without its traceback, whose frames know the writer: only a long look of the collector would free the two.
+        """
+        if self.failure is None:
+            self.failure = error.with_traceback(None)
+        return self.failure
+
 
 class AppendProcessor:
     """All writers of one connection."""
@@ -137,6 +151,11 @@ class AppendProcessor:
         self._tokens = tokens
         self._decoder = AppendDecoder()
         self._writers: dict[bytes, _Writer] = {}
+
+    @property
+    def writer_count(self) -> int:
+        """Writers that are set up, or were refused by their segment."""
+        return len(self._writers)
 
     def accept(self, command: Command) -> None:
         """Take the next append command of the connection; raises ``WireProtocolError`` if it is not allowed."""
@@ -158,11 +177,16 @@ class AppendProcessor:
         except InvalidArgument as error:
             self._peer.send(ErrorMessage(request.request_id, "", str(error), ILLEGAL_ARGUMENT))
             return False
-        return True
+        if request.writer_id in self._writers:
+            return True
+        if len(self._writers) >= writers_per_connection_max:
+            raise WireProtocolError("SetupAppend", f"more than {writers_per_connection_max} writers on a connection")
+        reason = self._peer.enter_writer()
+        if reason:
+            self._peer.send(ErrorMessage(request.request_id, request.segment, reason, THROTTLED))
+        return not reason
 
     def _set_up(self, request: SetupAppend) -> None:
-        if len(self._writers) >= writers_per_connection_max and request.writer_id not in self._writers:
-            raise WireProtocolError("SetupAppend", f"more than {writers_per_connection_max} writers on a connection")
         writer = _Writer(request.segment, request.writer_id)
         self._writers[request.writer_id] = writer
         self._peer.spawn(self._finish_set_up(writer, request), "setup-append")
@@ -176,7 +200,7 @@ class AppendProcessor:
             await check_is_no_table(self._store, request.segment)
             last_event_number = await self._store.get_attribute(request.segment, writer.attribute_id)
         except PravegaError as error:
-            writer.failure = error
+            writer.fail(error)
             self._answer_failed_set_up(writer, request, error)
             return
         self._watch_token_of(writer)
@@ -287,9 +311,7 @@ class AppendProcessor:
 
     def _fail(self, writer: _Writer, append: WireAppend, error: PravegaError) -> None:
         """Answer an append that failed; all later ones of the writer fail too, until it is set up again."""
-        if writer.failure is None:
-            writer.failure = error
-        cause = writer.failure
+        cause = writer.fail(error)
         number, request_id = append.event_number, append.request_id
         if isinstance(cause, BadAttributeUpdate):
             self._peer.send(InvalidEventNumber(writer.writer_id, request_id, "", number))

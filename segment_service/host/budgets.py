@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pravega_common.runtime.clock import Clock
+from pravega_common.services.host_counts import HostCounts
 from segment_service.host.deadlines import DeadlineQueue
 from segment_service.host.held_bytes import OpenFrames, UnsentReplies
 from segment_service.host.in_flight import InFlightBudget
@@ -21,6 +22,10 @@ server_open_frame_bytes_max: Final = 512 * 1024 * 1024
 """Bytes of frames that have begun and are not complete, of all connections; those below 64 KiB are not counted."""
 server_unsent_bytes_max: Final = 1024 * 1024 * 1024
 """Reply bytes of all connections that their peers have not taken."""
+server_writers_max: Final = 131_072
+"""Writers that all connections may have set up. One takes about 1.1 KiB, and 2 KiB more with the longest name."""
+host_writers_max: Final = server_writers_max // 2
+"""Those of the connections of one host."""
 
 
 @dataclass(slots=True)
@@ -35,6 +40,9 @@ class ServerBudgets:
     reads_max: int = server_reads_max
     reads: int = 0
     refused_reads: int = 0
+    writers: HostCounts = field(
+        default_factory=lambda: HostCounts("writers", "are set up", server_writers_max, host_writers_max)
+    )
 
     @classmethod
     def of(cls, clock: Clock, in_flight: InFlightBudget | None = None) -> ServerBudgets:

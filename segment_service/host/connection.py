@@ -68,6 +68,9 @@ request_items_max: Final = update_entries_max
 """Keys, entries, sources or attribute updates of one request; one with more is refused before they are decoded."""
 frames_per_turn_max: Final = 512
 """Frames of one connection handled before the other connections get their turn."""
+requests_per_turn_max: Final = 16
+"""Those of them that begin a task, reads apart: its work follows in the next turn, and takes as long as that of ten
+appends. Reads begin together, as their bytes are counted together."""
 unsent_bytes_max: Final = 4 * 1024 * 1024
 """Reply bytes that a peer has not taken yet, above which its requests wait."""
 close_linger_s: Final = 5.0
@@ -89,6 +92,7 @@ _STORING: Final = frozenset(
     )
 )
 _LARGE_ANSWERS: Final = (ReadTable, ReadTableKeys, ReadTableEntries, ReadTableEntriesDelta)
+_LOCAL_PEER: Final = "127.0.0.1"
 _SYSTEM_SEGMENT: Final = (names.SYSTEM_SCOPE + "/").encode()
 _segment_name_start: Final = 10
 """Where the name begins in a table update: after the request id and the length of the name."""
@@ -163,6 +167,7 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes_in_flight = 0
         self._appends_in_flight = 0
         self._requests_in_flight = 0
+        self._tasks_begun = 0
         self._reads: set[asyncio.Task[Any]] = set()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -182,7 +187,8 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(peer, tuple) and len(peer) >= 2:
             self.peer_host, self.peer_name = str(peer[0]), f"{peer[0]}:{peer[1]}"
         else:
-            self.peer_name = str(peer)
+            # A Unix socket: a client of this machine, counted with those that come through the port.
+            self.peer_host, self.peer_name = _LOCAL_PEER, f"{_LOCAL_PEER} (Unix socket)"
         self._watch.connected(transport.get_extra_info("socket"))
         self._on_made(self)
 
@@ -223,6 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         self._budget.forget(self._wake)
         self._watch.lost()
         self._budgets.unsent.note(self, 0)
+        self._budgets.writers.leave(self.peer_host, self._appends.writer_count)
         for task in (*self._reads, *self._until_lost):
             task.cancel()
         if self._transient_segments:
@@ -250,6 +257,7 @@ class Connection(asyncio.BufferedProtocol):
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Serve a request as a task of its own; an error that nobody foresaw costs the peer its connection."""
         self._requests_in_flight += 1
+        self._tasks_begun += 1
         self._spawn(self._guarded(work), name).add_done_callback(self._request_done)
 
     def in_flight_changed(self, bytes_delta: int, appends_delta: int) -> None:
@@ -258,6 +266,9 @@ class Connection(asyncio.BufferedProtocol):
         self._budget.change(bytes_delta, appends_delta)
         if bytes_delta < 0 or appends_delta < 0:
             self._schedule_pump()
+
+    def enter_writer(self) -> str:
+        return self._budgets.writers.enter(self.peer_host)
 
     def spawn_until_lost(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self._spawn(work, name)
@@ -344,11 +355,12 @@ class Connection(asyncio.BufferedProtocol):
         """Handle frames until all are done or something blocks; then stop or resume reading accordingly."""
         backlog = self._backlog
         turn_end = len(backlog) - frames_per_turn_max
+        tasks_end = self._tasks_begun + requests_per_turn_max
         while backlog and self.close_reason is None:
             if self._is_stuffed or self._must_wait(*backlog[0]):
                 self._wait_until_unblocked()
                 return
-            if len(backlog) == turn_end:
+            if len(backlog) == turn_end or self._tasks_begun >= tasks_end:
                 self._stop_reading()
                 self._schedule_pump()
                 return
@@ -537,7 +549,7 @@ class Connection(asyncio.BufferedProtocol):
         if not isinstance(result, ReadResult):
             self.send(result)
             return
-        self._times.read_bytes += result.length
+        self._times.note_sent(request.segment, result.length)
         self._send_parts(
             codec.segment_read_parts(
                 request.segment,

@@ -12,9 +12,10 @@ from typing import Any, Final, cast
 
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.local_socket import listening_name
 from pravega_common.services.base import Service, ServiceState
 from pravega_common.services.security.delegation_tokens import DelegationTokens
-from pravega_common.services.tls import handshake_time_max_s
+from pravega_common.services.tls_door import TlsDoor
 from pravega_common.wire import codec
 from pravega_common.wire.commands import THROTTLED, Command, ErrorMessage
 from segment_service.contracts.segment_store import BackPressure, SegmentStore
@@ -34,7 +35,8 @@ _ACCEPTING: Final = (ServiceState.STARTING, ServiceState.RUNNING)
 
 
 class WireServer(Service):
-    """Serves the wire protocol on one address for one store; hosts no container itself.
+    """Serves the wire protocol on one address for one store, with a Unix socket beside a plain loopback port; hosts no
+    container itself.
 
     ``port`` 0 takes a free one: read ``port`` after ``start``. ``recent_closes`` holds the last (peer, reason) pairs.
     """
@@ -55,6 +57,7 @@ class WireServer(Service):
         tls: ssl.SSLContext | None = None,
         tokens: DelegationTokens | None = None,
         authenticates: bool = False,
+        local_socket: bool = True,
     ) -> None:
         super().__init__("wire-server")
         self.host = host
@@ -64,12 +67,15 @@ class WireServer(Service):
         self._back_pressure = back_pressure
         self._clock = clock or SystemClock()
         self._tokens = TokenCheck(tokens, authenticates=authenticates)
-        self._requests = RequestProcessor(store, tables, self._clock, random_bytes, self._tokens)
+        self.times = RequestTimes()
+        self._requests = RequestProcessor(store, tables, self._clock, random_bytes, self._tokens, self.times)
         self.admission = Admission(connections_max, per_peer_max=connections_per_peer_max)
         self._tls = tls
-        self._server: asyncio.Server | None = None
+        self._local_socket = local_socket
+        self._servers: list[asyncio.Server] = []
+        self.door: TlsDoor | None = None
+        """Accepts the connections of a store that speaks TLS."""
         self.budgets = ServerBudgets.of(self._clock, budget)
-        self.times = RequestTimes()
         self._connections: set[Connection] = set()
         self._cleanups: set[asyncio.Task[Any]] = set()
         self._none_left = asyncio.Event()
@@ -80,26 +86,44 @@ class WireServer(Service):
         return len(self._connections)
 
     async def on_start(self) -> None:
-        self._server = await asyncio.get_running_loop().create_server(
-            self._accept,
-            self.host,
-            self.port,
-            ssl=self._tls,
-            ssl_handshake_timeout=None if self._tls is None else handshake_time_max_s,
-            backlog=accept_backlog,
-        )
-        sockets = self._server.sockets
-        check(len(sockets) > 0, "a server without a socket", host=self.host, port=self.port)
-        self.port = int(sockets[0].getsockname()[1])
+        if self._tls is None:
+            await self._listen()
+            await self._listen_locally()
+        else:
+            self.door = TlsDoor(self.host, self.port, self._tls, self._accept, backlog=accept_backlog)
+            self.own(self.door)
+            await self.door.start()
+            self.port = self.door.port
         self.spawn(self.budgets.hello.run(), "hello-deadlines")
         self.spawn(self.budgets.frames.run(), "frame-deadlines")
         self.spawn(self.budgets.unsent.run(), "unsent-replies")
         self.log.info("serving the wire protocol", host=self.host, port=self.port)
 
-    async def on_stop(self) -> None:
-        if self._server is None:
+    async def _listen(self) -> None:
+        server = await asyncio.get_running_loop().create_server(
+            self._accept, self.host, self.port, backlog=accept_backlog
+        )
+        check(len(server.sockets) > 0, "a server without a socket", host=self.host, port=self.port)
+        self.port = int(server.sockets[0].getsockname()[1])
+        self._servers.append(server)
+
+    async def _listen_locally(self) -> None:
+        """Serve clients of this machine at a Unix socket, too; they do without where its name is taken."""
+        name = listening_name(self.host, self.port) if self._local_socket else ""
+        if not name:
             return
-        self._server.close()
+        try:
+            server = await asyncio.get_running_loop().create_unix_server(self._accept, name, backlog=accept_backlog)
+        except OSError as error:
+            self.log.warning("no Unix socket for clients of this machine: they use the port", error=str(error))
+        else:
+            self._servers.append(server)
+
+    async def on_stop(self) -> None:
+        if self.door is not None:
+            await self.door.stop()
+        for server in self._servers:
+            server.close()
         for connection in tuple(self._connections):
             connection.stop("the server is stopping")
         try:

@@ -42,9 +42,11 @@ def refusal(request_id: int, reads: Sequence[wire.ReadSegment]) -> Command | Non
 class ReadBatches:
     """Serves the reads of a batch; holds no state of a connection."""
 
-    def __init__(self, read_in_memory: ReadInMemory, read: Read) -> None:
+    def __init__(self, read_in_memory: ReadInMemory, read: Read, note_sent: Callable[[str, int], None]) -> None:
+        """``note_sent`` counts the bytes of a segment that are sent."""
         self._read_in_memory = read_in_memory
         self._read = read
+        self._note_sent = note_sent
 
     async def replies(self, reads: Sequence[wire.ReadSegment], slices: TimeSlices) -> list[bytes]:
         """The frames that would have answered each alone; those in memory without a task for each."""
@@ -56,21 +58,21 @@ class ReadBatches:
             answers = await all_ended(self._read(some[place]) for place in waiting)
             for place, answer in zip(waiting, answers, strict=True):
                 found[place] = answer
-            replies += [_frame(read, one) for read, one in zip(some, found, strict=True) if one is not None]
+            replies += [self._frame(read, one) for read, one in zip(some, found, strict=True) if one is not None]
             await slices.step()
         return replies
 
-
-def _frame(request: wire.ReadSegment, found: ReadResult | Command) -> bytes:
-    if not isinstance(found, ReadResult):
-        return codec.encode(found)
-    return b"".join(
-        codec.segment_read_parts(
-            request.segment,
-            request.offset,
-            at_tail=found.at_tail,
-            end_of_segment=found.end_of_segment,
-            data=found.data,
-            request_id=request.request_id,
+    def _frame(self, request: wire.ReadSegment, found: ReadResult | Command) -> bytes:
+        if not isinstance(found, ReadResult):
+            return codec.encode(found)
+        self._note_sent(request.segment, found.length)
+        return b"".join(
+            codec.segment_read_parts(
+                request.segment,
+                request.offset,
+                at_tail=found.at_tail,
+                end_of_segment=found.end_of_segment,
+                data=found.data,
+                request_id=request.request_id,
+            )
         )
-    )

@@ -7,8 +7,7 @@ from typing import Final
 from pravega_common.errors import InvalidArgument, SegmentNotFound, UnsupportedOperation
 from segment_service.contracts.attributes import (
     SEGMENT_TYPE,
-    SEGMENT_TYPE_FIXED_KEY_TABLE,
-    SEGMENT_TYPE_HASH_TABLE,
+    TABLE_TYPES,
     AttributeId,
     is_core,
 )
@@ -42,5 +41,5 @@ async def check_is_no_table(store: SegmentStore, segment: str) -> None:
         kind = await store.get_attribute(segment, SEGMENT_TYPE)
     except SegmentNotFound:
         return  # The request itself says so, about the segment that it misses first.
-    if kind in (SEGMENT_TYPE_HASH_TABLE, SEGMENT_TYPE_FIXED_KEY_TABLE):
+    if kind in TABLE_TYPES:
         raise UnsupportedOperation(f"{segment} is the segment of a table, which only requests for tables change")

@@ -43,6 +43,8 @@ from segment_service.host.info_batches import info_reply
 from segment_service.host.read_batches import ReadBatches
 from segment_service.host.request_batches import CloseConnection, RequestBatches, no_reply
 from segment_service.host.request_checks import check_is_no_table, check_segment_name, client_attribute
+from segment_service.host.request_times import RequestTimes
+from segment_service.host.segment_lengths import lengths_of
 from segment_service.host.table_requests import TableRequests
 from segment_service.host.token_check import TokenCheck
 
@@ -57,7 +59,7 @@ merge_sources_max: Final = 256
 scale_type_max: Final = 2
 
 _MERGES = (wire.MergeSegments, wire.MergeSegmentsBatch)
-_READS = (wire.GetStreamSegmentInfo, wire.GetSegmentAttribute, wire.LocateOffset)
+_READS = (wire.GetStreamSegmentInfo, wire.GetSegmentLengths, wire.GetSegmentAttribute, wire.LocateOffset)
 _NOT_FOR_TABLES: Final = (wire.TruncateSegment, wire.UpdateSegmentAttribute, wire.MergeSegments)
 """Requests that would leave bytes in a table that are no entries, or take entries away that its index names."""
 _Handler = Callable[[Any], Coroutine[Any, Any, Command]]
@@ -74,17 +76,19 @@ class RequestProcessor:
         clock: Clock,
         random_bytes: Callable[[int], bytes],
         tokens: TokenCheck,
+        times: RequestTimes,
     ) -> None:
         self._store = store
         self._tokens = tokens
         self._clock = clock
         self._random_bytes = random_bytes
         self._batches = RequestBatches(
-            self.answer, ReadBatches(self._read_in_memory, self._read_now), self._state_of, clock
+            self.answer, ReadBatches(self._read_in_memory, self._read_now, times.note_sent), self._state_of, clock
         )
         table = TableRequests(tables)
         self._handlers: dict[type[Command], _Handler] = {
             wire.GetStreamSegmentInfo: self._get_info,
+            wire.GetSegmentLengths: self._get_lengths,
             wire.CreateSegment: self._create,
             wire.SealSegment: self._seal,
             wire.DeleteSegment: self._delete,
@@ -113,6 +117,14 @@ class RequestProcessor:
         """The reply to a request that ``serves`` accepts; raises ``CloseConnection`` when no reply is right."""
         if isinstance(request, wire.RequestBatch):
             return await self._batches.answer(request)
+        if isinstance(request, wire.GetSegmentLengths):
+            try:
+                return await self._answer_one(request)
+            except CloseConnection as error:  # It stands for many, as a batch does.
+                return no_reply(request, error)
+        return await self._answer_one(request)
+
+    async def _answer_one(self, request: Any) -> Command:
         segment = _segment_of(request)
         try:
             check_segment_name(segment)
@@ -214,6 +226,9 @@ class RequestProcessor:
         state = SegmentState(found.start_offset, found.length, found.is_sealed, found.last_modified_ms)
         return info_reply(request, state)
 
+    async def _get_lengths(self, request: wire.GetSegmentLengths) -> Command:
+        return wire.SegmentLengths(request.request_id, await lengths_of(self._store, request.segments, self._clock))
+
     async def _create(self, request: wire.CreateSegment) -> Command:
         await self._store.create_segment(
             request.segment,
@@ -302,13 +317,18 @@ class RequestProcessor:
 
         A controller that resumes a commit names sources that it merged before.
         """
-        await self._store.get_info(request.target)
+        await self._require(request.target)
         for source in request.sources:
             try:
-                await self._store.get_info(source)
+                await self._require(source)
             except SegmentNotFound:
                 # Of a source that is gone, a merge changes nothing: it only tells whether there was one.
                 await self._merge_one(request.target, source)
+
+    async def _require(self, segment: str) -> None:
+        """``SegmentNotFound`` for a segment that is not there."""
+        if self._store.state_in_memory(segment) is None:
+            await self._store.get_info(segment)
 
     async def _merge_one(self, target: str, source: str) -> int:
         try:
@@ -324,7 +344,7 @@ def _length_of(request: ReadSegment) -> int:
 
 
 def _segment_of(request: Any) -> str:
-    """The segment that replies to the request name: of a merge the source, of a batch the target.
+    """The segment that replies to the request name: of a merge the source, of a batch the target, of many the first.
 
     See docs/wire-protocol.md 2.1.
     """
@@ -332,6 +352,8 @@ def _segment_of(request: Any) -> str:
         return request.source
     if isinstance(request, wire.MergeSegmentsBatch):
         return request.target
+    if isinstance(request, wire.GetSegmentLengths):
+        return next(iter(request.segments), "")
     segment: str = request.segment
     return segment
 

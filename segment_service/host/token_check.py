@@ -33,6 +33,7 @@ _INTERNAL: Final = (
 _READING: Final = (
     wire.ReadSegment,
     wire.GetStreamSegmentInfo,
+    wire.GetSegmentLengths,
     wire.GetSegmentAttribute,
     wire.LocateOffset,
     wire.GetTableSegmentInfo,
@@ -133,4 +134,6 @@ def _segments_of(request: Any) -> tuple[str, ...]:
         return request.target, request.source
     if isinstance(request, wire.CreateTransientSegment):
         return (request.parent_segment,)
+    if isinstance(request, wire.GetSegmentLengths):
+        return tuple(request.segments)
     return (str(getattr(request, "segment", "")),)

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
-from controller_service.api.grpc.error_mapping import Behaviour
+from controller_service.api.grpc.handlers import Behaviour, with_behaviour
 from controller_service.api.grpc.method_access import METHODS, MethodAccess
 from pravega_common.errors import AccessDenied
 from pravega_common.names import READER_GROUP_PREFIX
@@ -65,10 +65,9 @@ class AccessGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return handler
         method = handler_call_details.method
         headers = dict(handler_call_details.invocation_metadata or ())
-        return grpc.unary_unary_rpc_method_handler(
+        return with_behaviour(
+            handler,
             self._guarded(handler.unary_unary, method, METHODS.get(method), str(headers.get(AUTHORIZATION, ""))),
-            request_deserializer=handler.request_deserializer,
-            response_serializer=handler.response_serializer,
         )
 
     def _guarded(self, behaviour: Behaviour | None, method: str, access: MethodAccess | None, header: str) -> Behaviour:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import grpc
 
-from controller_service.api.grpc.error_mapping import Behaviour, status_of
+from controller_service.api.grpc.error_mapping import status_of
+from controller_service.api.grpc.handlers import Behaviour, with_behaviour
 from pravega_common.services.audit_log import NOBODY, AuditLog
 from pravega_common.services.security.principal import CALLER
 
@@ -31,6 +32,7 @@ AUDITED: Final = frozenset(
         "GiveUpTransaction",
         "AcceptLoss",
         "ForgetSink",
+        "SetScopeQuota",
     )
 )
 """Calls by which a person changes what there is; those of readers, writers and sinks at their work are not among
@@ -48,11 +50,7 @@ class AuditTrail(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         name = handler_call_details.method.rpartition("/")[2]
         if name not in AUDITED or handler is None or handler.unary_unary is None:
             return handler
-        return grpc.unary_unary_rpc_method_handler(
-            self._recorded(handler.unary_unary, name),
-            request_deserializer=handler.request_deserializer,
-            response_serializer=handler.response_serializer,
-        )
+        return with_behaviour(handler, self._recorded(handler.unary_unary, name))
 
     def _recorded(self, behaviour: Behaviour, name: str) -> Behaviour:
         async def call(request: Any, context: Any) -> Any:

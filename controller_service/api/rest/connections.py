@@ -7,9 +7,10 @@ aiohttp closes one that is idle, or stuck in a later request's head, after ``idl
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, cast
+
+from pravega_common.services.host_counts import HostCounts
 
 connections_max_default: Final = 1_024
 connections_per_peer_max_default: Final = 256
@@ -29,16 +30,17 @@ class ConnectionLimits:
     """Counts the connections of one port by the host of the peer."""
 
     def __init__(self, connections_max: int, per_peer_max: int) -> None:
-        self.refused_total = 0
-        self._connections_max = connections_max
-        self._per_peer_max = per_peer_max
-        self._by_peer: Counter[str] = Counter()
+        self._counts = HostCounts("connections", "are open", connections_max, per_peer_max)
         self._waiting: dict[Any, TimedProtocol] = {}
         """Connections whose first request has not come, by the protocol of aiohttp."""
 
     @property
+    def refused_total(self) -> int:
+        return self._counts.refused_total
+
+    @property
     def open_count(self) -> int:
-        return self._by_peer.total()
+        return self._counts.total
 
     def protocol(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
         return TimedProtocol(self, make)
@@ -51,16 +53,10 @@ class ConnectionLimits:
 
     def enter(self, peer: str) -> bool:
         """Whether one more connection of a peer is taken; then it is counted."""
-        if self.open_count >= self._connections_max or self._by_peer[peer] >= self._per_peer_max:
-            self.refused_total += 1
-            return False
-        self._by_peer[peer] += 1
-        return True
+        return not self._counts.enter(peer)
 
     def leave(self, peer: str) -> None:
-        self._by_peer[peer] -= 1
-        if not self._by_peer[peer]:
-            del self._by_peer[peer]
+        self._counts.leave(peer)
 
     def wait_for_head(self, protocol: Any, connection: TimedProtocol) -> None:
         self._waiting[protocol] = connection

@@ -26,6 +26,7 @@ _REQUESTS: Final = (
     wire.SetupAppend,
     wire.ReadSegment,
     wire.GetStreamSegmentInfo,
+    wire.GetSegmentLengths,
     wire.CreateSegment,
     wire.SealSegment,
     wire.DeleteSegment,

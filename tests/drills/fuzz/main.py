@@ -25,7 +25,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--frames", type=int, default=1_000_000, help="mutated frames (default 1,000,000)")
     parser.add_argument("--requests", type=int, default=200_000, help="mutated gRPC and REST requests, half each")
     parser.add_argument("--seed", type=int, default=1, help="of all that is sent")
-    parser.add_argument("--quiet", type=float, default=20.0, metavar="S", help="seconds without an attack, before it")
+    parser.add_argument(
+        "--quiet", type=float, default=20.0, metavar="S", help="seconds in the quiet, and again beside busy peers"
+    )
     parser.add_argument("--folder", type=Path, help="keep the cluster's folder there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the result there")
     args = parser.parse_args(arguments)
@@ -45,7 +47,12 @@ def main() -> int:
         result = run(args.folder or Path(folder), args.frames, args.requests, args.seed, args.quiet, tell)
     show(console, result)
     if args.json:
-        args.json.write_text(json.dumps({**asdict(result), "slower": result.slower}, indent=2))
+        args.json.write_text(
+            json.dumps(
+                {**asdict(result), "slower": result.slower, "slower_than_burdened": result.slower_than_burdened},
+                indent=2,
+            )
+        )
     console.print("[bold green]as promised" if result.good else "[bold red]not as promised")
     return 0 if result.good else 1
 
@@ -61,11 +68,16 @@ def show(console: Console, result: FuzzResult) -> None:
             answers = ", ".join(f"{answer} {count}" for answer, count in ordered)
             table.add_row(f"{name}, {peer}", f"{counts.handled}", f"{counts.cut_off}", f"{counts.connections}", answers)
     console.print(table)
-    for name, waits_s in (("in the quiet", result.quiet_s), ("under attack", result.attacked_s)):
+    for name, waits_s in (
+        ("in the quiet", result.quiet_s),
+        ("beside busy peers that send nothing", result.burdened_s),
+        ("under attack", result.attacked_s),
+    ):
         p50, p99 = (percentile(waits_s, share) * 1_000 for share in (0.5, 0.99))
         console.print(f"good client {name}: {len(waits_s)} writes, p50 {p50:.1f} ms, p99 {p99:.1f} ms")
     verdict = "within" if result.slower <= slower_factor_max else "above"
     console.print(f"p99 under attack {result.slower:.1f} x that in the quiet, {verdict} {slower_factor_max:.0f} x")
+    console.print(f"p99 under attack {result.slower_than_burdened:.1f} x that beside busy peers that send nothing")
     for name, before in result.memory_before.items():
         console.print(f"memory of {name}: {before // MiB} MiB before, {result.memory_most[name] // MiB} MiB at most")
     for problem in result.problems:

@@ -16,6 +16,7 @@ from typing import Final
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.credentials import BasicCredentials
 from tests.drills.fuzz import world
+from tests.drills.fuzz.frames import FrameMaker
 from tests.drills.fuzz.grpc_peer import GrpcPeer
 from tests.drills.fuzz.rest_peer import RestPeer
 from tests.drills.fuzz.values import Target
@@ -27,6 +28,8 @@ from tests.support.security_cluster import PASSWORD, authenticating_cluster
 part_frames: Final = 20_000
 """Frames that a peer sends with one set of tokens; then it asks for new ones, as they end."""
 part_requests: Final = 4_000
+peers_together: Final = 6
+"""Processes of an attack: a user's and a stranger's, for frames, gRPC and REST."""
 slower_factor_max: Final = 2.0
 """How much slower than in the quiet a good client's p99 is to be."""
 SETTINGS: Final = {
@@ -48,6 +51,8 @@ class FuzzResult:
     memory_before: dict[str, int] = field(default_factory=dict)
     memory_most: dict[str, int] = field(default_factory=dict)
     quiet_s: list[float] = field(default_factory=list)
+    burdened_s: list[float] = field(default_factory=list)
+    """While the peers are as busy as under attack, and send nothing."""
     attacked_s: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -59,6 +64,11 @@ class FuzzResult:
     def slower(self) -> float:
         """The good client's p99 under attack, as a multiple of that in the quiet."""
         return percentile(self.attacked_s, 0.99) / percentile(self.quiet_s, 0.99)
+
+    @property
+    def slower_than_burdened(self) -> float:
+        """The same, as a multiple of that beside peers that send nothing: the part that is not the machine's."""
+        return percentile(self.attacked_s, 0.99) / percentile(self.burdened_s, 0.99)
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,22 @@ def _run_part(part: _Part) -> PeerCounts:
     return asyncio.run(peer(part.seed, part.address, part.target, part.header).run(part.count))
 
 
+def _make_frames(seed: str, target: Target, seconds: float) -> None:
+    """Runs in a process of its own: makes what a peer would send, and sends nothing."""
+    os.nice(19 - os.nice(0))
+    maker = FrameMaker(seed, target)
+    ends_s = time.monotonic() + seconds
+    while time.monotonic() < ends_s:
+        maker.batch()
+
+
+def _burden(uri: str, seconds: float) -> None:
+    """Take the processor time of an attack, without one."""
+    target = world.target(uri, None)
+    with ProcessPoolExecutor(peers_together, mp_context=multiprocessing.get_context("spawn")) as pool:
+        wait([pool.submit(_make_frames, f"burden-{number}", target, seconds) for number in range(peers_together)])
+
+
 def run(folder: Path, frames: int, requests: int, seed: int, quiet_s: float, tell: Callable[[str], None]) -> FuzzResult:
     """Send so many mutated frames and requests, half of them with a user's credentials, and half without any."""
     result = FuzzResult(seed)
@@ -96,13 +122,16 @@ def run(folder: Path, frames: int, requests: int, seed: int, quiet_s: float, tel
         begun_s = time.monotonic()
         time.sleep(quiet_s)
         quiet_until_s = time.monotonic()
+        _burden(uri, quiet_s)
+        burdened_until_s = time.monotonic()
         _attack(cluster, result, frames, requests, tell)
         ended_s = time.monotonic()
-        result.seconds = ended_s - quiet_until_s
+        result.seconds = ended_s - burdened_until_s
         client.end()
         watch.end()
         result.quiet_s = client.between(begun_s, quiet_until_s)
-        result.attacked_s = client.between(quiet_until_s, ended_s)
+        result.burdened_s = client.between(quiet_until_s, burdened_until_s)
+        result.attacked_s = client.between(burdened_until_s, ended_s)
         result.memory_before, result.memory_most = watch.before, watch.most
         result.problems += [f"the good client: {error}" for error in client.errors]
         result.problems += watch.problems() + _stalled(result) + unforeseen_in_logs(cluster)

@@ -15,7 +15,7 @@ import pytest
 from controller_service.api.grpc.method_access import METHODS
 from controller_service.api.rest.access_guard import NEEDS, OPEN
 from controller_service.service import Controller
-from pravega_common.proto import commit_operations_pb2, controller_pb2, transaction_sets_pb2
+from pravega_common.proto import commit_operations_pb2, controller_pb2, scope_quotas_pb2, transaction_sets_pb2
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.services.security.access_entries import AccessEntries, Permission
 from pravega_common.services.security.cluster_keys import ClusterKeys, make_key_file
@@ -26,6 +26,7 @@ from tests.support.security import tokens_of
 SERVICES = [
     *controller_pb2.DESCRIPTOR.services_by_name.values(),
     *transaction_sets_pb2.DESCRIPTOR.services_by_name.values(),
+    *scope_quotas_pb2.DESCRIPTOR.services_by_name.values(),
     *commit_operations_pb2.DESCRIPTOR.services_by_name.values(),
 ]
 CALLS = [(service, method) for service in SERVICES for method in service.methods]
@@ -219,6 +220,26 @@ async def test_only_administrators_list_and_forget_sinks_and_ask_without_the_sec
     assert await call("admin", "ListSinks", None) is OK
     assert await call("writer", "ForgetSink", own) is DENIED
     assert await call("admin", "ForgetSink", bare) is OK
+
+
+async def test_only_administrators_set_quotas(closed: Closed) -> None:
+    service, limits = scope_quotas_pb2.DESCRIPTOR.services_by_name["ScopeQuotas"], scope_quotas_pb2.ScopeLimits
+
+    async def call(user: str, name: str, **given: Any) -> tuple[grpc.StatusCode, Any]:
+        method = service.methods_by_name[name]
+        return await closed.call(user, service, method, method.input_type._concrete_class(scope="s", **given))
+
+    assert (await call("writer", "SetScopeQuota", limits=limits(streams=5)))[0] is DENIED
+    assert (await closed.get("writer", "/v1/scopes/s/quota", "PUT", json={}))[0] == 403
+    assert (await call("admin", "SetScopeQuota", limits=limits(streams=2)))[0] is OK
+    status, found = await call("admin", "GetScopeQuota")
+    assert status is OK and (found.limits.streams, found.limits.HasField("segments")) == (2, False)
+    assert (found.counted, found.streams, found.segments) == (True, 2, 2)
+    info = pb.StreamInfo(scope="s", stream="more")
+    policy = pb.ScalingPolicy(scaleType=pb.ScalingPolicy.FIXED_NUM_SEGMENTS, minNumSegments=1)
+    refused, reason = await closed.ask("admin", "createStream", pb.StreamConfig(streamInfo=info, scalingPolicy=policy))
+    assert refused is grpc.StatusCode.INVALID_ARGUMENT
+    assert "scope s would have 3 streams (it has 2), its quota is 2" in reason
 
 
 async def test_every_rest_request_is_open_or_says_what_it_needs(closed: Closed) -> None:

@@ -41,7 +41,7 @@ async def test_calls_are_recorded_with_what_came_of_them(closed: Closed, records
     await closed.ask("reader", "deleteStream", stream)
     await closed.ask(None, "deleteStream", stream)
     await closed.ask("writer", "truncateStream", pb.StreamCut(streamInfo=pb.StreamInfo(scope="s", stream="none")))
-    service = SERVICES[2]
+    service = SERVICES[-1]
     give_up = operations.GiveUpTransactionRequest(scope="s", stream="t", transaction_high=1, transaction_low=-1)
     await closed.call("writer", service, service.methods_by_name["GiveUpTransaction"], give_up)
     assert records() == [

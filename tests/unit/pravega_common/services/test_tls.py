@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_common.runtime.clock import SystemClock
-from pravega_common.services.tls import ServerTls, TlsSection, check_period_s, load_certificate
+from pravega_common.services.tls import ServerTls, TlsSection, check_period_s, load_certificate, problem_of
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
@@ -100,6 +101,24 @@ async def test_a_certificate_near_its_end_is_warned_about_once_a_day(authority: 
         tls._warn_of_expiry()
         await tls.stop()
     assert [line["log_level"] for line in logs if "ends soon" in line["event"]] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [(30, None), (15, None), (5, r"ends in 4 days, on \d{4}-\d\d-\d\d"), (-1, r"ended on \d{4}-.*: it is refused")],
+)
+def test_the_problem_of_a_certificate_says_when_it_ends(authority: Authority, days: int, words: str | None) -> None:
+    files = authority.issue(days=days)
+    problem = problem_of(ServerTls(files.section, SystemClock()))
+    if words is None:
+        assert problem is None
+        return
+    assert problem is not None and problem.code == "certificate-ends" and problem.remedy and not problem.stops_work
+    assert re.fullmatch(f"the certificate {files.certificate} {words}", problem.text)
+
+
+def test_a_service_without_tls_has_no_problem_with_it() -> None:
+    assert problem_of(None) is None
 
 
 async def test_tls_before_1_2_is_refused(authority: Authority) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Callable
 
 import pytest
 
 from pravega_common.model.table_limits import read_keys_max, value_bytes_max
+from pravega_common.wire import codec
 from pravega_common.wire.commands import (
     AppendBlockEnd,
     AppendSetup,
@@ -18,20 +21,25 @@ from pravega_common.wire.commands import (
     KeepAlive,
     MergeSegments,
     MergeSegmentsBatch,
+    NoSuchSegment,
     ReadSegment,
     ReadTable,
     RemoveTableKeys,
+    SealSegment,
     SegmentCreated,
     SegmentRead,
     SetupAppend,
     StreamSegmentInfo,
     TableEntriesUpdated,
     TableRead,
+    TruncateSegment,
+    UpdateSegmentAttribute,
     UpdateTableEntries,
     WireAttributeUpdate,
     WireTableEntry,
     WireTableKey,
 )
+from pravega_common.wire.framing import FrameParser
 from segment_service.host import connection as limits
 from segment_service.host.connection import Connection
 from segment_service.host.in_flight import InFlightBudget
@@ -277,6 +285,57 @@ async def test_a_burst_of_frames_is_handled_in_turns(client: WireClient, server:
     for _ in burst:
         await client.expect(KeepAlive)
     assert not connection._read_paused
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda number: SetupAppend(number, b"%016d" % number, SEGMENT),
+        lambda number: GetStreamSegmentInfo(number, SEGMENT),
+    ],
+)
+async def test_a_burst_of_requests_is_handled_in_smaller_turns(
+    client: WireClient, server: WireServer, request_of: Callable[[int], Command]
+) -> None:
+    """A task costs more than a frame, and all that begin in a turn run in the next one, before anybody else."""
+    connection = only_connection(server)
+    count = 3 * limits.requests_per_turn_max
+    frames = list(FrameParser().feed(b"".join(codec.encode(request_of(number)) for number in range(count))))
+    connection._backlog.extend(frames)
+    connection._pump()
+    assert len(connection._backlog) == 2 * limits.requests_per_turn_max
+    assert connection._read_paused
+    for number in range(count):
+        assert (await client.expect(NoSuchSegment)).request_id == number
+    assert not connection._read_paused
+
+
+@pytest.mark.parametrize("any_server", ["container"], indirect=True)
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda number: SetupAppend(number, b"%016d" % (number % 2), SEGMENT),
+        lambda number: SealSegment(number, SEGMENT),
+        lambda number: TruncateSegment(number, SEGMENT, 1),
+        lambda number: UpdateSegmentAttribute(number, SEGMENT, WRITER, 1, 2),
+        lambda number: MergeSegments(number, SEGMENT, SEGMENT + "x"),
+    ],
+)
+async def test_a_refused_request_leaves_nothing_for_the_collector(
+    any_server: WireServer, request_of: Callable[[int], Command]
+) -> None:
+    """The store rarely collects: one long collection of what a peer's refused requests left holds everybody up."""
+    client = await WireClient.connect(any_server.port)
+    await client.call(request_of(1), NoSuchSegment)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(100):
+            await client.call(request_of(number), NoSuchSegment)
+        assert gc.collect() < 100
+    finally:
+        gc.enable()
+    await client.close()
 
 
 async def test_all_connections_share_a_budget(store: InMemorySegmentStore) -> None:

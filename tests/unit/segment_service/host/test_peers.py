@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from pravega_common.services.host_counts import HostCounts
 from pravega_common.wire import codec
 from pravega_common.wire.commands import (
     THROTTLED,
@@ -235,6 +236,29 @@ async def test_waiting_reads_are_bounded_over_all_connections(serve: Serve, stor
         assert server.budgets.refused_reads == 1
         for client in clients[1:]:
             await client.close()
+
+
+async def test_writers_are_bounded_over_all_connections(serve: Serve, store: InMemorySegmentStore) -> None:
+    await store.create_segment(SEGMENT)
+    async with serve() as server:
+        server.budgets.writers = HostCounts("writers", "are set up", 6, 6)
+        clients = [await WireClient.connect(server.port) for _ in range(3)]
+        for client in clients[:2]:
+            for number in (1, 2, 3):
+                await client.call(SetupAppend(number, b"%016d" % number, SEGMENT), AppendSetup)
+        refusal = await clients[2].call(SetupAppend(7, WRITER, SEGMENT), ErrorMessage)
+        assert (refusal.request_id, refusal.segment, refusal.error_code) == (7, SEGMENT, THROTTLED)
+        assert "6 writers are set up, the limit of all" in refusal.message
+        # Those that are there go on, may be set up again, and their room is free when their connection ends.
+        await clients[0].call(SetupAppend(8, b"%016d" % 1, SEGMENT), AppendSetup)
+        await clients[1].call(AppendBlockEnd(b"%016d" % 1, 3, b"abc", 1, 1, 9), DataAppended)
+        await clients[0].close()
+        await eventually(lambda: server.budgets.writers.total == 3)
+        await clients[2].call(SetupAppend(10, WRITER, SEGMENT), AppendSetup)
+        assert server.budgets.writers.refused_total == 1
+        for client in clients[1:]:
+            await client.close()
+        await eventually(lambda: server.budgets.writers.total == 0)
 
 
 async def test_replies_wait_while_too_many_are_unsent_and_a_stalled_peer_gives_way(

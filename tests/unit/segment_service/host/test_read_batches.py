@@ -41,7 +41,10 @@ async def test_every_read_is_answered_as_if_it_came_alone(any_server: WireServer
     for read in reads:
         client.send(read)
         alone.append(await client.reply())
+    sent = any_server.times.read_bytes
+    assert sent == 8 + 6
     assert list(map(codec.encode, await batch(client, *reads))) == list(map(codec.encode, alone))
+    assert any_server.times.read_bytes == 2 * sent
     await client.close()
 
 

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from pravega_common.wire.commands import (
+    AppendBlockEnd,
     AppendSetup,
+    CreateSegment,
     CreateTableSegment,
     CreateTransientSegment,
+    DeleteSegment,
     DeleteTableSegment,
     GetSegmentAttribute,
     MergeSegments,
@@ -78,3 +81,19 @@ async def test_a_damaged_table_can_be_deleted(data: bytes) -> None:
     await client.close()
     await container.stop()
     await server.stop()
+
+
+async def test_a_writer_of_a_segment_that_became_a_table_appends_nothing(any_server: WireServer) -> None:
+    """It was set up while another segment had the name."""
+    client = await WireClient.connect(any_server.port)
+    await client.call(CreateSegment(1, TABLE, 0, 0), SegmentCreated)
+    await client.call(SetupAppend(2, WRITER, TABLE), AppendSetup)
+    await client.call(DeleteSegment(3, TABLE), SegmentDeleted)
+    await client.call(CreateTableSegment(4, TABLE), SegmentCreated)
+    append = AppendBlockEnd(WRITER, 19, b"no entry of a table", 1, 1, 5)
+    assert (await client.call(append, OperationUnsupported)).request_id == 5
+    put: Any = UpdateTableEntries(6, TABLE, "", (WireTableEntry(KEY, b"value"),))
+    await client.call(put, TableEntriesUpdated)
+    read = await client.call(ReadTable(7, TABLE, "", (KEY,)), TableRead)
+    assert [bytes(entry.value) for entry in read.entries] == [b"value"]
+    await client.close()

@@ -32,6 +32,7 @@ ON_SYSTEM: list[Any] = [
     c.SetupAppend(1, WRITER, REQUESTS),
     c.ReadSegment(REQUESTS, 0, 10, "", 1),
     c.GetStreamSegmentInfo(1, REQUESTS),
+    c.GetSegmentLengths(1, (SEGMENT, REQUESTS)),
     c.GetSegmentAttribute(1, REQUESTS, WRITER),
     c.UpdateSegmentAttribute(1, REQUESTS, WRITER, 1, c.NULL_ATTRIBUTE_VALUE),
     c.LocateOffset(1, REQUESTS, 0),
@@ -236,6 +237,7 @@ TABLE = "scope/t_kvtable/0.#epoch.0"
 READS: list[Any] = [
     c.ReadSegment(SEGMENT, 0, 10, "", 1),
     c.GetStreamSegmentInfo(1, SEGMENT),
+    c.GetSegmentLengths(1, (SEGMENT,)),
     c.GetSegmentAttribute(1, SEGMENT, WRITER),
     c.LocateOffset(1, SEGMENT, 0),
     c.GetTableSegmentInfo(1, TABLE),
