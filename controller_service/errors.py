@@ -17,6 +17,10 @@ class PreconditionFailed(RejectedError):
     """The request does not fit what the stream looks like, and would not fit later either."""
 
 
+class QuotaExceeded(RejectedError):
+    """The quota of a scope does not admit what is to be made; names the value, the limit, the scope and the remedy."""
+
+
 class NoHost(FailedError):
     """No segment store owns the container at this moment."""
 

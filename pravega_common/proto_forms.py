@@ -10,6 +10,7 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.model.commits import Obstacle, ObstacleKind
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.scope_quota import DescribedQuota, ScopeQuota, ScopeUse
 from pravega_common.model.segments import SegmentRange
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import (
@@ -24,6 +25,7 @@ from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_common.names import transaction_id_bits, transaction_id_from_bits
 from pravega_common.proto import commit_operations_pb2 as commits_pb
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto import scope_quotas_pb2 as quotas_pb
 from pravega_common.proto import transaction_sets_pb2 as sets_pb
 
 N = TypeVar("N", bound=int)
@@ -198,6 +200,32 @@ def obstacle_from(message: commits_pb.Obstacle) -> Obstacle:
 
 
 # ---- transaction sets ------------------------------------------------------------------------------------------------
+
+
+def quota_to(quota: ScopeQuota) -> quotas_pb.ScopeLimits:
+    return quotas_pb.ScopeLimits(streams=quota.streams, segments=quota.segments)
+
+
+def quota_from(message: quotas_pb.ScopeLimits) -> ScopeQuota:
+    """``InvalidArgument`` for a limit out of range."""
+    return ScopeQuota(
+        streams=message.streams if message.HasField("streams") else None,
+        segments=message.segments if message.HasField("segments") else None,
+    )
+
+
+def described_quota_to(described: DescribedQuota) -> quotas_pb.GetScopeQuotaResponse:
+    return quotas_pb.GetScopeQuotaResponse(
+        limits=quota_to(described.quota),
+        counted=described.is_counted,
+        streams=described.use.streams,
+        segments=described.use.segments,
+    )
+
+
+def described_quota_from(message: quotas_pb.GetScopeQuotaResponse) -> DescribedQuota:
+    use = ScopeUse(message.streams, message.segments)
+    return DescribedQuota(quota_from(message.limits), use, message.counted)
 
 
 def sink_to(sink: Sink) -> sets_pb.Sink:

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from controller_service.store.deleted_streams import DELETED_STREAMS_TABLE
 from controller_service.store.records import ScopeRecord
+from controller_service.store.scope_counts import COUNTS_TABLE, ScopeCounts
 from controller_service.store.serializer import decode, encode
 from controller_service.store.tag_index import TAGS_TABLE
 from controller_service.store.versioned_store import ABSENT, VersionedStore
@@ -31,6 +32,8 @@ KEY_VALUE_TABLES_LIST: Final = "kvTablesInScope"
 READER_GROUPS_LIST: Final = "readerGroupsInScope"
 SCOPE_LISTS: Final = (STREAMS_LIST, KEY_VALUE_TABLES_LIST, READER_GROUPS_LIST)
 _SCOPE_TABLES: Final = (*SCOPE_LISTS, TAGS_TABLE)
+_ALL_SCOPE_TABLES: Final = (*_SCOPE_TABLES, COUNTS_TABLE)
+"""With those that only some scopes have."""
 
 
 RECORD_REMOVED = register("controller.scope_record_removed")
@@ -46,6 +49,7 @@ class ScopeStore:
         self.tables = tables
         self.clock = clock
         self._new_id = new_id
+        self.counts = ScopeCounts(tables, self.compare_and_set)
 
     async def create_system_tables(self) -> bool:
         """Make the tables that every cluster has, and scope ``_system``; whether the cluster is new. Idempotent."""
@@ -97,6 +101,23 @@ class ScopeStore:
         now = await self.scope(scope)
         return now is not None and now.scope_id == record.scope_id and not now.deleting
 
+    async def change_scope(
+        self, scope: str, scope_id: str, change: Callable[[ScopeRecord], ScopeRecord]
+    ) -> ScopeRecord | None:
+        """Change the record of this scope, and return it; None if the scope is gone or being deleted."""
+
+        async def write() -> ScopeRecord | None:
+            found = await self.tables.get(SCOPES_TABLE, scope)
+            record = None if found is None else decode(ScopeRecord, found.value)
+            if found is None or record is None or record.scope_id != scope_id or record.deleting:
+                return None
+            changed = change(record)
+            if changed != record:
+                await self.tables.put(SCOPES_TABLE, scope, encode(changed), found.version)
+            return changed
+
+        return await self.compare_and_set(f"scope {scope}", write)
+
     async def close_scope(self, scope: str, scope_id: str, holder: str = "") -> tuple[ScopeRecord, int] | None:
         """Refuse new members from now on. The record with its version, or None if this scope is gone.
 
@@ -142,7 +163,7 @@ class ScopeStore:
         await self._delete_lists(scope, scope_id)
 
     async def _delete_lists(self, scope: str, scope_id: str) -> None:
-        await all_ended(self.tables.delete_table(list_table_name(scope, scope_id, kind)) for kind in _SCOPE_TABLES)
+        await all_ended(self.tables.delete_table(list_table_name(scope, scope_id, kind)) for kind in _ALL_SCOPE_TABLES)
 
     async def remove_if(self, table: str, key: str, is_it: Callable[[bytes], bool]) -> None:
         """Remove an entry if its value is the one meant; nothing happens to another one under the same key."""

@@ -29,8 +29,8 @@ from controller_service.store.records import (
     StreamEntry,
 )
 from controller_service.store.retained_streams import RetainedStreams
+from controller_service.store.scope_counts import COUNTS_TABLE, refused_mark_stream, require_room
 from controller_service.store.scope_store import (
-    SCOPES_TABLE,
     STREAMS_LIST,
     ScopeStore,
     list_table_name,
@@ -48,7 +48,8 @@ from pravega_common.errors import (
     UnknownOutcome,
     VersionConflict,
 )
-from pravega_common.names import is_possible_name
+from pravega_common.model.scope_quota import ScopeUse
+from pravega_common.names import MARK_PREFIX, is_possible_name, scoped_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.joined import all_ended
 
@@ -126,14 +127,7 @@ class StreamStore(ScopeStore):
             if not token:
                 break
 
-        async def mark() -> None:
-            found = await self.tables.get(SCOPES_TABLE, scope)
-            now = None if found is None else decode(ScopeRecord, found.value)
-            if found is not None and now is not None and now.scope_id == record.scope_id and not now.tags_indexed:
-                marked = dataclasses.replace(now, tags_indexed=True)
-                await self.tables.put(SCOPES_TABLE, scope, encode(marked), found.version)
-
-        await self.compare_and_set(f"scope {scope}", mark)
+        await self.change_scope(scope, record.scope_id, lambda now: dataclasses.replace(now, tags_indexed=True))
 
     async def _forget_tags(self, scope: str, scope_id: str, stream: str, tags: Collection[str]) -> None:
         """Take a stream out of the index under tags that it lost. What a crash leaves, a listing takes out."""
@@ -201,22 +195,33 @@ class StreamStore(ScopeStore):
 
     async def entry(self, scope: str, stream: str) -> StreamEntry | None:
         """The stream in its scope's list, from the store."""
-        if not is_possible_name(stream):
+        found = await self.entry_with_scope(scope, stream)
+        return None if found is None else found[0]
+
+    async def entry_with_scope(self, scope: str, stream: str) -> tuple[StreamEntry, ScopeRecord] | None:
+        """The stream in its scope's list, and the record of the scope; None if either is missing."""
+        record = await self.scope(scope) if is_possible_name(stream) else None
+        if record is None:
             return None
         try:
-            found = await self.tables.get(await self.list_table(scope, STREAMS_LIST), stream)
-        except (ScopeNotFound, SegmentNotFound):
+            found = await self.tables.get(list_table_name(scope, record.scope_id, STREAMS_LIST), stream)
+        except SegmentNotFound:
             return None
-        return None if found is None else decode(StreamEntry, found.value)
+        return None if found is None else (decode(StreamEntry, found.value), record)
 
-    async def add_entry(self, scope: str, stream: str, tags: tuple[str, ...]) -> tuple[StreamEntry, bool]:
+    async def add_entry(
+        self, scope: str, stream: str, tags: tuple[str, ...], segments: int = 0
+    ) -> tuple[StreamEntry, bool]:
         """Put a stream on its scope's list, with its tables; the entry that stands, and whether this call put it there.
 
         Nothing is made, or left, for one that is being deleted: its entry says so, also if it is gone already.
-        ``ScopeNotFound`` if the scope is missing or being deleted.
+        ``ScopeNotFound`` if the scope is missing or being deleted. ``segments``: those that a new stream begins with;
+        ``QuotaExceeded`` if the scope has no room for them now. 0 for a stream that no quota counts.
         """
         record = await self.usable_scope(scope)
         table = list_table_name(scope, record.scope_id, STREAMS_LIST)
+        if segments:
+            await self._require_room(scope, stream, record, segments)
         entry = StreamEntry(self._new_id(), self.clock.wall_ms(), tags)
         index = list_table_name(scope, record.scope_id, TAGS_TABLE)
         await self._tags.note(index, stream, tags)
@@ -254,6 +259,25 @@ class StreamStore(ScopeStore):
         self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
         return entry, added
 
+    async def require_room(self, scope: str, stream: str, segments: int) -> None:
+        """``QuotaExceeded`` if the stream is not there and the quota of its scope would not admit it."""
+        record = await self.scope(scope)
+        if record is not None:
+            await self._require_room(scope, stream, record, segments)
+
+    async def _require_room(self, scope: str, stream: str, record: ScopeRecord, segments: int) -> None:
+        """Before anything of a new stream is stored: others may still take the room afterwards."""
+        if record.quota is None or not record.is_counted:
+            return
+        entry = await self.entry(scope, stream)
+        if entry is not None and not entry.deleting:
+            return
+        if stream.startswith(MARK_PREFIX):
+            raise refused_mark_stream(scope, stream)
+        use = await self.counts.total(list_table_name(scope, record.scope_id, COUNTS_TABLE))
+        after = ScopeUse(use.streams + 1, use.segments + segments)
+        require_room(record.quota, scoped_name(scope, stream), use, after)
+
     async def create_stream_tables(self, scope: str, stream: str, stream_id: str) -> None:
         await all_ended(self.tables.create_table(table) for table in self._tables_of(scope, stream, stream_id))
 
@@ -270,6 +294,10 @@ class StreamStore(ScopeStore):
         record = await self.scope(scope)
         if record is None:
             raise ScopeNotFound.of(scope)
+        if record.quota is not None:
+            # Before the entry goes, without which nobody would repeat this.
+            use = list_table_name(scope, record.scope_id, COUNTS_TABLE)
+            await self.counts.release(use, stream_id, scoped_name(scope, stream))
         table = list_table_name(scope, record.scope_id, STREAMS_LIST)
         removed: set[str] = set()
 

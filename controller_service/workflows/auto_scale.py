@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import structlog
+from prometheus_client import Counter
 
-from controller_service.errors import PreconditionFailed
+from controller_service.errors import PreconditionFailed, QuotaExceeded
 from controller_service.policies.auto_scale import (
     AutoScaleLimits,
     cold_group,
@@ -37,6 +39,10 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 
 COLD_MARKED = register("controller.auto_scale_marked")
+
+REFUSED_BY_QUOTA: Final = Counter(
+    "pravega_controller_auto_scales_refused", "Automatic scales that the quota of a scope did not admit"
+)
 
 
 class AutoScale:
@@ -178,3 +184,6 @@ class AutoScale:
             await self._scale.start(event.scope, event.stream, to_seal, ranges, now_ms)
         except PreconditionFailed as error:
             raise Postpone(str(error)) from error
+        except QuotaExceeded as error:
+            REFUSED_BY_QUOTA.inc()
+            self._log.info("a hot stream is not split", stream=event.routing_key, reason=str(error))

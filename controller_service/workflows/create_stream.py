@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
+from controller_service.errors import QuotaExceeded
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.late_segments import insist
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -14,6 +15,7 @@ from controller_service.store.records import (
     CONFIGURATION,
     STATE,
     ConfigurationRecord,
+    ScopeRecord,
     StateRecord,
     StreamEntry,
     StreamState,
@@ -23,10 +25,12 @@ from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.remove_stream import StreamRemoval
+from controller_service.workflows.stream_use import StreamCounts
 from pravega_common.errors import (
     PravegaError,
     SegmentNotFound,
     StreamNotFound,
+    StreamNotSealed,
     Unavailable,
     UnknownOutcome,
     VersionConflict,
@@ -53,15 +57,18 @@ class CreateStream:
         self._access = access
         self._queue = queue
         self._removal = removal
+        self._use = StreamCounts(store)
         queue.register(KIND, self.handle)
 
     async def create(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
         """False if the stream exists; one that an earlier attempt left half-made is completed first.
 
-        ``ScopeNotFound`` if the scope is missing or being deleted, ``InvalidArgument`` for a bad number of segments.
+        ``ScopeNotFound`` if the scope is missing or being deleted, ``InvalidArgument`` for a bad number of segments,
+        ``QuotaExceeded`` for a scope that has no room for it.
         """
-        initial_epoch(0, configuration.scaling.min_segments, 0)
-        entry, added = await self._store.add_entry(scope, stream, configuration.tags)
+        segments = configuration.scaling.min_segments
+        initial_epoch(0, segments, 0)
+        entry, added = await self._store.add_entry(scope, stream, configuration.tags, segments)
         failpoint(ENTRY_ADDED)
         if entry.deleting:
             return added
@@ -89,23 +96,29 @@ class CreateStream:
         await self.carry_out(scope, stream, request.payload["stream_id"], configuration)
 
     async def create_within(self, scope: str, stream: str, configuration: StreamConfiguration) -> None:
-        """For other workflows' handlers, which are repeated themselves: create a stream unless it is there."""
-        entry = await self._added(scope, stream, configuration.tags)
+        """For other workflows' handlers, which are repeated themselves: create a stream unless it is there.
+
+        ``QuotaExceeded`` for a scope that has no room for it.
+        """
+        entry = await self._added(scope, stream, configuration)
         await self.carry_out(scope, stream, entry.stream_id, configuration)
 
-    async def _added(self, scope: str, stream: str, tags: tuple[str, ...]) -> StreamEntry:
+    async def _added(self, scope: str, stream: str, configuration: StreamConfiguration) -> StreamEntry:
         """``Unavailable`` while a stream of the name is being deleted."""
-        entry, _ = await self._store.add_entry(scope, stream, tags)
+        segments = 0 if stream.startswith(MARK_PREFIX) else configuration.scaling.min_segments
+        entry, _ = await self._store.add_entry(scope, stream, configuration.tags, segments)
         if entry.deleting:
             raise Unavailable(f"stream {scope}/{stream} is being deleted")
         return entry
 
     async def carry_out(self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> None:
         """All steps behind the entry in the scope's list."""
-        entry = await self._store.entry(scope, stream)
-        if entry is None or entry.stream_id != stream_id or entry.deleting:
-            await self._remove_lone_mark_stream(scope, stream)
+        found = await self._store.entry_with_scope(scope, stream)
+        if found is None or found[0].stream_id != stream_id or found[0].deleting:
+            await self._is_gone(scope, stream, stream_id, configuration)
             return
+        entry, record = found
+        await self._admit(scope, stream, stream_id, record, configuration)
         if stream.startswith(MARK_PREFIX) or scope == SYSTEM_SCOPE:
             made = await self._complete(scope, stream, stream_id, configuration)
         else:
@@ -118,6 +131,44 @@ class CreateStream:
         tags = (await context.configuration()).configuration.tags
         if tags != entry.tags:
             await self._store.set_tags(scope, stream, stream_id, tags)
+
+    async def _admit(
+        self, scope: str, stream: str, stream_id: str, record: ScopeRecord, configuration: StreamConfiguration
+    ) -> None:
+        """Count the stream against the quota of its scope. ``QuotaExceeded``: nothing is left of it."""
+        if stream.startswith(MARK_PREFIX):
+            return
+        try:
+            await self._use.begin(scope, stream, stream_id, record, configuration.scaling.min_segments)
+        except QuotaExceeded:
+            if not await self._take_back(scope, stream, stream_id):
+                return
+            raise
+
+    async def _take_back(self, scope: str, stream: str, stream_id: str) -> bool:
+        """Remove a stream that is refused; false if an earlier run of this request completed it before the quota."""
+        try:
+            await (await self._store.open(scope, stream)).state()
+        except StreamNotFound:
+            # Without records there are no segments.
+            await self._store.remove_stream(scope, stream, stream_id)
+            await self._remove_lone_mark_stream(scope, stream)
+            return True
+        try:
+            await self._removal.carry_out(scope, stream, stream_id)
+        except StreamNotSealed:
+            return False
+        return True
+
+    async def _is_gone(self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> None:
+        """For a stream that was deleted, or refused by another run of this request; then ``QuotaExceeded``."""
+        entry = await self._store.entry(scope, stream)
+        if entry is not None and entry.stream_id == stream_id:
+            # Whoever began to remove it may have died.
+            await self._removal.carry_out(scope, stream, stream_id)
+        await self._remove_lone_mark_stream(scope, stream)
+        if not stream.startswith(MARK_PREFIX):
+            await self._store.require_room(scope, stream, configuration.scaling.min_segments)
 
     async def _complete_beside_marks(
         self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration

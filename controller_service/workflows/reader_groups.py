@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Collection
 from typing import Any, Final
 
-from controller_service.errors import PreconditionFailed
+from controller_service.errors import PreconditionFailed, QuotaExceeded
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.store.members import (
     ReaderGroupConfig,
@@ -76,7 +76,8 @@ class ReaderGroups:
     async def create(self, scope: str, group: str, group_id: str, config: ReaderGroupConfig) -> ReaderGroupRecord:
         """Create the group and return it as it stands afterwards: the new one, or the one that was there.
 
-        ``ScopeNotFound``; ``StreamNotFound`` if the group would keep data of a stream that does not exist.
+        ``ScopeNotFound``; ``StreamNotFound`` if the group would keep data of a stream that does not exist;
+        ``QuotaExceeded`` if the scope has no room for the stream of the group.
         """
         if config.retention is not ReaderGroupRetention.NONE:
             for name in config.starting:
@@ -129,7 +130,11 @@ class ReaderGroups:
         record = await self._mine(request)
         if record is None or record.state is not ScopeMemberState.CREATING:
             return
-        await self._create_stream.create_within(scope, reader_group_stream(group), _GROUP_STREAM)
+        try:
+            await self._create_stream.create_within(scope, reader_group_stream(group), _GROUP_STREAM)
+        except QuotaExceeded:
+            await self.records.remove(scope, group, record)
+            raise
         failpoint(STREAM_CREATED)
         await self._subscribe(scope, group, record)
         failpoint(SUBSCRIBED)

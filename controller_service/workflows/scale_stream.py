@@ -25,6 +25,7 @@ from controller_service.store.records import (
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import Superseded, enter, leave, leave_for
+from controller_service.workflows.stream_use import StreamCounts
 from pravega_common.errors import (
     DataCorruption,
     FailedError,
@@ -55,6 +56,7 @@ class ScaleStream:
         self._store = store
         self._access = access
         self._queue = queue
+        self._use = StreamCounts(store)
         queue.register_answering(KIND, self.handle)
 
     async def start(
@@ -62,7 +64,8 @@ class ScaleStream:
     ) -> EpochTransitionRecord:
         """Begin a scale; returns once its plan is stored, and the same input again returns the same plan.
 
-        ``PreconditionFailed``, ``InvalidArgument``, ``SegmentSealed`` (of the stream) and ``StreamNotFound`` refuse it.
+        ``PreconditionFailed``, ``InvalidArgument``, ``QuotaExceeded``, ``SegmentSealed`` (of the stream) and
+        ``StreamNotFound`` refuse it.
         """
         context = await self._store.open(scope, stream, TRANSITION)
         epoch = (await context.current_epoch()).epoch
@@ -88,6 +91,7 @@ class ScaleStream:
         scope, stream, holder = request.payload["scope"], request.payload["stream"], request.request_id
         hold = None
         try:
+            await self._reserve(request)
             answer(await self._planned_transition(request))
             failpoint(PLANNED)
             _, hold = await enter(self._store, scope, stream, StreamState.SCALING, holder)
@@ -96,7 +100,23 @@ class ScaleStream:
             await carry_out(self._store, self._access, hold, holder)
         except RejectedError:
             await self._give_up(scope, stream, holder, hold)
+            await self._use.settle(scope, stream, request.payload["stream_id"])
             raise
+        await self._use.settle(scope, stream, request.payload["stream_id"])
+
+    async def _reserve(self, request: Request) -> None:
+        """Count the segments that the scale adds, before its plan is stored; ``QuotaExceeded``."""
+        payload = request.payload
+        added = len(payload["ranges"]) - len(payload["to_seal"])
+        if added <= 0:
+            return
+        context = await self._store.open(payload["scope"], payload["stream"], TRANSITION)
+        current, pending = await context.current_epoch(), await context.transition()
+        is_known = all(current.find(identifier) is not None for identifier in payload["to_seal"])
+        # What cannot be planned is refused for that reason, and what is planned was counted before.
+        if is_known and pending.is_empty:
+            segments = len(current.segments) + added
+            await self._use.reserve(context.scope, context.stream, payload["stream_id"], segments)
 
     async def _planned_transition(self, request: Request) -> EpochTransitionRecord:
         scope, stream = request.payload["scope"], request.payload["stream"]

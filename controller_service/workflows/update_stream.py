@@ -21,6 +21,7 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.scale_stream import carry_out, undo
 from controller_service.workflows.states import Superseded, enter, leave, require_hold
+from controller_service.workflows.stream_use import StreamCounts
 from pravega_common.errors import RejectedError, SegmentSealed, StreamNotFound
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -39,11 +40,13 @@ class UpdateStream:
         self._store = store
         self._access = access
         self._queue = queue
+        self._use = StreamCounts(store)
         queue.register(KIND, self.handle)
 
     async def update(self, request_id: str, scope: str, stream: str, configuration: StreamConfiguration) -> None:
         """The whole configuration is replaced. ``StreamNotFound``; ``SegmentSealed`` for a sealed stream;
-        ``InvalidArgument`` for a bad number of segments."""
+        ``InvalidArgument`` for a bad number of segments, ``QuotaExceeded`` for more than the scope has room for.
+        """
         initial_epoch(0, configuration.scaling.min_segments, 0)
         context = await self._store.update(scope, stream, _take_ticket)
         payload = {
@@ -68,12 +71,17 @@ class UpdateStream:
             await self._carry_out(context, hold, configuration, ticket, holder)
         except RejectedError:
             await self._give_up(context, hold, ticket, holder)
+            await self._use.settle(scope, stream, context.stream_id)
             raise
+        await self._use.settle(scope, stream, context.stream_id)
 
     async def _carry_out(
         self, context: StreamContext, hold: Hold, configuration: StreamConfiguration, ticket: int, holder: str
     ) -> None:
         scope, stream = context.scope, context.stream
+        segments = configuration.scaling.min_segments
+        if segments > len((await context.current_epoch()).segments):
+            await self._use.reserve(scope, stream, context.stream_id, segments)
         await self._store.retained.note(scope, stream, context.stream_id, configuration)
         await self._store.update(
             scope, stream, lambda fresh: _store_configuration(fresh, configuration, ticket, holder), TRANSITION

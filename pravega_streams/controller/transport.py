@@ -23,6 +23,7 @@ from pravega_common.errors import (
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.commit_operations_pb2_grpc import CommitOperationsStub
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
+from pravega_common.proto.scope_quotas_pb2_grpc import ScopeQuotasStub
 from pravega_common.proto.transaction_sets_pb2_grpc import TransactionSetsStub
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.channels import make_channel
@@ -123,6 +124,9 @@ class ControllerTransport:
 
     def commit_operations(self, method: str, request: Any) -> Any:
         return self._call(lambda channel: getattr(CommitOperationsStub(channel), method), method, request)
+
+    def scope_quotas(self, method: str, request: Any) -> Any:
+        return self._call(lambda channel: getattr(ScopeQuotasStub(channel), method), method, request)
 
     def close(self) -> None:
         for channel in self._channels.values():

@@ -82,6 +82,28 @@ def shell(cluster: StandaloneProcess) -> Shell:
     return Shell(cluster.controller_uri)
 
 
+def test_the_quota_of_a_scope(shell: Shell) -> None:
+    assert "does not exist" in shell.complaint("scope", "quota", shell.scope, "--streams", "1")
+    shell.run("stream", "create", shell.stream, "--segments", "2")
+    assert "--none; scope info" in shell.complaint("scope", "quota", shell.scope)
+    assert shell.json("scope", "info", shell.scope) == {
+        "scope": shell.scope,
+        "limits": {"streams": None, "segments": None},
+        "used": None,
+    }
+    limits, used = {"streams": 1, "segments": 3}, {"streams": 1, "segments": 2}
+    shell.run("scope", "quota", shell.scope, "--streams", "1")
+    described = shell.json("scope", "quota", shell.scope, "--segments", "3")
+    assert described == {"scope": shell.scope, "limits": limits, "used": used}
+    assert described in shell.json("scope", "list")
+    assert "2 of 3" in shell.text("scope", "info", shell.scope)
+    refusal = shell.complaint("stream", "create", f"{shell.scope}/more")
+    assert f"scope {shell.scope} would have 2 streams (it has 1), its quota is 1" in refusal
+    assert "would have 4 segments" in shell.complaint("stream", "scale", shell.stream, "--segments", "4")
+    assert shell.json("scope", "quota", shell.scope, "--none")["limits"] == {"streams": None, "segments": None}
+    shell.run("stream", "create", f"{shell.scope}/more")
+
+
 def test_the_life_of_a_stream(shell: Shell) -> None:
     stream = shell.stream
     assert shell.json("stream", "create", stream, "--segments", "2", "--tag", "a") == {

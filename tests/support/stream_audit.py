@@ -15,10 +15,14 @@ from controller_service.store.records import (
     sealed_segment_key,
 )
 from controller_service.store.retained_streams import is_retained
+from controller_service.store.scope_counts import COUNTS_TABLE, StreamUseRecord
+from controller_service.store.scope_store import list_table_name
+from controller_service.store.serializer import decode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import VersionedStore
 from pravega_common.errors import StreamNotFound
+from pravega_common.model.scope_quota import ScopeUse
 from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE, is_transaction_segment, segment_name
 from tests.support.fakes.segment_access import InMemorySegmentAccess
 
@@ -59,9 +63,32 @@ async def audit_streams(store: StreamStore, access: InMemorySegmentAccess) -> No
             if is_retained(configuration) and await context.state() is not StreamState.SEALED:
                 assert (scope, stream) in retained, f"no run of retention would look at {scope}/{stream}"
             expected |= await _audit_stream(context, store.tables)
+        await _audit_counts(store, scope, [stream for stream, _ in streams])
     found = {name: item.is_sealed for name, item in access.segments.items() if not is_transaction_segment(name)}
     difference = set(found.items()) ^ set(expected.items())
     assert not difference, f"segments that differ from the records: {sorted(difference)}"
+
+
+async def _audit_counts(store: StreamStore, scope: str, streams: list[str]) -> None:
+    """What counts against a quota is what there is."""
+    record = await store.usable_scope(scope)
+    if record.quota is None:
+        return
+    assert record.is_counted
+    expected = {}
+    for stream in streams:
+        if not stream.startswith(MARK_PREFIX):
+            context = await store.open(scope, stream)
+            expected[context.stream_id] = (stream, len((await context.current_epoch()).segments))
+    table = list_table_name(scope, record.scope_id, COUNTS_TABLE)
+    entries = dict((await store.tables.scan(table)).entries)
+    total = entries.pop("total", None)
+    found = {key: decode(StreamUseRecord, value.value) for key, value in entries.items()}
+    assert {key: (one.stream, one.segments) for key, one in found.items() if one.segments} == {
+        f"stream/{stream_id}": counted for stream_id, counted in expected.items()
+    }
+    use = ScopeUse() if total is None else decode(ScopeUse, total.value)
+    assert use == ScopeUse(len(expected), sum(segments for _, segments in expected.values()))
 
 
 async def _audit_stream(context: StreamContext, tables: VersionedStore) -> dict[str, bool]:

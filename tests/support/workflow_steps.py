@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from controller_service.errors import QuotaExceeded
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.store.history_floor import epochs_before_head_max
 from controller_service.store.members import (
@@ -29,6 +30,7 @@ from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, StreamNotFound
 from pravega_common.model.auto_scale_event import AutoScaleEvent, ScaleDirection
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.scope_quota import ScopeQuota
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, table_segment_name
 from pravega_common.runtime import failpoints
@@ -418,6 +420,77 @@ async def has_open_scope(scene: Scene) -> None:
     await scene.run(create(scene, scene.live()))
 
 
+# ---- quotas ----------------------------------------------------------------------------------------------------------
+
+
+def quota_of(streams: int, segments: int) -> Script:
+    async def set_it(scene: Scene) -> None:
+        await scene.run(scene.second.quota.set(S, ScopeQuota(streams, segments)))
+
+    return set_it
+
+
+def before(*scripts: Script) -> Script:
+    """Several preparations, in this order."""
+
+    async def run(scene: Scene) -> None:
+        for script in scripts:
+            await script(scene)
+
+    return run
+
+
+async def set_quota(scene: Scene, one: Instance) -> object:
+    return await one.quota.set(S, ScopeQuota(2, 4))
+
+
+async def has_quota(scene: Scene) -> None:
+    """The numbers are compared with the streams by ``audit_streams``."""
+    described = await scene.live().quota.describe(S)
+    assert described.is_counted and described.quota == ScopeQuota(2, 4)
+
+
+async def a_forgotten_count(scene: Scene) -> None:
+    """A stream that was counted, and deleted while there was no quota."""
+    await quota_of(5, 5)(scene)
+    await scene.make_stream(U)
+    await scene.run(scene.second.quota.set(S, ScopeQuota()))
+    await scene.run(scene.second.seal.seal(scene.world.new_id(), S, U))
+    await scene.run(scene.second.delete.delete(scene.world.new_id(), S, U))
+
+
+async def a_half_made_stream(scene: Scene) -> None:
+    """The room that it looked for was taken by another one."""
+    await scene.make_stream(U)
+    await scene.world.streams.add_entry(S, T, ())
+    await quota_of(1, 5)(scene)
+
+
+async def refuse(scene: Scene, one: Instance) -> object:
+    try:
+        await one.create.create(S, T, TWO)
+    except QuotaExceeded:
+        return None
+    raise AssertionError("the quota does not admit the stream")
+
+
+async def is_not_there(scene: Scene) -> None:
+    assert await scene.world.streams.entry(S, T) is None
+
+
+async def refuse_split(scene: Scene, one: Instance) -> object:
+    try:
+        await scene.world.split(one, S, T)
+    except QuotaExceeded:
+        return None
+    raise AssertionError("the quota does not admit the scale")
+
+
+async def is_not_scaled(scene: Scene) -> None:
+    context = await scene.world.streams.open(S, T)
+    assert ((await context.current_epoch()).epoch, await context.state()) == (0, StreamState.ACTIVE)
+
+
 # ---- transactions ----------------------------------------------------------------------------------------------------
 
 
@@ -528,6 +601,15 @@ WORKFLOWS: Final = (
     _flow("delete scope", a_full_scope, delete_scope, has_no_scope),
     _flow("delete empty scope", nothing, delete_empty_scope, has_no_scope),
     _flow("refuse to delete scope", nothing, delete_filling_scope, has_open_scope),
+    _flow("set a quota", before(a_forgotten_count, a_stream), set_quota, has_quota),
+    _flow("create stream, quota", quota_of(1, 2), create, is_active),
+    _flow("refuse stream, quota", a_half_made_stream, refuse, is_not_there),
+    _flow("update stream, quota", before(quota_of(1, 3), a_stream), update, is_updated),
+    _flow("scale stream, quota", before(quota_of(1, 3), a_stream), split, is_scaled),
+    _flow("refuse scale, quota", before(quota_of(1, 2), a_stream), refuse_split, is_not_scaled),
+    _flow("merge cold segments, quota", before(quota_of(1, 3), a_stream_to_shrink), merge_cold, is_merged),
+    _flow("delete stream, quota", before(quota_of(1, 3), a_sealed_stream), delete, is_gone),
+    _flow("create group, quota", before(quota_of(3, 5), two_streams), create_group, has_group),
     _flow("create transaction", a_stream, create_transaction, has_no_transactions),
     _flow("commit", a_transaction, commit, is_committed),
     _flow("commit, rolling", a_transaction_of_an_old_epoch, commit, is_committed),

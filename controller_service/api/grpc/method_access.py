@@ -28,10 +28,12 @@ _WRITING: Final = (pb.StreamInfo.WRITE, pb.StreamInfo.READ_WRITE)
 @dataclass(frozen=True, slots=True)
 class MethodAccess:
     """``needs``: the resources that a request is about, and the permission on each; none for what every user may do.
-    ``token_for``: scope and stream for which the answer carries a delegation token, or None."""
+    ``token_for``: scope and stream for which the answer carries a delegation token, or None. ``is_of_root``: whether
+    it is about the whole cluster."""
 
     needs: Callable[[Any], Needs]
     token_for: Callable[[Any], tuple[str, str] | None] = lambda request: None
+    is_of_root: bool = False
 
 
 def _stream_of(request: Any) -> pb.StreamInfo:
@@ -76,7 +78,7 @@ def _of_stream_with_token(needed: Permission | None = None) -> MethodAccess:
 
 
 def _of_root(needed: Permission) -> MethodAccess:
-    return MethodAccess(lambda request: [(ROOT, needed)])
+    return MethodAccess(lambda request: [(ROOT, needed)], is_of_root=True)
 
 
 def _of_scope(scope: Callable[[Any], str], needed: Permission) -> MethodAccess:
@@ -177,13 +179,24 @@ _COMMIT_OPERATIONS: Final[Mapping[str, MethodAccess]] = {
     "GiveUpTransaction": _of_root(UPDATE),
     "AcceptLoss": _of_root(UPDATE),
 }
+_SCOPE_QUOTAS: Final[Mapping[str, MethodAccess]] = {
+    "SetScopeQuota": _of_root(UPDATE),  # an operator's call
+    "GetScopeQuota": _of_scope(lambda request: str(request.scope), READ),
+}
 METHODS: Final[Mapping[str, MethodAccess]] = {
     f"/{service}/{method}": access
     for service, table in (
         ("io.pravega.controller.stream.api.grpc.v1.ControllerService", _CONTROLLER),
         ("pravega_spark.controller.v1.TransactionSets", _TRANSACTION_SETS),
         ("pravega_spark.controller.v1.CommitOperations", _COMMIT_OPERATIONS),
+        ("pravega_spark.controller.v1.ScopeQuotas", _SCOPE_QUOTAS),
     )
     for method, access in table.items()
 }
 """By the path of the call."""
+_PROBE: Final = "getControllerServerList"
+"""Clients ask it to find out whether a controller answers at all."""
+OPERATORS_METHODS: Final = frozenset(
+    path for path, access in METHODS.items() if access.is_of_root or path.endswith("/" + _PROBE)
+)
+"""Calls that keep some room when others fill a controller."""

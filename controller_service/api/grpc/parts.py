@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from controller_service.lag.known_subscribers import KnownSubscribers
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.writer_marks import WriterMarks
 from controller_service.workflows.create_stream import CreateStream
@@ -14,6 +15,7 @@ from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.scale_stream import ScaleStream
+from controller_service.workflows.scope_quota import SetScopeQuota
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.truncate_stream import TruncateStream
 from controller_service.workflows.update_stream import UpdateStream
@@ -40,6 +42,7 @@ class Workflows:
     seal: SealStream
     delete: DeleteStream
     delete_scope: DeleteScope
+    quota: SetScopeQuota
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class ApiParts:
     tables: KeyValueTables
     groups: ReaderGroups
     marks: WriterMarks
+    known_subscribers: KnownSubscribers
     hosts: HostStore
     live_ids: Callable[[], Awaitable[set[str]]]
     """The ids of the controllers whose leases stand."""

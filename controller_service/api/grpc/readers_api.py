@@ -118,6 +118,8 @@ class ReadersApi:
             await self.parts.store.update(scope, stream, change, SUBSCRIBERS)
         except StreamNotFound:
             return status(status=status.STREAM_NOT_FOUND)
+        if outcome == status.SUCCESS:
+            self.parts.known_subscribers.heard_of(scoped_name(scope, stream), [request.subscriber])
         return status(status=outcome)
 
     # ---- writers -----------------------------------------------------------------------------------------------------

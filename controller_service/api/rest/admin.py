@@ -11,8 +11,11 @@ from controller_service.api.rest.bodies import (
     ReaderGroupProperty,
     ReaderGroupsList,
     ScalingEvent,
+    ScopeLimits,
     ScopeProperty,
+    ScopeQuotaProperty,
     ScopesList,
+    ScopeUsed,
     SealedState,
     SegmentOfEpoch,
     StreamProperty,
@@ -26,6 +29,7 @@ from controller_service.api.rest.policies import configuration_of, stream_proper
 from controller_service.store.records import EpochRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from pravega_common.errors import AlreadyExists, InvalidArgument, NotFound, ScopeNotEmpty, ScopeNotFound
+from pravega_common.model.scope_quota import ScopeQuota
 from pravega_common.names import READER_GROUP_PREFIX, SYSTEM_SCOPE, validate_user_name, validate_user_scope_name
 from pravega_common.services.security.access_entries import scope_resource, stream_resource
 from pravega_common.services.security.principal import may_see
@@ -38,11 +42,14 @@ class ScopeOperations:
 
     def operations(self) -> Sequence[RestOperation]:
         all_scopes, scope, tag = "/v1/scopes", "/v1/scopes/{scope}", "scopes"
+        quota = scope + "/quota"
         return (
             RestOperation("GET", all_scopes, "Lists scopes.", self.list_all, tag=tag),
             RestOperation("POST", all_scopes, "Creates a scope.", self.create, (400, 409), 201, tag),
             RestOperation("GET", scope, "Finds a scope.", self.get, (404,), tag=tag),
             RestOperation("DELETE", scope, "Deletes a scope that is empty.", self.delete, (404, 412), 204, tag),
+            RestOperation("GET", quota, "Shows a scope's quota and its use.", self.get_quota, (404,), tag=tag),
+            RestOperation("PUT", quota, "Replaces a scope's quota.", self.set_quota, (400, 404), tag=tag),
         )
 
     async def list_all(self) -> ScopesList:
@@ -70,6 +77,16 @@ class ScopeOperations:
             raise ScopeNotEmpty(f"scope {scope} is the system's own and stays")
         await self._parts.workflows.delete_scope.delete_if_empty(self._parts.new_id(), scope)
 
+    async def get_quota(self, scope: str) -> ScopeQuotaProperty:
+        found = await self._parts.workflows.quota.describe(scope)
+        limits = ScopeLimits(streams=found.quota.streams, segments=found.quota.segments)
+        used = ScopeUsed(streams=found.use.streams, segments=found.use.segments) if found.is_counted else None
+        return ScopeQuotaProperty(limits=limits, used=used)
+
+    async def set_quota(self, scope: str, body: ScopeLimits) -> ScopeLimits:
+        await self._parts.workflows.quota.set(scope, ScopeQuota(streams=body.streams, segments=body.segments))
+        return body
+
 
 class StreamOperations:
     def __init__(self, parts: ApiParts) -> None:
@@ -82,9 +99,9 @@ class StreamOperations:
         events = stream + "/scaling-events"
         return (
             RestOperation("GET", streams, "Lists streams with their properties.", self.list_all, (400, 404), tag=tag),
-            RestOperation("POST", streams, "Creates a stream.", self.create, (400, 404, 409), 201, tag),
+            RestOperation("POST", streams, "Creates a stream.", self.create, (400, 403, 404, 409), 201, tag),
             RestOperation("GET", stream, "Finds a stream.", self.get, (404,), tag=tag),
-            RestOperation("PUT", stream, "Replaces a stream's configuration.", self.update, (400, 404), tag=tag),
+            RestOperation("PUT", stream, "Replaces a stream's configuration.", self.update, (400, 403, 404), tag=tag),
             RestOperation("DELETE", stream, "Deletes a stream that is sealed.", self.delete, (404, 412), 204, tag),
             RestOperation("PUT", stream + "/state", "Seals a stream.", self.seal, (400, 404), tag=tag),
             RestOperation("GET", events, "Lists a stream's scaling events.", self.scaling_events, (400, 404), tag=tag),

@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from pravega_common.model.scaling import scaling_number_max
+from pravega_common.model.scope_quota import quota_count_max
 
 INT64_MAX = 2**63 - 1
 
 Whole = Annotated[int, Field(ge=0, le=INT64_MAX)]
+QuotaCount = Annotated[int, Field(ge=0, le=quota_count_max)]
 PolicyNumber = Annotated[int, Field(ge=0, le=scaling_number_max)]
 ScaleKind = Literal["FIXED_NUM_SEGMENTS", "BY_RATE_IN_KBYTES_PER_SEC", "BY_RATE_IN_EVENTS_PER_SEC"]
 HealthStatus = Literal["NEW", "STARTING", "UP", "DOWN", "FAILED", "UNKNOWN"]
@@ -41,6 +43,25 @@ class ScopeProperty(RestBody):
 
 class ScopesList(RestBody):
     scopes: list[ScopeProperty]
+
+
+class ScopeLimits(RestBody):
+    """The quota of a scope; what is left out is not limited."""
+
+    streams: QuotaCount | None = Field(None, description="Streams, those of reader groups included.")
+    segments: QuotaCount | None = Field(None, description="Segments of the current epochs of all streams.")
+
+
+class ScopeUsed(RestBody):
+    streams: Whole
+    segments: Whole
+
+
+class ScopeQuotaProperty(RestBody):
+    """The quota of a scope, and what is used of it; nothing is counted without a quota."""
+
+    limits: ScopeLimits
+    used: ScopeUsed | None = None
 
 
 # ---- streams ---------------------------------------------------------------------------------------------------------

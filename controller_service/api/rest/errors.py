@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
+from controller_service.errors import QuotaExceeded
 from pravega_common.errors import (
     AlreadyExists,
     InvalidArgument,
@@ -61,6 +62,8 @@ def _status_of(error: PravegaError) -> int:
             return HTTPStatus.NOT_FOUND
         case AlreadyExists():
             return HTTPStatus.CONFLICT
+        case QuotaExceeded():
+            return HTTPStatus.FORBIDDEN
         case StreamNotSealed() | ScopeNotEmpty():
             return HTTPStatus.PRECONDITION_FAILED
         case Throttled():

@@ -21,6 +21,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
     201: "Created.",
     204: "Done.",
     400: "The request is malformed, or asks for what cannot be. The status line says what is wrong.",
+    403: "The quota of the scope does not admit it, as the status line says, or the caller may not do it.",
     404: "What the path names does not exist.",
     409: "The name is taken.",
     412: "What is to be deleted is not sealed, or not empty.",

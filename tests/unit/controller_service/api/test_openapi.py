@@ -226,6 +226,27 @@ async def test_malformed_queries_are_refused(session: aiohttp.ClientSession) -> 
         assert answer.status == 400 and "filter_type" in (answer.reason or "")
 
 
+async def test_a_quota_is_set_held_and_shown(session: aiohttp.ClientSession) -> None:
+    quota = "/v1/scopes/s/quota"
+    async with session.put(quota, json={"streams": 1}) as answer:
+        assert answer.status == 404
+    async with session.post("/v1/scopes", json={"scopeName": "s"}) as answer:
+        assert answer.status == 201
+    async with session.get(quota) as answer:
+        assert await answer.json() == {"limits": {}}
+    for body in ({"streams": -1}, {"segments": 10**9 + 1}, {"bytes": 1}, {"streams": "1"}):
+        async with session.put(quota, json=body) as answer:
+            assert answer.status == 400
+    async with session.put(quota, json={"streams": 1, "segments": 3}) as answer:
+        assert answer.status == 200
+    for name, status in (("a", 201), ("b", 403), ("a", 409)):
+        async with session.post("/v1/scopes/s/streams", json={"streamName": name, "scalingPolicy": SCALING}) as answer:
+            assert answer.status == status
+            assert status != 403 or "its quota is 1" in (answer.reason or "")
+    async with session.get(quota) as answer:
+        assert await answer.json() == {"limits": {"streams": 1, "segments": 3}, "used": {"streams": 1, "segments": 1}}
+
+
 async def test_a_body_without_end_is_refused(session: aiohttp.ClientSession) -> None:
     async with session.post("/v1/scopes", data=b" " * 2_000_000, headers=JSON) as answer:
         assert answer.status == 413
@@ -236,7 +257,9 @@ async def test_a_bug_in_a_handler_is_an_answer_without_a_trace() -> None:
         raise ZeroDivisionError("secret")
 
     controller = ControllerParts().controller()
-    server = RestServer("127.0.0.1:0", HealthRegistry(), controller.parts, controller.window_parts())
+    server = RestServer(
+        "127.0.0.1:0", HealthRegistry(), controller.parts, controller.window_parts(), controller.watermark_ages
+    )
     server.operations = (RestOperation("GET", "/v1/broken", "Fails.", handle),)
     await server.start()
     try:

@@ -1,0 +1,216 @@
+"""The quota of a scope: what is counted, what is refused, and that the count is right after every crash and race."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from controller_service.errors import QuotaExceeded
+from controller_service.store.records import StreamState
+from controller_service.store.scope_counts import COUNTS_TABLE, REFUSED
+from controller_service.store.scope_store import list_table_name
+from controller_service.workflows.auto_scale import REFUSED_BY_QUOTA
+from pravega_common.errors import InvalidArgument, ScopeNotFound, SegmentNotFound
+from pravega_common.model.auto_scale_event import AutoScaleEvent, ScaleDirection
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.scope_quota import ScopeQuota, ScopeUse, quota_count_max
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.names import SYSTEM_SCOPE, mark_stream
+from tests.support.workflow_steps import GROUP_ID, TWO, S, Scene, group_config, scene_of_two
+
+ONE = StreamConfiguration(ScalingPolicy.fixed(1))
+THREE = StreamConfiguration(ScalingPolicy.fixed(3))
+BY_RATE = StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 7, 4, 1))
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    made = await scene_of_two()
+    yield made
+    await made.world.close()
+
+
+async def limit(scene: Scene, streams: int | None = None, segments: int | None = None) -> None:
+    await scene.run(scene.first.quota.set(S, ScopeQuota(streams, segments)))
+
+
+async def use(scene: Scene) -> ScopeUse:
+    described = await scene.first.quota.describe(S)
+    assert described.is_counted
+    return described.use
+
+
+async def test_a_stream_beyond_the_quota_is_refused_and_nothing_is_left_of_it(scene: Scene) -> None:
+    await limit(scene, streams=1)
+    await scene.make_stream("a")
+    with pytest.raises(QuotaExceeded, match=r"scope scope would have 2 streams \(it has 1\), its quota is 1"):
+        await scene.make_stream("b")
+    names = [name for name, _ in (await scene.world.streams.list_streams(S))[0]]
+    assert sorted(names) == [mark_stream("a"), "a"]
+    assert await use(scene) == ScopeUse(1, 2)
+    # One that exists is not refused: its creation says that it is there.
+    assert await scene.world.run(scene.first.create.create(S, "a", TWO)) is False
+
+
+async def test_a_stream_of_more_segments_than_are_left_is_refused(scene: Scene) -> None:
+    await limit(scene, segments=4)
+    await scene.make_stream("a", THREE)
+    with pytest.raises(QuotaExceeded, match="would have 5 segments"):
+        await scene.make_stream("b")
+    await scene.make_stream("b", ONE)
+    assert await use(scene) == ScopeUse(2, 4)
+
+
+async def test_a_creation_costs_the_same_however_many_streams_are_counted(scene: Scene) -> None:
+    await limit(scene, streams=100)
+
+    async def requests(name: str) -> int:
+        before = scene.first.switch.count
+        await scene.run(scene.first.create.create(S, name, ONE))
+        return scene.first.switch.count - before
+
+    # The first creation makes the record of the totals.
+    await requests("first")
+    alone = await requests("second")
+    for number in range(40):
+        await scene.make_stream(f"s{number}", ONE)
+    assert await requests("last") == alone
+
+
+async def test_refusals_are_counted(scene: Scene) -> None:
+    refused = [REFUSED.labels(what) for what in ("streams", "segments")]
+    before = [counter._value.get() for counter in (*refused, REFUSED_BY_QUOTA)]
+    await limit(scene, streams=1, segments=1)
+    await scene.make_stream("a", BY_RATE)
+    with pytest.raises(QuotaExceeded):
+        await scene.make_stream("b", BY_RATE)
+    event = AutoScaleEvent(S, "a", 0, ScaleDirection.UP, scene.world.clock.wall_ms(), 2, False, 1)
+    await scene.run(scene.first.auto_scale.handle(event))
+    after = [counter._value.get() for counter in (*refused, REFUSED_BY_QUOTA)]
+    assert [new - old for new, old in zip(after, before, strict=True)] == [1, 1, 1]
+
+
+async def test_a_deleted_stream_makes_room(scene: Scene) -> None:
+    await limit(scene, streams=1)
+    await scene.make_stream("a")
+    await scene.run(scene.first.seal.seal("s", S, "a"))
+    with pytest.raises(QuotaExceeded):
+        await scene.make_stream("b")
+    await scene.run(scene.first.delete.delete("d", S, "a"))
+    assert await use(scene) == ScopeUse()
+    await scene.make_stream("b")
+
+
+async def test_a_scale_and_an_update_beyond_the_quota_are_refused(scene: Scene) -> None:
+    await limit(scene, segments=3)
+    await scene.make_stream("a")
+    await scene.scale("a")
+    assert await use(scene) == ScopeUse(1, 3)
+    with pytest.raises(QuotaExceeded, match="would have 4 segments"):
+        await scene.scale("a")
+    with pytest.raises(QuotaExceeded, match="would have 5 segments"):
+        await scene.run(scene.first.update.update("u", S, "a", StreamConfiguration(ScalingPolicy.fixed(5))))
+    context = await scene.world.streams.open(S, "a")
+    assert await context.state() is StreamState.ACTIVE
+    assert (await context.configuration()).configuration == TWO
+    # Fewer segments are no matter of the quota, and what they leave is free again.
+    await scene.run(scene.first.update.update("v", S, "a", ONE))
+    assert await use(scene) == ScopeUse(1, 1)
+    await scene.make_stream("b")
+
+
+async def test_an_automatic_scale_beyond_the_quota_is_passed_over(scene: Scene) -> None:
+    await limit(scene, segments=1)
+    await scene.make_stream("a", BY_RATE)
+    event = AutoScaleEvent(S, "a", 0, ScaleDirection.UP, scene.world.clock.wall_ms(), 2, False, 1)
+    await scene.run(scene.first.auto_scale.handle(event))
+    await limit(scene, segments=2)
+    await scene.run(scene.first.auto_scale.handle(event))
+    await scene.world.clock.pass_time(5)
+    assert await use(scene) == ScopeUse(1, 2)
+
+
+async def test_a_reader_group_counts_by_its_stream(scene: Scene) -> None:
+    await scene.make_stream("stream")
+    await limit(scene, streams=1)
+    with pytest.raises(QuotaExceeded):
+        await scene.run(scene.first.groups.create(S, "group", GROUP_ID, group_config("stream")))
+    assert await scene.first.groups.records.get(S, "group") is None
+    await limit(scene, streams=2)
+    await scene.run(scene.first.groups.create(S, "group", GROUP_ID, group_config("stream")))
+    assert await use(scene) == ScopeUse(2, 3)
+    await scene.run(scene.first.groups.delete(S, "group", GROUP_ID))
+    assert await use(scene) == ScopeUse(1, 2)
+
+
+async def test_streams_from_before_the_quota_are_counted(scene: Scene) -> None:
+    for name, configuration in (("a", TWO), ("b", THREE)):
+        await scene.make_stream(name, configuration)
+    await limit(scene, streams=1)
+    assert await use(scene) == ScopeUse(2, 5)
+    with pytest.raises(QuotaExceeded, match=r"3 streams \(it has 2\), its quota is 1"):
+        await scene.make_stream("c")
+
+
+async def test_what_changes_without_a_quota_is_counted_with_the_next_one(scene: Scene) -> None:
+    await limit(scene, streams=5)
+    for name in ("a", "b"):
+        await scene.make_stream(name)
+    await limit(scene)
+    assert not (await scene.first.quota.describe(S)).is_counted
+    await scene.scale("a")
+    await scene.run(scene.first.seal.seal("s", S, "b"))
+    await scene.run(scene.first.delete.delete("d", S, "b"))
+    await scene.make_stream("c", ONE)
+    await limit(scene, streams=5)
+    assert await use(scene) == ScopeUse(2, 4)
+
+
+async def test_streams_that_are_made_at_once_do_not_share_the_last_place(scene: Scene) -> None:
+    await limit(scene, streams=3)
+
+    async def create(number: int) -> bool:
+        one = (scene.first, scene.second)[number % 2]
+        try:
+            return await one.create.create(S, f"s{number}", ONE)
+        except QuotaExceeded:
+            return False
+
+    made = await scene.world.run(asyncio.gather(*(create(number) for number in range(12))))
+    await scene.world.clock.pass_time(5)
+    assert sum(made) == 3
+    assert await use(scene) == ScopeUse(3, 3)
+    streams = [name for name, _ in (await scene.world.streams.list_streams(S))[0] if not name.startswith("_")]
+    assert len(streams) == 3
+
+
+async def test_a_name_of_a_mark_stream_is_no_way_around_the_quota(scene: Scene) -> None:
+    await limit(scene, streams=1)
+    with pytest.raises(QuotaExceeded, match="choose another name"):
+        await scene.make_stream(mark_stream("a"), THREE)
+    await scene.make_stream("a", ONE)
+    with pytest.raises(QuotaExceeded, match="neither made nor scaled by callers"):
+        await scene.scale(mark_stream("a"))
+    assert await use(scene) == ScopeUse(1, 1)
+
+
+async def test_no_record_is_left_of_a_deleted_scope(scene: Scene) -> None:
+    await limit(scene, streams=5)
+    await scene.make_stream("a")
+    record = await scene.world.streams.usable_scope(S)
+    await scene.run(scene.first.delete_scope.delete(S))
+    table = list_table_name(S, record.scope_id, COUNTS_TABLE)
+    with pytest.raises(SegmentNotFound):
+        await scene.world.store.get(table, "total")
+    with pytest.raises(ScopeNotFound):
+        await limit(scene, streams=5)
+
+
+async def test_the_system_and_impossible_limits_are_refused(scene: Scene) -> None:
+    with pytest.raises(InvalidArgument, match="the system's own"):
+        await scene.run(scene.first.quota.set(SYSTEM_SCOPE, ScopeQuota(1)))
+    for wrong in (-1, quota_count_max + 1):
+        with pytest.raises(InvalidArgument, match=f"a quota of {wrong} streams"):
+            ScopeQuota(streams=wrong)
