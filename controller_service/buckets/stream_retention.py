@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -59,13 +59,16 @@ class StreamRetention:
         truncate: TruncateStream,
         period_ms: int,
         new_id: Callable[[], str],
+        heard_of: Callable[[str, Iterable[str]], None] = lambda stream, subscribers: None,
     ) -> None:
-        """``period_ms``: least time between two cuts of a stream. ``new_id`` gives ids that are never given twice."""
+        """``period_ms``: least time between two cuts of a stream. ``new_id`` gives ids that are never given twice.
+        ``heard_of`` takes the subscribers of a stream, by ``scope/stream``, whenever they are read."""
         self._store = store
         self._access = access
         self._truncate = truncate
         self._period_ms = period_ms
         self._new_id = new_id
+        self._heard_of = heard_of
         self._log = structlog.get_logger(service="retention")
 
     async def apply(self, scope: str, stream: str) -> bool:
@@ -171,10 +174,11 @@ class StreamRetention:
             return None if bound is None else bound.cut
         return (await _cut_of(context, target)).cut
 
-    @staticmethod
-    async def _lower_bound(context: StreamContext) -> PlacedCut | None:
+    async def _lower_bound(self, context: StreamContext) -> PlacedCut | None:
         """None while no subscriber has released anything. One that is behind the head is at the head."""
-        subscribers = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers.values()
+        known = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers
+        subscribers = known.values()
+        self._heard_of(context.name, known)
         head_cut = (await context.truncation()).cut
         head = await place_in(context, head_cut) if head_cut else None
         cuts = [await _from_head(context, subscriber.cut, head) for subscriber in subscribers if subscriber.cut]

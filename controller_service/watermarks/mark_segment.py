@@ -36,12 +36,14 @@ MARKED = register("controller.watermark_marked")
 
 @dataclass(frozen=True, slots=True)
 class MarkSegmentEnd:
-    """The newest watermark, the offset behind it, the first offset that is there, and the mark as it was found."""
+    """The newest watermark, the offset behind it, the first offset that is there, the mark as it was found, and the
+    time of the last change by the store's clock."""
 
     newest: Watermark | None
     offset: int
     start_offset: int
     mark: int | None
+    changed_ms: int
 
 
 class MarkSegments:
@@ -65,7 +67,7 @@ class MarkSegments:
             for payload in _events(data):
                 newest = decode_watermark(payload)
                 offset += _HEADER.size + len(payload)
-        return MarkSegmentEnd(newest, offset, info.start_offset, mark)
+        return MarkSegmentEnd(newest, offset, info.start_offset, mark, info.last_modified_ms)
 
     async def append(self, segment: str, end: MarkSegmentEnd, watermark: Watermark) -> bool:
         """Write a watermark at the end that was read; False if another instance wrote one there."""

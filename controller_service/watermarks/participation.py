@@ -20,7 +20,7 @@ class MarkFold:
         self._last = last
         self._timeout_ms = timeout_ms
         self._now_ms = now_ms
-        self._waits = False
+        self._waits = self._participates = False
         self._bounds: tuple[int, int] | None = None
         self.reached: dict[int, int] = {}
         """Segment id to the largest offset that an active writer reported."""
@@ -35,6 +35,7 @@ class MarkFold:
             if not mark.is_alive or silent_ms >= self._timeout_ms:
                 return False
             self._waits = True
+        self._participates = self._participates or participates
         lower, upper = self._bounds or (mark.timestamp, mark.timestamp)
         self._bounds = min(lower, mark.timestamp), max(upper, mark.timestamp)
         for identifier, offset in mark.position.items():
@@ -46,6 +47,11 @@ class MarkFold:
     def is_empty(self) -> bool:
         """Whether no writer is active."""
         return self._bounds is None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a writer is waited for while another one went on."""
+        return self._waits and self._participates
 
     @property
     def due(self) -> tuple[int, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -11,13 +12,14 @@ from controller_service.store.records import EpochRecord, SegmentRecord, StreamS
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.writer_marks import WriterMarks
-from controller_service.watermarks.mark_segment import MarkSegments
+from controller_service.watermarks.mark_segment import MarkSegmentEnd, MarkSegments
 from controller_service.watermarks.participation import MarkFold
 from controller_service.watermarks.positions import fill, join
 from controller_service.watermarks.watermark import SegmentPosition, Watermark
+from controller_service.watermarks.watermark_ages import NewestWatermark, WatermarkAges
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_stream import DeleteStream
-from pravega_common.errors import StreamNotFound
+from pravega_common.errors import SegmentNotFound, StreamNotFound
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import mark_stream, segment_epoch
@@ -39,7 +41,9 @@ class StreamWatermarks:
         segments: MarkSegments,
         create: CreateStream,
         delete: DeleteStream,
+        ages: WatermarkAges,
     ) -> None:
+        self._ages = ages
         self._store = store
         self._marks = marks
         self._segments = segments
@@ -70,8 +74,27 @@ class StreamWatermarks:
         if fold.due is not None:
             position = await self._position(context, fold.reached, end.newest)
             if position:
-                await self._segments.append(segment, end, Watermark(*fold.due, position))
+                written = Watermark(*fold.due, position)
+                if await self._segments.append(segment, end, written):
+                    end = replace(end, newest=written, changed_ms=self._store.clock.wall_ms())
+        self._note_age(context.name, end, fold)
         return not fold.is_empty
+
+    async def newest(self, scope: str, stream: str) -> NewestWatermark | None:
+        """The newest watermark of a stream; None without one. Whether it is held is not looked at."""
+        try:
+            name = mark_stream(stream)
+            epoch = await (await self._store.open(scope, name)).current_epoch()
+            return _newest(await self._segments.end_of(epoch.names(scope, name)[0]))
+        except (StreamNotFound, SegmentNotFound):
+            return None
+
+    def _note_age(self, stream: str, end: MarkSegmentEnd, fold: MarkFold) -> None:
+        newest = _newest(end, is_held=fold.is_held)
+        if fold.is_empty or newest is None:
+            self._ages.forget(stream)
+        else:
+            self._ages.saw(stream, newest)
 
     # ---- the position ------------------------------------------------------------------------------------------------
 
@@ -149,6 +172,12 @@ class StreamWatermarks:
             return await (await self._store.open(scope, stream)).state() not in _ENDING
         except StreamNotFound:
             return False
+
+
+def _newest(end: MarkSegmentEnd, *, is_held: bool = False) -> NewestWatermark | None:
+    if end.newest is None:
+        return None
+    return NewestWatermark(end.newest.lower_time, end.newest.upper_time, end.changed_ms, is_held)
 
 
 def _placed(segment: SegmentRecord, offset: int) -> SegmentPosition:

@@ -65,7 +65,9 @@ class ClusterView(WindowAnswer):
     at_ms: int
     version: str
     status: str
-    problems: list[FoundProblem] = Field(description="Those that stop the work come first.")
+    problems: list[FoundProblem] = Field(
+        description="Problems of this controller, and at most 100 of stores; those that stop the work come first."
+    )
     services: dict[str, str] = Field(description="The states of this controller's parts.")
     assignment_version: int
     container_count: int
@@ -206,10 +208,31 @@ class Cut(WindowAnswer):
 
 
 class Subscriber(WindowAnswer):
-    name: str
-    updated_ms: int | None = None
-    behind_bytes: int | None = Field(None, description="From its cut to the tail.")
+    name: str = Field(description="scope/name of a reader group, or of a query's option subscriber.")
+    updated_ms: int | None = Field(None, description="When it told its position; absent if it has not yet.")
+    behind_bytes: int | None = Field(None, description="From its last position to the tail.")
     unknown: str | None = None
+
+
+class WatermarkView(WindowAnswer):
+    """The newest watermark; times are those that the writers noted, most often milliseconds since 1970."""
+
+    lower_time: int
+    upper_time: int
+    written_ms: int
+
+
+class StreamLag(WindowAnswer):
+    """The subscribers of a stream, those first that told no position for the longest time, and its watermark."""
+
+    scope: str
+    stream: str
+    at_ms: int
+    subscribers: list[Subscriber]
+    left_out: int = Field(description="Subscribers that this answer has no room for.")
+    watermark: WatermarkView | None = Field(None, description="Absent without one: no writer noted a time.")
+    problems: list[FoundProblem]
+    unknown: list[str]
 
 
 class CommitRound(WindowAnswer):
@@ -238,6 +261,9 @@ class SinkActivity(WindowAnswer):
     last_state: str | None = None
     last_events: int | None = None
     last_bytes: int | None = None
+    last_transactions: int | None = Field(
+        None, description="Transactions of the batch: each merges its segments into those of the stream."
+    )
     last_started_ms: int | None = None
     pending_batch: int | None = None
     open_batches: int
@@ -273,7 +299,6 @@ class StreamDescription(WindowAnswer):
     size_bytes: int | None = Field(None, description="From the head to the tail.")
     retention_cuts: int
     last_retention_cut_ms: int | None = None
-    subscribers: list[Subscriber]
     unknown: list[str]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from controller_service.cluster.placement import Placement
@@ -15,6 +15,8 @@ from pravega_common.version import __version__
 
 stores_max: Final = 500
 """Stores that an answer lists; containers are as many as the cluster was started with."""
+problems_max: Final = 100
+"""Problems of stores that an answer lists, those that stop the work first."""
 
 
 async def cluster_view(parts: WindowParts) -> ClusterView:
@@ -33,10 +35,7 @@ async def cluster_view(parts: WindowParts) -> ClusterView:
         at_ms=parts.clock.wall_ms(),
         version=__version__,
         status=status,
-        problems=[
-            FoundProblem(code=one.code, text=one.text, remedy=one.remedy, stops_work=one.stops_work)
-            for one in parts.problems()
-        ],
+        problems=_problems(parts, placement),
         services=dict(services),
         assignment_version=placement.version,
         container_count=placement.container_count,
@@ -46,6 +45,19 @@ async def cluster_view(parts: WindowParts) -> ClusterView:
         controllers=controllers,
         unknown=unknown,
     )
+
+
+def _problems(parts: WindowParts, placement: Placement) -> list[FoundProblem]:
+    """The controller's own, and those that stores sent with their leases, some seconds old."""
+    of_stores = sorted(_of_stores(placement), key=lambda problem: not problem.stops_work)[:problems_max]
+    own = (FoundProblem(**one.to_json()) for one in parts.problems())
+    return sorted((*own, *of_stores), key=lambda problem: not problem.stops_work)
+
+
+def _of_stores(placement: Placement) -> Iterator[FoundProblem]:
+    for name, member in sorted(placement.stores.items()):
+        for one in member.problems:
+            yield FoundProblem(**{**one.to_json(), "text": f"store {name}: {one.text}"})
 
 
 def _store(placement: Placement, name: str, member: Member) -> StoreView:

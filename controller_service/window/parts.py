@@ -13,6 +13,7 @@ from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.sets.transaction_set_service import TransactionSetService
 from controller_service.store.stream_store import StreamStore
 from controller_service.transactions.transaction_store import TransactionStore
+from controller_service.watermarks.watermark_ages import NewestWatermark
 from controller_service.workflows.reader_groups import ReaderGroups
 from pravega_common.errors import Unavailable
 from pravega_common.runtime.clock import Clock
@@ -46,6 +47,8 @@ class WindowParts:
     clock: Clock
     clients: WireClients | None = None
     """None for a controller that cannot read events."""
+    newest_watermark: Callable[[str, str], Awaitable[NewestWatermark | None]] | None = None
+    """Finds that of a stream by scope and name; None for a controller without watermarks."""
 
 
 async def within(seconds: float, work: Awaitable[T], asked: str = "the segment stores") -> T:

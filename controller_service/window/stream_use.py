@@ -89,6 +89,7 @@ def _sink(record: SinkRecord) -> SinkActivity:
         last_state=None if last is None else last.state.value,
         last_events=None if last is None else last.events,
         last_bytes=None if last is None else last.bytes,
+        last_transactions=None if last is None else len(last.members),
         last_started_ms=None if last is None else last.started_ms,
         pending_batch=None if record.pending is None else record.pending.batch_id,
         open_batches=len(record.open_batches),

@@ -22,8 +22,10 @@ from pravega_common.services.cluster.store_load import StoreLoad
 from tests.support.browser import Browser
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
+from tests.support.fakes.revisioned_segments import InMemoryRevisionedSegments
 from tests.support.fakes.segment_access import InMemorySegmentAccess
 from tests.support.history import stream_with_history
+from tests.support.subscriptions import Subscriptions
 
 NASTY: Final = "<script>document.title='owned'<script>"
 """What no client can name a stream, and a store's records may have all the same."""
@@ -48,7 +50,7 @@ def stores() -> Stores:
 
 @pytest.fixture
 def parts(stores: Stores) -> ControllerParts:
-    return ControllerParts(access=stores)
+    return ControllerParts(access=stores, revisions=InMemoryRevisionedSegments(stores))
 
 
 @pytest.fixture
@@ -308,6 +310,41 @@ async def test_a_page_that_could_not_be_shown_is_tried_again(
         await browser.sees("It is tried again every few seconds.")
     await browser.sees("Keys over epochs")
     assert all("500" in problem for problem in await browser.problems())
+
+
+async def test_subscribers_show_how_far_they_are_behind(
+    browser: Browser, controller: Controller, stores: Stores, page: str
+) -> None:
+    subscriptions = Subscriptions(controller)
+    await subscriptions.stream("shop", "orders")
+    await subscriptions.subscribe("shop", "billing", "orders")
+    await write(stores, "shop", "orders", 100 << 10)
+    await browser.open(f"{page}#/stream/shop/orders")
+    await browser.sees("it has not told a position yet", "main")
+    await subscriptions.release("shop/billing", "shop/orders", 40 << 10)
+    await browser.sees("60.0 KiB shop/billing", ".tiles")
+    await browser.sees("billing\t60.0 KiB", "main")
+    # Nobody tells more for two hours.
+    await subscriptions.told_before("shop/billing", "shop/orders", 2 * 3600)
+    await browser.sees("Subscriber shop/billing is 60.0 KiB behind and told no position for 2 hours. To do:", ".notice")
+    await browser.sees("pravega-spark subscriber remove shop/billing", ".notice")
+    await subscriptions.release("shop/billing", "shop/orders", 100 << 10)
+    await browser.sees("0 B shop/billing", ".tiles")
+    await eventually(lambda: lacks(browser, ".notice"), "no problem")
+
+
+async def test_the_age_of_the_newest_watermark(
+    browser: Browser, controller: Controller, stores: Stores, page: str
+) -> None:
+    await create(controller, "shop", "orders")
+    assert controller.watermarks is not None
+    now_ms = controller.store.clock.wall_ms()
+    await controller.marks.note("shop", "orders", "writer", {0: 10}, 1_700_000_000_000)
+    await controller.watermarks.run_once()
+    stores.segments["shop/_MARKorders/0.#epoch.0"].last_modified_ms = now_ms - 600_000
+    await browser.open(f"{page}#/stream/shop/orders")
+    await browser.sees("10 min ago", "main")
+    await browser.sees("2023-11-14 22:13:20 UTC", "main")
 
 
 async def test_a_stream_that_does_not_exist(browser: Browser, controller: Controller, page: str) -> None:

@@ -11,6 +11,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from controller_service.api.rest.health import HealthRegistry
+from controller_service.lag.known_subscribers import KnownSubscribers, known_max
+from controller_service.watermarks.watermark_ages import WatermarkAges
 from pravega_common.services.latency import latency_family
 from pravega_common.services.problems import problem_family
 
@@ -18,8 +20,10 @@ from pravega_common.services.problems import problem_family
 class ControllerCollector(Collector):
     """The numbers of one controller that are not counted where they happen."""
 
-    def __init__(self, health: HealthRegistry) -> None:
+    def __init__(self, health: HealthRegistry, subscribers: KnownSubscribers, ages: WatermarkAges) -> None:
         self._health = health
+        self._subscribers = subscribers
+        self._ages = ages
 
     def collect(self) -> Iterator[Metric]:
         ready, judge = self._health.overall().readiness, self._health.judge
@@ -33,15 +37,45 @@ class ControllerCollector(Collector):
         left_s = 0.0 if judge is None else judge.lease_left_s()
         text = "Seconds until the controller's lease ends; negative once it has"
         yield GaugeMetricFamily("pravega_controller_lease_left_seconds", text, value=left_s)
+        yield from self._of_subscribers()
+        yield from self._of_watermarks()
+
+    def _of_subscribers(self) -> Iterator[Metric]:
+        text = "Subscribers of streams whose lag this controller tells, one for each stream"
+        yield GaugeMetricFamily("pravega_controller_known_subscribers", text, value=len(self._subscribers))
+        text = "Above it further ones are not told"
+        yield GaugeMetricFamily("pravega_controller_known_subscribers_limit", text, value=known_max)
+        labels = ["stream", "subscriber"]
+        text = "Bytes from the last position that a subscriber told to the tail"
+        behind = GaugeMetricFamily("pravega_controller_subscriber_behind_bytes", text, labels=labels)
+        text = "How long ago a subscriber told its position; 0 while there is nothing behind it"
+        stalled = GaugeMetricFamily("pravega_controller_subscriber_stalled_seconds", text, labels=labels)
+        for stream, lag, stalled_s in self._subscribers.lags():
+            if lag.behind_bytes is not None:
+                behind.add_metric([stream, lag.name], lag.behind_bytes)
+                stalled.add_metric([stream, lag.name], stalled_s)
+        yield from (behind, stalled)
+
+    def _of_watermarks(self) -> Iterator[Metric]:
+        text = "Age of the newest watermark of a stream with writers that note time"
+        ages = GaugeMetricFamily("pravega_controller_watermark_age_seconds", text, labels=["stream"])
+        text = "The same while a writer that is behind holds it up; 0 while no writer does"
+        held = GaugeMetricFamily("pravega_controller_watermark_held_seconds", text, labels=["stream"])
+        for stream, age_s, is_held in self._ages.ages():
+            ages.add_metric([stream], age_s)
+            held.add_metric([stream], age_s if is_held else 0.0)
+        yield from (ages, held)
 
 
 class MetricsPage:
     """``GET /metrics``."""
 
-    def __init__(self, health: HealthRegistry) -> None:
+    def __init__(self, health: HealthRegistry, subscribers: KnownSubscribers, ages: WatermarkAges) -> None:
+        self._subscribers = subscribers
         self._own = CollectorRegistry(auto_describe=False)
-        self._own.register(ControllerCollector(health))
+        self._own.register(ControllerCollector(health, subscribers, ages))
 
     async def get(self, request: web.Request) -> web.Response:
+        await self._subscribers.look()
         body = generate_latest(self._own) + generate_latest(REGISTRY)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

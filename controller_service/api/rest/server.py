@@ -19,7 +19,6 @@ from controller_service.api.rest.connections import (
     ConnectionLimits,
     connections_max_default,
     connections_per_peer_max_default,
-    head_time_max_s,
     idle_time_max_s,
 )
 from controller_service.api.rest.doors import WebDoors
@@ -30,6 +29,7 @@ from controller_service.api.rest.metrics import MetricsPage
 from controller_service.api.rest.openapi import document
 from controller_service.api.rest.operation import RestOperation
 from controller_service.api.rest.window import WindowOperations
+from controller_service.watermarks.watermark_ages import WatermarkAges
 from controller_service.window.page_routes import page_routes
 from controller_service.window.parts import WindowParts
 from pravega_common.errors import ConfigurationError
@@ -38,9 +38,11 @@ from pravega_common.services.audit_log import AuditLog
 from pravega_common.services.base import Service
 from pravega_common.services.http_log import http_server_log
 from pravega_common.services.settings import host_and_port
+from pravega_common.services.tls_door import TlsDoor
 
 request_bytes_max: Final = 1024 * 1024
 stop_grace_s: Final = 5.0
+accept_backlog: Final = 100
 EXPLORER_FILES: Final = {
     "/docs": ("explorer.html", "text/html"),
     "/docs/explorer.js": ("explorer.js", "text/javascript"),
@@ -59,6 +61,7 @@ class RestServer(Service):
         health: HealthRegistry,
         parts: ApiParts,
         window: WindowParts,
+        ages: WatermarkAges,
         tls: ssl.SSLContext | None = None,
         access: AccessControl | None = None,
         *,
@@ -78,9 +81,10 @@ class RestServer(Service):
         self.limits = limits or ConnectionLimits(connections_max_default, connections_per_peer_max_default)
         self._tls = tls
         self.operations = all_operations(health, parts, window)
-        self._metrics = MetricsPage(health)
+        self._metrics = MetricsPage(health, parts.known_subscribers, ages)
         self._runner: web.AppRunner | None = None
         self._socket: asyncio.Server | None = None
+        self._door: TlsDoor | None = None
         self.port = 0
 
     def application(self) -> web.Application:
@@ -112,20 +116,25 @@ class RestServer(Service):
         await self._runner.setup()
         serve = self._runner.server
         check(serve is not None, "a runner that is set up has a server")
-        host, port = host_and_port(self._listen)
         try:
-            self._socket = await asyncio.get_running_loop().create_server(
-                lambda: self.limits.protocol(cast(Callable[[], asyncio.Protocol], serve)),
-                host,
-                port,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else head_time_max_s,
-            )
+            await self._open(lambda: self.limits.protocol(cast(Callable[[], asyncio.Protocol], serve)))
         except OSError as error:
             raise ConfigurationError(f"rest = {self._listen!r}: cannot listen there ({error})") from error
-        self.port = int(self._socket.sockets[0].getsockname()[1])
+
+    async def _open(self, make: Callable[[], asyncio.Protocol]) -> None:
+        host, port = host_and_port(self._listen)
+        if self._tls is None:
+            self._socket = await asyncio.get_running_loop().create_server(make, host, port)
+            self.port = int(self._socket.sockets[0].getsockname()[1])
+            return
+        self._door = TlsDoor(host, port, self._tls, make, backlog=accept_backlog)
+        self.own(self._door)
+        await self._door.start()
+        self.port = self._door.port
 
     async def on_stop(self) -> None:
+        if self._door is not None:
+            await self._door.stop()
         if self._socket is not None:
             self._socket.close()
         if self._runner is not None:

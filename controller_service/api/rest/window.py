@@ -13,6 +13,7 @@ from controller_service.window.answers import (
     ClusterView,
     EventPage,
     StreamDescription,
+    StreamLag,
     StreamListPage,
     StreamLook,
     StreamPicture,
@@ -24,6 +25,7 @@ from controller_service.window.events import Start, StartKind, cut_chars_max, re
 from controller_service.window.looks import look_at, look_at_many, streams_per_look_max
 from controller_service.window.parts import WindowParts, answer_time_max_s, within
 from controller_service.window.stream_facts import facts, picture
+from controller_service.window.stream_lag import lag_of
 from controller_service.window.stream_list import Wanted, list_streams
 from controller_service.window.stream_use import use_of
 from pravega_common.errors import InvalidArgument
@@ -65,6 +67,10 @@ class EventsQuery(RestQuery):
     cut: str = Field("", max_length=cut_chars_max, description="For start=cut: the text of a stream cut.")
 
 
+class LagQuery(RestQuery):
+    subscriber: str = Field("", max_length=512, description="Only this one: scope/name of a query or reader group.")
+
+
 class NamesQuery(RestQuery):
     names: str = Field(
         max_length=streams_per_look_max * 1024,
@@ -85,6 +91,7 @@ class WindowOperations:
             RestOperation("GET", window + "/streams", "Lists streams.", self.streams, (400, 404), tag=tag),
             RestOperation("GET", stream, "Tells what is on record about a stream.", self.facts, (404,), tag=tag),
             RestOperation("GET", stream + "/use", "Tells what writes and reads a stream.", self.use, (404,), tag=tag),
+            RestOperation("GET", stream + "/lag", "Tells how far readers are behind.", self.lag, (404,), tag=tag),
             RestOperation("GET", stream + "/events", "Reads events of a segment.", self.events, (400, 404), tag=tag),
             RestOperation(
                 "GET", stream + "/picture", "Draws a stream's keys over its epochs.", self.picture, (400, 404), tag=tag
@@ -107,6 +114,9 @@ class WindowOperations:
 
     async def use(self, scope: str, stream: str) -> StreamUse:
         return await within(answer_time_max_s, use_of(self._parts, scope, stream))
+
+    async def lag(self, scope: str, stream: str, query: LagQuery) -> StreamLag:
+        return await within(answer_time_max_s, lag_of(self._parts, scope, stream, query.subscriber))
 
     async def picture(self, scope: str, stream: str, query: EpochsQuery) -> StreamPicture:
         return await within(answer_time_max_s, picture(self._parts, scope, stream, query.first, query.last))

@@ -2,6 +2,7 @@
 
 import { card, element, facts, notice, stateMark, table } from "./dom.js";
 import { ago, count, counted, moment, rate, size, span } from "./format.js";
+import { Trends, behind, furthest, lagNotices, subscribersCard, watermarkCard } from "./lag.js";
 import { StreamDrawing } from "./picture.js";
 import { Rates } from "./rates.js";
 import { ask, listen, path } from "./server.js";
@@ -17,7 +18,7 @@ export async function showStream(main, [scope, stream], _query, signal) {
   const found = await ask(own, signal);
   const page = new StreamPage(own, signal);
   const events = element("a", { href: `#/events/${encodeURIComponent(scope)}/${encodeURIComponent(stream)}` }, "Look at its events");
-  main.replaceChildren(element("h1", {}, `${scope}/${stream}`), element("p", {}, events), page.tiles.node, page.problems, page.drawing.node, page.details, page.use);
+  main.replaceChildren(element("h1", {}, `${scope}/${stream}`), element("p", {}, events), page.tiles.node, page.problems, page.lagProblems, page.drawing.node, page.details, page.use);
   page.showFacts(found);
   signal.addEventListener("abort", () => page.drawing.end());
   await Promise.all([page.draw(null, null), page.showUse()]);
@@ -31,8 +32,10 @@ class StreamPage {
   constructor(own, signal) {
     this.own = own;
     this.signal = signal;
-    this.tiles = new Tiles(["State", "Written now", "Size", "Open segments", "Epoch", "Open transactions", "Waiting commits"]);
+    this.tiles = new Tiles(["State", "Written now", "Size", "Open segments", "Open transactions", "Waiting commits", "Furthest behind"]);
     this.problems = element("div");
+    this.lagProblems = element("div");
+    this.trends = new Trends();
     this.details = element("div", { class: "columns" });
     this.use = element("div", { class: "columns" });
     this.span = [null, null];
@@ -61,8 +64,7 @@ class StreamPage {
     this.epoch ??= found.currentEpoch;
     this.tiles.set("State", stateMark(found.state));
     this.tiles.set("Size", size(found.sizeBytes));
-    this.tiles.set("Open segments", count(found.segmentCount));
-    this.tiles.set("Epoch", count(found.currentEpoch));
+    this.tiles.set("Open segments", count(found.segmentCount), `epoch ${count(found.currentEpoch)}`);
     this.problems.replaceChildren(...found.unknown.map((text) => notice(text)));
     const rolled = found.oldestEpoch > 0 ? `epochs before ${found.oldestEpoch} are forgotten` : "all epochs are on record";
     this.details.replaceChildren(
@@ -88,20 +90,18 @@ class StreamPage {
       ),
     );
     for (const folded of this.details.querySelectorAll("details")) folded.open = opened;
-    this.subscribers = card(
-      "Subscribers",
-      found.subscribers.length
-        ? table(
-            [{ title: "Reader group" }, { title: "Behind", isNumber: true }, { title: "Position told" }],
-            found.subscribers.map((one) => [one.name, one.unknown ?? size(one.behindBytes), ago(one.updatedMs)]),
-            "Subscribers",
-          )
-        : element("p", { class: "soft" }, "None: no reader group holds retention back."),
-    );
+  }
+
+  showLag(lag) {
+    this.trends.take(lag);
+    this.lagProblems.replaceChildren(...lagNotices(lag, this.trends));
+    this.tiles.set("Furthest behind", ...furthest(lag));
   }
 
   async showUse() {
-    const use = await ask(`${this.own}/use`, this.signal);
+    const [use, lag] = await Promise.all([ask(`${this.own}/use`, this.signal), ask(`${this.own}/lag`, this.signal)]);
+    this.showLag(lag);
+    const subscribers = new Map(lag.subscribers.map((one) => [one.name, one]));
     const { transactions } = use;
     this.tiles.set("Open transactions", more(transactions.open, transactions.isPartial), transactions.oldestOpenMs ? `oldest ${span(Date.now() - transactions.oldestOpenMs)}` : "");
     this.tiles.set("Waiting commits", count(transactions.waiting), transactions.blocked ? "standing still" : "");
@@ -119,8 +119,9 @@ class StreamPage {
         ]),
       ),
       card("Sinks", sinks(use.sinks), ...use.unknown.filter((text) => text.startsWith("Sinks")).map((text) => element("p", { class: "soft small" }, text))),
-      card("Reader groups", groups(use.groups), ...use.unknown.filter((text) => text.startsWith("Reader")).map((text) => element("p", { class: "soft small" }, text))),
-      this.subscribers,
+      card("Reader groups", groups(use.groups, (name) => subscribers.get(`${lag.scope}/${name}`)), ...use.unknown.filter((text) => text.startsWith("Reader")).map((text) => element("p", { class: "soft small" }, text))),
+      subscribersCard(lag, this.trends),
+      ...[watermarkCard(lag)].filter((one) => one !== null),
     );
   }
 
@@ -133,8 +134,7 @@ class StreamPage {
   takeLook(look, rates) {
     this.tiles.set("State", stateMark(look.state));
     this.tiles.set("Written now", look.unknown ? "not known" : rates.total === null ? "…" : rate(rates.total), look.unknown ?? "");
-    this.tiles.set("Open segments", count(look.segmentCount));
-    this.tiles.set("Epoch", count(look.epoch));
+    this.tiles.set("Open segments", count(look.segmentCount), `epoch ${count(look.epoch)}`);
     this.drawing.showLive(rates.segments);
     if (look.epoch === this.epoch) return;
     this.epoch = look.epoch;
@@ -161,8 +161,8 @@ function cut(found) {
 function sinks(found) {
   if (!found.length) return element("p", { class: "soft" }, "None: no Spark query wrote to it with its last batch.");
   return table(
-    [{ title: "Query" }, { title: "Last batch", isNumber: true }, { title: "Events", isNumber: true }, { title: "Size", isNumber: true }, { title: "Begun" }, { title: "Now" }],
-    found.map((sink) => [element("code", {}, sink.queryId), count(sink.lastBatch), count(sink.lastEvents), size(sink.lastBytes), sink.lastStartedMs ? element("span", { title: moment(sink.lastStartedMs) }, ago(sink.lastStartedMs)) : null, doing(sink)]),
+    [{ title: "Query" }, { title: "Last batch", isNumber: true }, { title: "Events", isNumber: true }, { title: "Size", isNumber: true }, { title: "Transactions", isNumber: true }, { title: "Begun" }, { title: "Now" }],
+    found.map((sink) => [element("code", {}, sink.queryId), count(sink.lastBatch), count(sink.lastEvents), size(sink.lastBytes), count(sink.lastTransactions), sink.lastStartedMs ? element("span", { title: moment(sink.lastStartedMs) }, ago(sink.lastStartedMs)) : null, doing(sink)]),
     "Sinks",
   );
 }
@@ -173,11 +173,12 @@ function doing(sink) {
   return sink.lastState === "finished" || sink.lastState === undefined ? "idle" : `batch is ${sink.lastState}`;
 }
 
-function groups(found) {
+/** @param {(name: string) => object | undefined} subscriber that of a group */
+function groups(found, subscriber) {
   if (!found.length) return element("p", { class: "soft" }, "None of this scope reads it.");
   return table(
-    [{ title: "Group" }, { title: "State" }, { title: "Frees data" }, { title: "Streams", isNumber: true }],
-    found.map((group) => [group.name, group.state, group.retention === "none" ? "never" : group.retention, count(group.streams)]),
+    [{ title: "Group" }, { title: "Behind", isNumber: true }, { title: "State" }, { title: "Frees data" }, { title: "Streams", isNumber: true }],
+    found.map((group) => [group.name, behind(subscriber(group.name)), group.state, group.retention === "none" ? "never" : group.retention, count(group.streams)]),
     "Reader groups",
   );
 }

@@ -99,7 +99,7 @@ def in_first(offset: int) -> tuple[SegmentPosition, ...]:
 async def world() -> AsyncIterator[WatermarkWorld]:
     clock = ShiftedClock()
     parts = ControllerParts(clock=clock)
-    parts.revisions = InMemoryRevisionedSegments(parts.access)
+    parts.revisions = InMemoryRevisionedSegments(parts.access, wall_ms=clock.wall_ms)
     controllers = [parts.controller(id=name) for name in ("a", "b")]
     for controller in controllers:
         await controller.start()
@@ -128,6 +128,36 @@ async def test_watermarks_rise_with_the_slowest_writer(world: WatermarkWorld) ->
     await world.note("a", 200, {0: 35})
     await world.run(1)
     assert await world.written() == [Watermark(100, 300, in_first(30)), Watermark(200, 400, in_first(40))]
+
+
+async def test_the_age_of_a_watermark_and_the_writer_that_holds_it_up(world: WatermarkWorld) -> None:
+    def ages() -> list[tuple[str, float, bool]]:
+        both = (world.controller, world.other)
+        return [tuple(age) for controller in both for age in controller.watermark_ages.ages()]
+
+    await world.note("a", 100, {0: 10})
+    await world.note("b", 100, {0: 10})
+    await world.run(1)
+    assert ages() == [("scope/stream", 0.0, False)]
+    await world.run(5)
+    assert ages() == [("scope/stream", 5.0, False)], "nobody went on: no writer holds the others up"
+    await world.note("b", 400, {0: 40})
+    await world.run(5)
+    assert ages() == [("scope/stream", 10.0, True)]
+    await world.note("a", 300, {0: 40})
+    await world.run(1)
+    assert ages() == [("scope/stream", 0.0, False)]
+    newest = world.controller.window_parts().newest_watermark
+    assert newest is not None
+    found = await newest(S, T)
+    assert found is not None
+    assert (found.lower_time, found.upper_time, found.written_ms) == (300, 400, world.clock.now_ms)
+    assert await newest(S, "nothing") is None
+    for writer in ("a", "b"):
+        assert await world.controller.marks.remove(S, T, writer)
+    for _ in range(2):  # of b, which went on, there is one more watermark
+        await world.run(1)
+    assert ages() == [], "nobody notes time any more"
 
 
 async def test_a_silent_writer_times_out_and_its_mark_goes(world: WatermarkWorld) -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from controller_service.cluster.placement import Placement
 from controller_service.service import Controller
-from controller_service.window.cluster_view import cluster_view
+from controller_service.window.cluster_view import cluster_view, problems_max
 from pravega_common.errors import Unavailable
 from pravega_common.services.cluster.registry import Member
 from pravega_common.services.cluster.store_load import StoreLoad
+from pravega_common.services.problems import Problem
 from pravega_common.version import __version__
 from tests.support.controller_in_memory import ControllerParts
 
@@ -34,6 +35,24 @@ async def test_problems_have_their_remedies(parts: ControllerParts, controller: 
     assert view.problems[0].code == "containers-without-store" and view.problems[0].stops_work
     assert view.problems[0].remedy.startswith("start segment stores")
     assert view.status == "DOWN" and view.ownerless == [2]
+
+
+async def test_problems_of_stores_are_shown_beside_the_controllers_own(
+    parts: ControllerParts, controller: Controller
+) -> None:
+    parts.hosts.ownerless = (2,)
+    damaged = Problem("segments-damaged", "1 segments are damaged", "restore the objects", stops_work=False)
+    gone = Problem("tier2-failing", "all calls fail", "bring it back", stops_work=True)
+    members = {"b": Member("h", 2, problems=(gone,)), "a": Member("h", 1, problems=(damaged,) * problems_max)}
+    placement = Placement(9, 1, {0: "a"}, members)
+    view = await cluster_view(replace(controller.window_parts(), placement=lambda: placement))
+    assert [(one.code, one.text) for one in view.problems[:3]] == [
+        ("containers-without-store", "containers 2 have no live segment store"),
+        ("tier2-failing", "store b: all calls fail"),
+        ("segments-damaged", "store a: 1 segments are damaged"),
+    ]
+    assert view.problems[1].remedy == "bring it back" and view.problems[1].stops_work
+    assert len(view.problems) == 1 + problems_max
 
 
 async def test_an_oracle_that_is_away_leaves_the_rest(controller: Controller) -> None:

@@ -48,6 +48,7 @@ async def session(controller: Controller) -> AsyncIterator[aiohttp.ClientSession
         "/v1/window/streams?search=ord",
         STREAM,
         f"{STREAM}/use",
+        f"{STREAM}/lag",
         f"{STREAM}/picture",
         f"{STREAM}/picture?first=2",
     ],
@@ -68,6 +69,8 @@ async def test_answers_are_as_described(controller: Controller, session: aiohttp
         ("/v1/window/scopes/shop/streams/none", 404),
         ("/v1/window/scopes/none/streams/none/picture", 404),
         ("/v1/window/live/scopes/shop/streams/none", 404),
+        ("/v1/window/scopes/shop/streams/none/lag", 404),
+        (f"{STREAM}/lag?subscriber=shop/nobody", 404),
         (f"{STREAM}/picture?first=9", 400),
         (f"{STREAM}/picture?last=-1", 400),
         (f"{STREAM}/picture?last=²", 400),
@@ -93,9 +96,11 @@ async def test_use_tells_readers_and_transactions(controller: Controller, sessio
     assert [group["name"] for group in use["groups"]] == ["billing"]
     assert (use["transactions"]["open"], use["transactions"]["waiting"]) == (1, 0)
     assert use["sinks"] == [] and use["unknown"] == []
+    async with session.get(f"{STREAM}/lag") as answer:
+        lag = await answer.json()
+    assert lag["subscribers"] == [{"name": "shop/billing", "unknown": "it has not told a position yet"}]
     async with session.get(STREAM) as answer:
         facts = await answer.json()
-    assert facts["subscribers"] == [{"name": "shop/billing", "unknown": "it has not told a position yet"}]
     assert facts["sizeBytes"] > 0 and facts["currentEpoch"] == 4 and "head" not in facts
 
 

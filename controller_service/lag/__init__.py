@@ -1,0 +1,1 @@
+"""Tells how far readers are behind the tails of their streams."""
