@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.services.loop_lag import LoopLag
-from pravega_common.services.problems import Problem
+from pravega_common.services.problems import LEASE_LOST, Problem
 
 named_max: Final = 10
 """Containers or streams that one problem names."""
@@ -24,6 +24,8 @@ class ControllerHealth:
     blocked_streams: Callable[[], Mapping[str, str]]
     """Streams whose commits need an operator, with the reason."""
     loop_lag: LoopLag
+    certificate: Callable[[], Problem | None] = lambda: None
+    """The problem of the certificate that the controller serves."""
 
     @property
     def is_alive(self) -> bool:
@@ -38,7 +40,7 @@ class ControllerHealth:
         left_s = self.lease_left_s()
         if left_s < 0:
             text = f"the lease ran out {-left_s:.0f} s ago: the control plane oracle does not answer"
-            yield Problem("lease-lost", text, "look at the Redis or file that cluster.cpo names", stops_work=True)
+            yield Problem(LEASE_LOST, text, "look at the Redis or file that cluster.cpo names", stops_work=True)
         ownerless = self.ownerless()
         if ownerless:
             text = f"containers {_some(list(map(str, ownerless)))} have no live segment store"
@@ -52,8 +54,7 @@ class ControllerHealth:
             remedy = "pravega-spark stream info says why, and what to do"
             yield Problem("streams-blocked", text, remedy, stops_work=False)
         late = self.loop_lag.problem("controller", "give the process more CPU, or add controllers")
-        if late is not None:
-            yield late
+        yield from (problem for problem in (late, self.certificate()) if problem is not None)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final, Self
 
 from prometheus_client.core import GaugeMetricFamily
+
+LEASE_LOST: Final = "lease-lost"
+"""The code of a service whose lease ran out. It is over once the lease is renewed, so no lease carries it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,11 @@ class Problem:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read the fields, and pass over what a newer version adds; ``KeyError`` for one that is missing."""
+        return cls(str(values["code"]), str(values["text"]), str(values["remedy"]), bool(values["stops_work"]))
 
 
 def is_ready(problems: Sequence[Problem]) -> bool:

@@ -39,7 +39,8 @@ def store_rows() -> list[Row]:
 def controller_rows() -> list[Row]:
     """The metrics of a controller."""
     controller = Controller(ControllerConfig(), make_backends(ControllerConfig(), SystemClock(), Random(0)))
-    own = ControllerCollector(HealthRegistry(controller.judge)).collect()
+    health = HealthRegistry(controller.judge)
+    own = ControllerCollector(health, controller.known_subscribers, controller.watermark_ages).collect()
     return sorted([*_rows(own), *_registered()])
 
 

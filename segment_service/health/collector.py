@@ -18,6 +18,7 @@ from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.storage.measured_chunks import MeasuredChunkStorage
+from segment_service.traffic.busiest_streams import BusiestStreams, StreamTraffic
 from segment_service.traffic.monitor import TrafficMonitor
 
 _CONTAINER_GAUGES: Final[dict[str, tuple[str, Callable[[SegmentContainer], float]]]] = {
@@ -57,6 +58,19 @@ _CONTAINER_COUNTERS: Final[dict[str, tuple[str, Callable[[SegmentContainer], flo
     "index_appends": ("Appends to index segments made by this owner", lambda one: one.event_index.appends_total),
     "index_records": ("Event boundaries indexed by this owner", lambda one: one.event_index.records_total),
 }
+_STREAM_COUNTERS: Final[dict[str, tuple[str, Callable[[StreamTraffic], float]]]] = {
+    "in_bytes": (
+        "Bytes that the segments here of a stream took in, those of transactions with their merge",
+        lambda one: one.in_bytes,
+    ),
+    "in_events": (
+        "Events that the segments here of a stream took in, as writers counted them",
+        lambda one: one.in_events,
+    ),
+    "out_bytes": ("Bytes of a stream that were sent to readers from here", lambda one: one.out_bytes),
+}
+other_streams: Final = "_other"
+"""The label of all streams that are not among the busiest; no stream has it, since those have a slash."""
 
 
 class StoreCollector(Collector):
@@ -71,6 +85,7 @@ class StoreCollector(Collector):
         tier2: MeasuredChunkStorage,
         loop_lag: LoopLag,
         groups: ChoiceByUse,
+        streams: BusiestStreams,
         traffic: Callable[[], TrafficMonitor | None] = lambda: None,
         silent_s: Callable[[str], float] = lambda server: 0.0,
         problems: Callable[[], Sequence[Problem]] = list,
@@ -81,6 +96,7 @@ class StoreCollector(Collector):
         self._tier2 = tier2
         self._loop_lag = loop_lag
         self._groups = groups
+        self._streams = streams
         self._wire = wire
         self._traffic = traffic
         self._registry = registry
@@ -129,6 +145,7 @@ class StoreCollector(Collector):
         lag = [((), self._loop_lag.counts)]
         yield latency_family("pravega_store_loop_lag_seconds", "How late the loop runs what is due", (), lag)
         yield from self._of_traffic()
+        yield from self._of_streams()
         containers = list(self._registry)
         for name, (text, read) in _CONTAINER_GAUGES.items():
             yield _filled(GaugeMetricFamily(f"pravega_container_{name}", text, labels=["container"]), containers, read)
@@ -144,6 +161,8 @@ class StoreCollector(Collector):
             ("connections_limit", "Above it only controllers are served", wire.admission.connections_max),
             ("waiting_reads", "Reads that are served or wait for bytes", budgets.reads),
             ("waiting_reads_limit", "Above it reads are refused", budgets.reads_max),
+            ("writers", "Writers that are set up on connections", budgets.writers.total),
+            ("writers_limit", "Above it writers are refused", budgets.writers.total_max),
             ("requests_in_flight_bytes", "Bytes of requests that are not answered", budgets.in_flight.bytes),
             ("open_frames_bytes", "Bytes of large frames that are not complete", budgets.open_frames.bytes),
             ("unsent_replies_bytes", "Reply bytes that peers have not taken", budgets.unsent.bytes),
@@ -152,6 +171,7 @@ class StoreCollector(Collector):
         for name, text, value in (
             ("refused_connections", "Connections refused at the limit", wire.admission.refused_total),
             ("refused_reads", "Reads refused at the limit", budgets.refused_reads),
+            ("refused_writers", "Set-ups of writers refused at the limit", budgets.writers.refused_total),
             ("cut_connections", "Slow peers cut", budgets.open_frames.cut_total + budgets.unsent.cut_total),
         ):
             yield CounterMetricFamily(f"pravega_store_{name}", text, value=value)
@@ -216,6 +236,14 @@ class StoreCollector(Collector):
         yield CounterMetricFamily("pravega_store_traffic_reports", text, value=written)
         text = "Reports that could not be written; the next tick makes them again"
         yield CounterMetricFamily("pravega_store_traffic_reports_dropped", text, value=dropped)
+
+    def _of_streams(self) -> Iterator[Metric]:
+        for name, (text, read) in _STREAM_COUNTERS.items():
+            family = CounterMetricFamily(f"pravega_store_stream_{name}", text, labels=["stream"])
+            for stream, counts in self._streams.listed.items():
+                family.add_metric([stream], read(counts))
+            family.add_metric([other_streams], read(self._streams.others))
+            yield family
 
 
 def _filled(

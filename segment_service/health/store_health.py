@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.services.loop_lag import LoopLag
-from pravega_common.services.problems import Problem
+from pravega_common.services.problems import LEASE_LOST, Problem
+from segment_service import tier1_memory_watch, tier1_settings_watch
 from segment_service.container.registry import ContainerRegistry
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.storage.measured_chunks import MeasuredChunkStorage
@@ -46,6 +47,8 @@ class StoreHealth:
     loop_lag: LoopLag
     warning: str = ""
     """What the operator should change about the machine."""
+    certificate: Callable[[], Problem | None] = lambda: None
+    """The problem of the certificate that the store serves."""
 
     @property
     def is_alive(self) -> bool:
@@ -73,7 +76,7 @@ class StoreHealth:
             text = (
                 f"the store has had no lease for {-place.lease_left_s:.0f} s: the control plane oracle does not answer"
             )
-            yield Problem("lease-lost", text, "look at the Redis or file that cluster.cpo names", stops_work=True)
+            yield Problem(LEASE_LOST, text, "look at the Redis or file that cluster.cpo names", stops_work=True)
         failed = {number: state for number, state in place.not_serving.items() if state.get("state") == "failed"}
         if failed:
             number, state = min(failed.items())
@@ -95,7 +98,7 @@ class StoreHealth:
         full = [one.container_id for one in self.registry if one.durable_log.is_full]
         if full:
             text = f"{_containers(full)}: Tier 1 has no memory, appends wait"
-            yield Problem("tier1-full", text, "look at Tier 2: what it has is freed in Tier 1", stops_work=True)
+            yield Problem("tier1-full", text, _FREE_TIER1, stops_work=True)
         for name, servers in self.groups().items():
             silent = [server for server in servers if self.silent_s(server) > tier1_answer_max_s]
             if silent:
@@ -110,7 +113,8 @@ class StoreHealth:
         held = sorted(self.back_pressure.held_by)
         if not self.back_pressure.is_open:
             why = f"held by {', '.join(held)}" if held else f"{self.back_pressure.bytes >> 20} MiB wait for Tier 2"
-            yield Problem("appends-wait", f"appends wait: {why}", "look at Tier 2 and its speed", stops_work=False)
+            remedy = next((_REMEDY_OF[part] for part in held if part in _REMEDY_OF), "look at Tier 2 and its speed")
+            yield Problem("appends-wait", f"appends wait: {why}", remedy, stops_work=False)
 
     def _data(self) -> Iterator[Problem]:
         damaged = [(one.container_id, *found) for one in self.registry for found in one.metadata.quarantine]
@@ -128,13 +132,20 @@ class StoreHealth:
 
     def _process(self) -> Iterator[Problem]:
         late = self.loop_lag.problem("store", "give the process more CPU, or spread containers")
-        if late is not None:
-            yield late
+        yield from (problem for problem in (late, self.certificate()) if problem is not None)
         if self.warning:
             yield Problem("machine", self.warning, "change it and start the store again", stops_work=False)
 
 
 _WAIT: Final = "wait; if it lasts, look at the store's log"
+_FREE_TIER1: Final = (
+    "look at Tier 2, as what it has is freed in Tier 1; else raise maxmemory, or add a group of servers"
+)
+_REMEDY_OF: Final = {
+    tier1_memory_watch.HELD_BY: _FREE_TIER1,
+    tier1_settings_watch.HELD_BY: "set the Redis servers of Tier 1 right again: the store's log says which settings",
+}
+"""The remedies of appends that a part other than Tier 2 holds up."""
 _SEE_REDIS: Final = "look at the Redis servers of Tier 1, their disk and the network to them"
 
 

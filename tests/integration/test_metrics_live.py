@@ -8,12 +8,15 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from controller_service.lag.known_subscribers import lag_age_max_s
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
+from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.alert_rules import expressions, metrics_of
 from tests.support.cluster import cluster
+from tests.support.eventually import eventually_blocking
 from tests.support.repository import ROOT
 
 __all__ = ["cluster"]
@@ -30,6 +33,16 @@ def families(cluster: StandaloneProcess) -> dict[str, str]:
                 name = f"{family.name}_total" if family.type == "counter" else family.name
                 found[name] = family.type
     return found
+
+
+def values_of(cluster: StandaloneProcess) -> dict[tuple[str, ...], float]:
+    """The samples of the controller and the store, by name and values of labels."""
+    values = {}
+    for address in cluster.ready()["metrics"]:
+        with urllib.request.urlopen(f"http://{address}", timeout=10) as answer:
+            for family in text_string_to_metric_families(answer.read().decode()):
+                values.update({(sample.name, *sample.labels.values()): sample.value for sample in family.samples})
+    return values
 
 
 def is_birthday(name: str) -> bool:
@@ -55,11 +68,7 @@ def test_a_write_and_a_read_are_seen_and_recorded(cluster: StandaloneProcess) ->
         with EventWriter(client, "s", "t") as writer:
             writer.write(b"event", "k")
         assert len(list(read_events(client, "s", "t"))) == 1
-    values = {}
-    for address in cluster.ready()["metrics"]:
-        with urllib.request.urlopen(f"http://{address}", timeout=10) as answer:
-            for family in text_string_to_metric_families(answer.read().decode()):
-                values.update({(sample.name, *sample.labels.values()): sample.value for sample in family.samples})
+    values = values_of(cluster)
     assert values[("pravega_store_append_seconds_count",)] >= 1
     assert values[("pravega_store_read_seconds_count",)] >= 1
     assert values[("pravega_store_request_seconds_count", "SetupAppend")] >= 1
@@ -68,3 +77,32 @@ def test_a_write_and_a_read_are_seen_and_recorded(cluster: StandaloneProcess) ->
     audit = (cluster.folder / "data" / "logs" / "audit-controller.jsonl").read_text().splitlines()
     calls = [(record["call"], record["on"], record["outcome"]) for record in map(json.loads, audit)]
     assert calls == [("createScope", "s", "SUCCESS"), ("createStream", "s/t", "SUCCESS")]
+
+
+def test_the_traffic_of_a_stream_and_the_lag_of_its_subscriber_are_seen(cluster: StandaloneProcess) -> None:
+    def count(name: str) -> float:
+        return values_of(cluster).get((f"pravega_store_stream_{name}_total", "lag/t"), 0)
+
+    with StreamClient(cluster.controller_uri) as client:
+        client.controller.create_scope("lag")
+        client.controller.create_stream("lag", "t")
+        with EventWriter(client, "lag", "t") as writer:
+
+            def is_watched() -> bool:
+                writer.write(bytes(92), "k")
+                writer.flush()
+                return count("in_events") > 0
+
+            eventually_blocking(is_watched, "a watch of the container")
+        written = len(list(read_events(client, "lag", "t")))
+        groups = ReaderGroupClient(client.controller.transport)
+        registration = groups.subscribe("lag", "query", [("lag", "t")])
+        groups.update_cut(registration, "lag", "t", {0: 100})
+
+    def is_behind() -> bool:
+        behind = values_of(cluster).get(("pravega_controller_subscriber_behind_bytes", "lag/t", "lag/query"))
+        return behind == (written - 1) * 100
+
+    eventually_blocking(is_behind, "the lag of the subscriber", lag_age_max_s + 20)
+    assert count("out_bytes") == written * 100
+    assert 0 < count("in_events") <= written and count("in_bytes") == count("in_events") * 100

@@ -11,9 +11,9 @@ from tests.support.repository import ROOT
 
 RULES: Final = ROOT / "conf" / "deploy" / "prometheus" / "alerts.yml"
 DASHBOARD: Final = ROOT / "conf" / "deploy" / "grafana" / "dashboard.json"
-FUNCTIONS: Final = frozenset(("histogram_quantile", "rate", "increase", "sum", "min", "max", "count"))
+FUNCTIONS: Final = frozenset(("histogram_quantile", "rate", "increase", "sum", "min", "max", "count", "topk"))
 _WORDS: Final = frozenset(("by", "on", "or", "and", "unless"))
-_TOKEN: Final = re.compile(
+TOKEN: Final = re.compile(
     r"""\s+|"[^"]*"|\$__rate_interval|\d+(?:\.\d+)?[smhd]?|[A-Za-z_:][\w:]*|=~|!~|!=|==|>=|<=|[-+*/<>=(){}\[\],]"""
 )
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
@@ -42,7 +42,7 @@ def metrics_of(expression: str) -> set[str]:
     label_list = False
     place = 0
     while place < len(expression):
-        match = _TOKEN.match(expression, place)
+        match = TOKEN.match(expression, place)
         if match is None:
             raise ValueError(f"{expression[place:]!r} in {expression}")
         token, place = match[0], match.end()

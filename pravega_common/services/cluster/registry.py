@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pravega_common.errors import DataCorruption
 from pravega_common.services.cluster.store_load import StoreLoad
+from pravega_common.services.problems import Problem
 
 SEGMENT_STORE_KIND: Final = "segment-store"
 """Lease kind of a segment store; the member id is the store's id, as in the assignment."""
@@ -15,6 +16,8 @@ CONTROLLER_KIND: Final = "controller"
 CONTAINER_COUNT_KEY: Final = "containers"
 """Constant: the number of containers, in decimal."""
 ASSIGNMENT_LEADER_ROLE: Final = "assignment"
+problems_max: Final = 20
+"""Problems that travel with a lease, so that its size has a limit; there are fewer kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Member:
     """Whether its port speaks TLS. A member without has no such key, as before there was one."""
     load: StoreLoad | None = None
     """The work of a store when it renewed its lease; None of a controller, and of a store of an older version."""
+    problems: tuple[Problem, ...] = ()
+    """The problems that a store's health named when it renewed its lease; none of a store of an older version."""
 
     def to_payload(self) -> dict[str, Any]:
         return {
@@ -45,6 +50,7 @@ class Member:
             "failure_reasons": [list(item) for item in self.failure_reasons],
             **({"tls": True} if self.tls else {}),
             **({} if self.load is None else {"load": self.load.to_payload()}),
+            **({"problems": [one.to_json() for one in self.problems[:problems_max]]} if self.problems else {}),
         }
 
     @classmethod
@@ -57,6 +63,8 @@ class Member:
             incarnation = str(payload.get("incarnation", ""))
             speaks_tls = bool(payload.get("tls", False))
             load = StoreLoad.from_payload(payload["load"]) if "load" in payload else None
-            return cls(str(payload["host"]), int(payload["port"]), incarnation, failed, reasons, speaks_tls, load)
+            problems = tuple(Problem.from_json(one) for one in payload.get("problems", ()))
+            host, port = str(payload["host"]), int(payload["port"])
+            return cls(host, port, incarnation, failed, reasons, speaks_tls, load, problems)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataCorruption(f"membership payload {payload!r} is not one: {error}") from error

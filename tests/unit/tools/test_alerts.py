@@ -62,6 +62,7 @@ def test_problems_are_named_as_services_name_them() -> None:
         for path in (
             ROOT / "segment_service" / "health" / "store_health.py",
             ROOT / "controller_service" / "cluster" / "controller_health.py",
+            ROOT / "pravega_common" / "services" / "tls.py",
         )
     )
     codes = set(re.findall(r'Problem\("([a-z0-9-]+)"', sources))

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from pravega_common.errors import DataCorruption
-from pravega_common.services.cluster.registry import Member
+from pravega_common.services.cluster.registry import Member, problems_max
 from pravega_common.services.cluster.store_load import StoreLoad
+from pravega_common.services.problems import Problem
 
 LOAD = StoreLoad(7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+SLOW = Problem("slow", "it is slow", "wait", stops_work=False)
 
 
 def test_a_lease_with_figures() -> None:
@@ -26,6 +28,25 @@ def test_an_older_store_sends_none() -> None:
 
 def test_what_a_newer_store_adds_is_passed_over() -> None:
     assert StoreLoad.from_payload({**LOAD.to_payload(), "colour": "red"}) == LOAD
+
+
+def test_a_lease_with_problems() -> None:
+    member = Member("host", 1, "run", problems=(SLOW,))
+    payload = member.to_payload()
+    payload["problems"][0]["colour"] = "red"
+    assert Member.from_payload(payload) == member
+    assert "problems" not in Member("host", 1).to_payload()
+
+
+def test_the_problems_of_a_lease_have_a_limit() -> None:
+    sent = Member("host", 1, problems=(SLOW,) * (problems_max + 1)).to_payload()
+    assert len(sent["problems"]) == problems_max
+
+
+@pytest.mark.parametrize("wrong", [17, [17], [{"code": "slow"}], None])
+def test_problems_that_are_none(wrong: Any) -> None:
+    with pytest.raises(DataCorruption):
+        Member.from_payload({**Member("host", 1).to_payload(), "problems": wrong})
 
 
 @pytest.mark.parametrize("wrong", [None, -1, 1.5, "1", True])

@@ -13,6 +13,9 @@ import pytest
 from pravega_common.errors import PravegaError, SegmentNotFound
 from pravega_common.services.cluster.cpo import PersistenceGroup
 from pravega_common.services.loop_lag import LoopLag
+from pravega_common.services.problems import Problem
+from segment_service import tier1_memory_watch as memory_watch
+from segment_service import tier1_settings_watch as settings_watch
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.container.registry import ContainerRegistry
@@ -25,6 +28,7 @@ from segment_service.host.listener import WireServer
 from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.measured_chunks import MeasuredChunkStorage
+from segment_service.traffic.busiest_streams import BusiestStreams, StreamTraffic
 from tests.support.containers import ContainerKit
 from tests.support.event_writers import hold_few, writer
 from tests.support.eventually import eventually
@@ -42,6 +46,7 @@ class Page:
         self.lease_left_s = 10.0
         self.offline: dict[int, dict[str, str]] = {}
         self.silent: dict[str, float] = {}
+        self.certificate: Problem | None = None
         self.clock = ManualClock()
         self.tier2_faults = FaultyChunkStorage(InMemoryChunkStorage(), random.Random(3), self.clock)
         self.tier2 = MeasuredChunkStorage(self.tier2_faults, self.clock)
@@ -49,11 +54,21 @@ class Page:
         store = InMemorySegmentStore()
         self.wire = WireServer(store, InMemoryTableStore(store), store, connections_max=100)
         self.groups = ChoiceByUse((PersistenceGroup("group-0", ("a:1", "b:1", "c:1")),))
+        self.streams = BusiestStreams(streams_max=2)
         self.server = self._page()
 
     def _page(self, warning: str = "") -> StatusPage:
         cache = CacheManager(InMemoryCacheStorage())
-        parts = (self.registry, self.kit.back_pressure, cache, self.wire, self.tier2, self.loop_lag, self.groups)
+        parts = (
+            self.registry,
+            self.kit.back_pressure,
+            cache,
+            self.wire,
+            self.tier2,
+            self.loop_lag,
+            self.groups,
+            self.streams,
+        )
         health = StoreHealth(
             lambda: ClusterPlace(self.lease_left_s, self.offline),
             self.registry,
@@ -63,6 +78,7 @@ class Page:
             self.kit.back_pressure,
             self.loop_lag,
             warning,
+            lambda: self.certificate,
         )
         return StatusPage("127.0.0.1", 0, self.registry, StoreCollector(*parts), health, lambda: self.offline)
 
@@ -131,6 +147,17 @@ async def test_a_group_is_as_silent_as_its_majority(page: Page) -> None:
     assert await problems(page, 503) == ["tier1-silent"]
 
 
+@pytest.mark.parametrize(
+    ("held_by", "words"),
+    [(memory_watch.HELD_BY, "maxmemory"), (settings_watch.HELD_BY, "settings"), ("cache", "speed")],
+)
+async def test_the_remedy_of_waiting_appends_is_that_of_what_holds_them(page: Page, held_by: str, words: str) -> None:
+    page.kit.back_pressure.hold(held_by, True)
+    _, text = await page.get("/health/ready")
+    (problem,) = json.loads(text)["problems"]
+    assert problem["code"] == "appends-wait" and held_by in problem["text"] and words in problem["remedy"]
+
+
 async def test_frames_that_nobody_acknowledges_are_named(page: Page) -> None:
     container = await page.kit.open(3)
     page.registry.add(container)
@@ -158,6 +185,11 @@ async def test_tier2_that_fails_for_long_is_named_and_forgotten_when_it_answers(
     with pytest.raises(SegmentNotFound):  # an answer as good as another
         await page.tier2.info("missing")
     assert await problems(page, 200) == []
+
+
+async def test_a_certificate_that_ends_degrades(page: Page) -> None:
+    page.certificate = Problem("certificate-ends", "the certificate ends in 3 days", "replace it", stops_work=False)
+    assert await problems(page, 200) == ["certificate-ends"]
 
 
 async def test_a_loop_that_is_late_degrades_and_one_that_is_stuck_is_not_alive(page: Page) -> None:
@@ -196,6 +228,9 @@ async def test_metrics_show_what_happens(page: Page) -> None:
     page.registry.add(container)
     await container.create_segment("s")
     await container.append("s", [bytes(1_000)])
+    page.streams.tick(
+        {"scope/a": StreamTraffic(30, 3, 20), "scope/b": StreamTraffic(9), "scope/c": StreamTraffic(8)}, 1.0
+    )
     status, text = await page.get("/metrics")
     assert status == 200
     lines = text.splitlines()
@@ -211,6 +246,10 @@ async def test_metrics_show_what_happens(page: Page) -> None:
         'pravega_container_frame_seconds_count{container="3"} 3.0',
         'pravega_store_tier2_failures_total{call="put"} 0.0',
         "pravega_store_tier2_failing_seconds 0.0",
+        'pravega_store_stream_in_bytes_total{stream="scope/a"} 30.0',
+        'pravega_store_stream_in_events_total{stream="scope/a"} 3.0',
+        'pravega_store_stream_out_bytes_total{stream="scope/a"} 20.0',
+        'pravega_store_stream_in_bytes_total{stream="_other"} 8.0',
     ):
         assert line in lines, text
 

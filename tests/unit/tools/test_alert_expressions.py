@@ -1,0 +1,74 @@
+"""Evaluates expressions on samples, and each rule on those of a cluster that is well."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.alert_expressions import Samples, evaluate, seconds_of
+from tests.support.alert_rules import alerts
+
+BUCKETS = 'h_bucket{le="1.0"} 0\nh_bucket{le="2.0"} %d\nh_bucket{le="+Inf"} %d\n'
+
+
+def scraped(expression: str, *pages: str | None, job: str = "j", period_s: float = 10.0) -> Samples:
+    """What one instance answered, one page after the other."""
+    samples = Samples([expression])
+    for number, page in enumerate(pages):
+        samples.add(job, "i", number * period_s, page)
+    return samples
+
+
+def values(expression: str, *pages: str | None) -> list[float]:
+    return sorted(evaluate(expression, scraped(expression, *pages)).values())
+
+
+@pytest.mark.parametrize(
+    ("expression", "page", "expected"),
+    [
+        ("a > 1", "a 2\n", [2.0]),
+        ("a > 1", "a 1\n", []),
+        ("a == 0", 'a{x="y"} 0\n', [0.0]),
+        ('a{code="b"} > 0', 'a{code="b"} 1\na{code="c"} 2\n', [1.0]),
+        ('a{code=~"b|c"} > 0', 'a{code="b"} 1\na{code="cc"} 2\n', [1.0]),
+        ("a / b > 0.8", 'a{s="1"} 9\na{s="2"} 9\nb{s="1"} 10\nb{s="2"} 20\n', [0.9]),
+        ("a / (b > 0) > 0.8", "a 9\nb 0\n", []),
+        ("a > 5 or b > 5", "a 1\nb 6\n", [6.0]),
+        ("sum by (x) (a) > 2", 'a{x="1",y="1"} 2\na{x="1",y="2"} 1\na{x="2"} 1\n', [3.0]),
+    ],
+)
+def test_values_of_the_last_answer(expression: str, page: str, expected: list[float]) -> None:
+    assert values(expression, page) == expected
+
+
+def test_an_instance_that_is_silent_has_nothing_but_up() -> None:
+    assert values("a > 0", "a 1\n", None) == []
+    silent = scraped('up{job="j"} == 0', "a 1\n", None)
+    assert evaluate('up{job="j"} == 0', silent) == {frozenset({("job", "j"), ("instance", "i")}): 0.0}
+    assert evaluate('up{job="other"} == 0', silent) == {}
+
+
+def test_growth_counts_a_restart_from_zero_and_ends_with_its_range() -> None:
+    pages = ["a_total 5\n", "a_total 100\n", "a_total 3\n", "a_total 7\n"]
+    assert values("increase(a_total[10m]) > 0", *pages) == [95 + 3 + 4]
+    assert values("increase(a_total[10s]) > 0", *pages) == [4]
+    assert values("rate(a_total[10s]) > 0", *pages) == [0.4]
+
+
+def test_a_quantile_lies_inside_its_bucket() -> None:
+    expression = "histogram_quantile(0.5, sum by (le) (rate(h_bucket[5m]))) > 0"
+    assert values(expression, BUCKETS % (0, 0), BUCKETS % (10, 10)) == [1.5]
+    assert values(expression, BUCKETS % (0, 0), BUCKETS % (0, 10)) == [2.0]
+    assert values(expression, BUCKETS % (0, 0), BUCKETS % (0, 0)) == []
+
+
+@pytest.mark.parametrize("wrong", ["max(a) > 1", "a > 1 and b", "1 > a[5m]", "count(a)"])
+def test_what_no_rule_uses_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"understood|belongs|two numbers"):
+        evaluate(wrong, scraped(wrong, "a 1\n"))
+
+
+@pytest.mark.parametrize("rule", alerts(), ids=lambda rule: str(rule["alert"]))
+def test_each_rule_can_be_evaluated_and_is_quiet_without_trouble(rule: dict[str, str]) -> None:
+    page = "pravega_store_ready 1\npravega_controller_ready 1\n"
+    assert evaluate(rule["expr"], scraped(rule["expr"], page, page, job="pravega-segment-store")) == {}
+    assert seconds_of(rule["for"]) >= 0
