@@ -14,9 +14,12 @@ from typing import Any, Final, Protocol
 import structlog
 
 from controller_service.api.grpc.access_guard import AccessControl
+from controller_service.api.grpc.call_limits import CallCounts
 from controller_service.api.grpc.commit_operations_api import CommitOperationsApi
+from controller_service.api.grpc.connection_watch import ConnectionWatch
 from controller_service.api.grpc.controller_service_api import ControllerServiceApi
 from controller_service.api.grpc.parts import ApiParts, HostStore, Workflows
+from controller_service.api.grpc.scope_quotas_api import ScopeQuotasApi
 from controller_service.api.grpc.server import GrpcServer
 from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
 from controller_service.api.rest.connections import ConnectionLimits
@@ -35,6 +38,7 @@ from controller_service.event_processors.event_processor_group import EventProce
 from controller_service.event_processors.internal_streams import InternalStreams
 from controller_service.event_processors.request_events import RequestEvent
 from controller_service.event_processors.request_stream import Instance, WireClients, request_processors
+from controller_service.lag.known_subscribers import KnownSubscribers
 from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.segment_access.revisioned_segments import RevisionedSegments
@@ -52,6 +56,7 @@ from controller_service.transactions.commit_marks import CommitMarks
 from controller_service.transactions.lifecycle import TransactionService
 from controller_service.watermarks.mark_segment import MarkSegments
 from controller_service.watermarks.stream_watermarks import StreamWatermarks
+from controller_service.watermarks.watermark_ages import WatermarkAges
 from controller_service.watermarks.watermark_job import WatermarkJob
 from controller_service.window.parts import WindowParts
 from controller_service.workflows.auto_scale import AutoScale
@@ -62,6 +67,7 @@ from controller_service.workflows.key_value_tables import KeyValueTables
 from controller_service.workflows.reader_groups import ReaderGroups
 from controller_service.workflows.remove_stream import StreamRemoval
 from controller_service.workflows.scale_stream import ScaleStream
+from controller_service.workflows.scope_quota import SetScopeQuota
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.truncate_stream import TruncateStream
 from controller_service.workflows.update_stream import UpdateStream
@@ -70,6 +76,7 @@ from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import SYSTEM_SCOPE
 from pravega_common.proto.commit_operations_pb2_grpc import add_CommitOperationsServicer_to_server
 from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
+from pravega_common.proto.scope_quotas_pb2_grpc import add_ScopeQuotasServicer_to_server
 from pravega_common.proto.transaction_sets_pb2_grpc import add_TransactionSetsServicer_to_server
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import arm_from_environment
@@ -82,12 +89,15 @@ from pravega_common.services.logs import LogSection, set_up_log
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.retrying import RetryLimits, retry, unlimited
 from pravega_common.services.settings import host_and_port
-from pravega_common.services.tls import make_server_tls
+from pravega_common.services.systemd import SystemdNotices
+from pravega_common.services.tls import make_server_tls, problem_of
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 
 stores_poll_s: Final = 0.2
 stores_log_period_s: Final = 5.0
+watermark_runs_kept: Final = 3
+"""Runs of the watermark job after which a stream that none of them met is forgotten."""
 system_tables_limits: Final = RetryLimits(attempts_max=unlimited, pause_s=lambda failed: 1.0)
 
 
@@ -162,11 +172,13 @@ class Controller(Service):
             lambda: self.backends.hosts.ownerless,
             lambda: self.transactions.blocked,
             self.loop_lag,
+            lambda: problem_of(self.tls),
         )
         self.health = HealthRegistry(self.judge)
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
         self.store = StreamStore(backends.tables, clock, self._new_id, self.member_id)
         self.marks = WriterMarks(self.store)
+        self.known_subscribers = KnownSubscribers(self.store, backends.access)
         self.queue = TableRequestQueue(backends.tables, self.member_id, clock, self.membership.live_ids)
         self._again = SecondDeletion(self.queue, backends.access, clock)
         self.transactions = TransactionService(
@@ -194,11 +206,13 @@ class Controller(Service):
             self.store, backends.access, self.parts.workflows.scale, clock, config.auto_scale.limits
         )
         self.retention = self._make_retention()
+        self.watermark_ages = WatermarkAges(clock, watermark_runs_kept * config.watermarks.period_ms / 1000)
+        self._stream_watermarks = self._make_stream_watermarks()
         self.watermarks = self._make_watermarks()
         self.events = self._make_events()
         self.audit = AuditLog(clock, config.log.audit_file)
         access = config.security.access(clock, f"controller {self.member_id}", self.audit)
-        self.grpc = GrpcServer(config.controller.listen, self._grpc_services(), self.tls, access, self.audit)
+        self.grpc = self._make_grpc(access)
         self.rest = self._make_rest(access)
         self._started: list[Service] = []
 
@@ -218,9 +232,12 @@ class Controller(Service):
             seal,
             delete,
             DeleteScope(store, queue, seal, delete, groups, tables),
+            SetScopeQuota(store, queue, self._new_id),
         )
         hosts, live_ids = self.backends.hosts, self.membership.live_ids
-        return ApiParts(store, workflows, tables, groups, self.marks, hosts, live_ids, self._new_id)
+        return ApiParts(
+            store, workflows, tables, groups, self.marks, self.known_subscribers, hosts, live_ids, self._new_id
+        )
 
     def window_parts(self) -> WindowParts:
         """The parts that the page at ``/`` asks for its answers."""
@@ -239,6 +256,7 @@ class Controller(Service):
             self.backends.hosts.controllers,
             self.backends.clock,
             self.backends.clients,
+            None if self._stream_watermarks is None else self._stream_watermarks.newest,
         )
 
     def _status(self) -> tuple[str, dict[str, str]]:
@@ -247,17 +265,23 @@ class Controller(Service):
 
     def _make_retention(self) -> RetentionJob:
         period_ms, truncate = self.config.retention.period_ms, self.parts.workflows.truncate
-        retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, self._new_id)
+        heard_of = self.known_subscribers.heard_of
+        retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, self._new_id, heard_of)
         expiry = HistoryExpiry(self.store, self.transactions.records, self.config.retention.history_ms)
         steps = (retention.apply_to, expiry.apply_to)
         return RetentionJob(self.store, steps, self.member_id, self.membership.live_ids, self.backends.clock, period_ms)
 
-    def _make_watermarks(self) -> WatermarkJob | None:
+    def _make_stream_watermarks(self) -> StreamWatermarks | None:
         revisions, workflows = self.backends.revisions, self.parts.workflows
         if revisions is None:
             return None
-        segments = MarkSegments(revisions, self.backends.access)
-        watermarks = StreamWatermarks(self.store, self.marks, segments, workflows.create, workflows.delete)
+        segments, ages = MarkSegments(revisions, self.backends.access), self.watermark_ages
+        return StreamWatermarks(self.store, self.marks, segments, workflows.create, workflows.delete, ages)
+
+    def _make_watermarks(self) -> WatermarkJob | None:
+        watermarks = self._stream_watermarks
+        if watermarks is None:
+            return None
         return WatermarkJob(
             self.marks.streams,
             watermarks.advance,
@@ -280,6 +304,19 @@ class Controller(Service):
     async def _truncate_internal(self, stream: str, cut: SegmentOffsets) -> None:
         await self.parts.workflows.truncate.truncate(f"handled-{self._new_id()}", SYSTEM_SCOPE, stream, cut)
 
+    def _make_grpc(self, access: AccessControl | None) -> GrpcServer:
+        settings = self.config.controller
+        return GrpcServer(
+            settings.listen,
+            self._grpc_services(),
+            self.tls,
+            access,
+            self.audit,
+            CallCounts.of(settings.calls_max, settings.calls_per_peer_max),
+            connections_max=settings.connections_max,
+            watch=ConnectionWatch(self.backends.clock, settings.connections_per_peer_max),
+        )
+
     def _make_rest(self, access: AccessControl | None) -> RestServer | None:
         listen, metrics_open = self.config.controller.rest, self.config.security.metrics_open
         context = None if self.tls is None else self.tls.context
@@ -294,6 +331,7 @@ class Controller(Service):
             self.health,
             self.parts,
             self.window_parts(),
+            self.watermark_ages,
             context,
             access,
             metrics_open=metrics_open,
@@ -305,10 +343,12 @@ class Controller(Service):
     def _grpc_services(self) -> list[Callable[[Any], None]]:
         api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)
         operations_api = CommitOperationsApi(self.repair, self.transactions.records)
+        quotas_api = ScopeQuotasApi(self.parts.workflows.quota)
         services: list[Callable[[Any], None]] = [lambda server: add_ControllerServiceServicer_to_server(api, server)]
         if self.config.controller.extensions:
             services.append(lambda server: add_TransactionSetsServicer_to_server(sets_api, server))
             services.append(lambda server: add_CommitOperationsServicer_to_server(operations_api, server))
+            services.append(lambda server: add_ScopeQuotasServicer_to_server(quotas_api, server))
         return services
 
     def _new_id(self) -> str:
@@ -440,7 +480,12 @@ async def _until_stopped(controller: Controller, stopping: asyncio.Event) -> Non
 
 async def _run(controller: Controller) -> None:
     await controller.start()
-    await controller.wait_stopped()
+    notices = SystemdNotices(lambda: controller.judge.is_alive, controller.backends.clock)
+    await notices.start()
+    try:
+        await controller.wait_stopped()
+    finally:
+        await notices.stop()
 
 
 def run_controller(config_path: Path) -> None:

@@ -15,8 +15,10 @@ import uvloop
 
 from pravega_common.errors import PravegaError
 from pravega_common.runtime import failpoints
+from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.logs import LogSection, set_up_log
 from pravega_common.services.ready_file import remove_ready_file, write_ready_file
+from pravega_common.services.systemd import SystemdNotices
 from segment_service.config import SegmentStoreConfig
 from segment_service.service import SegmentStoreProcess
 from segment_service.tier1_memory import check_tier1_memory
@@ -52,6 +54,8 @@ async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
     process = SegmentStoreProcess(config)
     process.on_failure(lambda _: stop.set())
     await process.start()
+    notices = SystemdNotices(lambda: process.health.is_alive, SystemClock())
+    await notices.start()
     try:
         if ready_file is not None:
             host, port = process.published
@@ -60,6 +64,7 @@ async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
     finally:
         if ready_file is not None:
             remove_ready_file(ready_file)
+    await notices.stop()
     await process.stop()
     if process.failure is not None:
         raise process.failure

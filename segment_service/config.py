@@ -29,6 +29,7 @@ from pravega_common.services.settings import (
 from pravega_common.services.tls import TlsSection
 from segment_service.plog.cluster_registration import group_problems
 from segment_service.storage.s3_access import S3Access
+from segment_service.traffic.busiest_streams import busiest_streams_default
 from segment_service.traffic.settings import TrafficSettings
 
 default_group: Final = "group-0"
@@ -45,8 +46,10 @@ class StoreSection(Section):
     containers: Annotated[int, Field(ge=1, le=65_536)] = 4
     connections_max: Annotated[int, Field(ge=1)] = 16_384
     connections_per_peer_max: Annotated[int, Field(ge=0)] = 0
+    local_socket: bool = True
     unflushed_bytes_max: Bytes = 256 * 1024 * 1024
     metrics: OptionalAddress = ""
+    metrics_streams_max: Annotated[int, Field(ge=0, le=1_000)] = busiest_streams_default
 
 
 class StoreClusterSection(ClusterSection):

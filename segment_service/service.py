@@ -15,7 +15,7 @@ from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.cluster.store_load import StoreLoad
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.settings import host_and_port
-from pravega_common.services.tls import make_server_tls
+from pravega_common.services.tls import make_server_tls, problem_of
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.cache.rocksdb_cache import RocksDBSecondLevel
@@ -57,6 +57,7 @@ from segment_service.tier1_memory_watch import Tier1MemoryWatch
 from segment_service.tier1_settings_watch import Tier1SettingsWatch
 from segment_service.traffic.monitor import TrafficMonitor
 from segment_service.traffic.request_stream import WireRequestStream
+from segment_service.traffic.stream_watch import StreamWatch
 from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
 from segment_service.writer.storage_writer import StorageWriter
 
@@ -157,22 +158,15 @@ class SegmentStoreProcess(Service):
         self._tls = make_server_tls(config.tls, self._parts.clock)
         self._tls_context = None if self._tls is None else self._tls.context
         self._tokens = config.security.tokens(self._parts.clock, f"segment-store {config.store.id}".strip())
-        host, port = host_and_port(config.store.listen)
         self.open_files = raise_open_files(config.store.connections_max)
-        self.wire = WireServer(
-            self.store,
-            self.tables,
-            self.back_pressure,
-            host=host,
-            port=port,
-            clock=self._parts.clock,
-            connections_max=self.open_files.connections_max,
-            connections_per_peer_max=config.store.connections_per_peer_max,
-            tls=self._tls_context,
-            tokens=self._tokens,
-            authenticates=config.security.authentication,
-        )
+        self.wire = self._make_wire_server()
         self._traffic: TrafficMonitor | None = None
+        self._streams = StreamWatch(
+            lambda: self.registry,
+            self.wire.times.reads_of,
+            clock,
+            config.store.metrics_streams_max if config.store.metrics else 0,
+        )
         self.health = StoreHealth(
             self._place,
             self.registry,
@@ -182,9 +176,28 @@ class SegmentStoreProcess(Service):
             self.back_pressure,
             self._loop_lag,
             self.open_files.warning,
+            lambda: problem_of(self._tls),
         )
         self.collector = self._make_collector()
         self._status_page = self._make_status_page()
+
+    def _make_wire_server(self) -> WireServer:
+        settings = self._config.store
+        host, port = host_and_port(settings.listen)
+        return WireServer(
+            self.store,
+            self.tables,
+            self.back_pressure,
+            host=host,
+            port=port,
+            clock=self._parts.clock,
+            connections_max=self.open_files.connections_max,
+            connections_per_peer_max=settings.connections_per_peer_max,
+            tls=self._tls_context,
+            tokens=self._tokens,
+            authenticates=self._config.security.authentication,
+            local_socket=settings.local_socket,
+        )
 
     async def on_start(self) -> None:
         parts, config = self._parts, self._config
@@ -226,7 +239,13 @@ class SegmentStoreProcess(Service):
             tls=config.tls.is_served,
         )
         self._manager = ContainerManager(
-            manager_config, parts.cpo, self.registry, self._make_container, parts.clock, self._load
+            manager_config,
+            parts.cpo,
+            self.registry,
+            self._make_container,
+            parts.clock,
+            self._load,
+            self.health.problems,
         )
         self.own(self._manager)
         await self._manager.start()
@@ -236,10 +255,13 @@ class SegmentStoreProcess(Service):
         self._traffic = self._make_traffic_monitor()
         self.own(self._traffic)
         await self._traffic.start()
+        self.own(self._streams)
+        await self._streams.start()
         self.log.info("segment store is up", store=self.store_id, published=f"{host}:{port}")
 
     async def on_stop(self) -> None:
         """Containers before sockets: their waiting reads end, and what was accepted becomes durable and is answered."""
+        await self._streams.stop()
         if self._traffic is not None:
             await self._traffic.stop()
         if self._manager is not None:
@@ -292,6 +314,7 @@ class SegmentStoreProcess(Service):
             self._tier2,
             self._loop_lag,
             self._parts.groups,
+            self._streams.streams,
             lambda: self._traffic,
             self._memory_watch.silent_s,
             self.health.problems,
