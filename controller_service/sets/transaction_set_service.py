@@ -36,7 +36,6 @@ from controller_service.sets.transaction_set import (
 )
 from controller_service.sets.validation import check_batch, check_commit, check_sink
 from controller_service.store.versioned_store import ABSENT, VersionedStore
-from controller_service.transactions.completions import Expectation
 from controller_service.transactions.lifecycle import TransactionService
 from controller_service.transactions.records import RegistrationRecord, SetReference
 from pravega_common.errors import AccessDenied, InvalidArgument, NotFound, PravegaError, Throttled, VersionConflict
@@ -58,6 +57,8 @@ finish_looks_max: Final = 20
 finish_look_first_s: Final = 0.2
 finish_look_last_s: Final = 2.0
 """Between two looks; the wait ends at once when this controller made the members readable itself."""
+readable_wait_max_ms: Final = 1_000
+"""How long a question about a set may wait until it is readable."""
 finishing_max: Final = 1_000
 """Sets that one controller makes readable at the same time."""
 cas_limits: Final = RetryLimits(attempts_max=50, pause_s=lambda lost: 0.0 if lost <= 2 else 0.005 * min(lost - 1, 20))
@@ -120,7 +121,8 @@ class TransactionSetService(Service):
         self._janitor = RegistrationJanitor(self._sinks)
         self._members = MemberTransactions(transactions, self)
         self._clock = clock
-        self._finishing: set[tuple[str, int]] = set()
+        self._finishing: dict[tuple[str, int], asyncio.Future[None]] = {}
+        """Sets that this controller makes readable: done once each is, or is left to others."""
         transactions.attach_sets(self)
 
     async def on_start(self) -> None:
@@ -291,9 +293,32 @@ class TransactionSetService(Service):
     # ---- get, list, keep ---------------------------------------------------------------------------------------------
 
     async def get(
-        self, query_id: str, destination: str, batch_id: int, secret: bytes = b"", *, is_operator: bool = False
+        self,
+        query_id: str,
+        destination: str,
+        batch_id: int,
+        secret: bytes = b"",
+        *,
+        is_operator: bool = False,
+        wait_ms: int = 0,
     ) -> DecisionAnswer:
-        """The decision about a batch, if there is one, and the last batch of its sink; operators need no secret."""
+        """The decision about a batch, if there is one, and the last batch of its sink; operators need no secret.
+
+        ``wait_ms``: how long to wait, at most ``readable_wait_max_ms``, for a set that this controller is about to make
+        readable; one that another controller works on is answered as it is.
+        """
+        answer = await self._decision(query_id, destination, batch_id, secret, is_operator=is_operator)
+        if wait_ms <= 0 or not isinstance(answer.decision, SetRecord):
+            return answer
+        finished = self._finishing.get((sink_key(query_id, destination), answer.decision.sequence))
+        if finished is None or answer.decision.state is SetRecordState.FINISHED:
+            return answer
+        await self._wait(finished, min(wait_ms, readable_wait_max_ms) / 1000)
+        return await self._decision(query_id, destination, batch_id, secret, is_operator=is_operator)
+
+    async def _decision(
+        self, query_id: str, destination: str, batch_id: int, secret: bytes, *, is_operator: bool
+    ) -> DecisionAnswer:
         check_sink(query_id, destination)
         shown = hash_of(secret)
         found = await self._sinks.read(sink_key(query_id, destination))
@@ -366,16 +391,22 @@ class TransactionSetService(Service):
         """At once; what does not fit is finished by a later sweep, or before the sink's next commit."""
         started = (key, committed.sequence)
         if started not in self._finishing and len(self._finishing) < finishing_max and self.is_running:
-            self._finishing.add(started)
-            self.spawn(self._finish(key, committed), f"finish {key}")
+            self._finishing[started] = finished = asyncio.get_running_loop().create_future()
+            self.spawn(self._finish(key, committed, finished), f"finish {key}")
 
-    async def _finish(self, key: str, committed: SetRecord) -> None:
+    async def _finish(self, key: str, committed: SetRecord, finished: asyncio.Future[None]) -> None:
+        async def make_readable() -> None:
+            try:
+                await self._make_readable(key, committed)
+            finally:
+                finished.set_result(None)
+
         try:
-            await both_ended(self._make_readable(key, committed), self._clear_batches(key))
+            await both_ended(make_readable(), self._clear_batches(key))
         except Exception as error:  # also of a bug: the sweep comes back to it
             self.log.warning("set is finished later", sink=key, batch=committed.batch_id, error=repr(error))
         finally:
-            self._finishing.discard((key, committed.sequence))
+            del self._finishing[key, committed.sequence]
 
     async def _make_readable(self, key: str, committed: SetRecord) -> None:
         """Have the members merged, here or on another controller, and record that they are; within a limit."""
@@ -385,7 +416,7 @@ class TransactionSetService(Service):
             await self._order(key, committed)
             for look in range(finish_looks_max):
                 if not expectation.all_came.done() and await self._members.unfinished(committed.members):
-                    await self._wait(expectation, min(finish_look_first_s * 2**look, finish_look_last_s))
+                    await self._wait(expectation.all_came, min(finish_look_first_s * 2**look, finish_look_last_s))
                     continue
                 await failpoint_async(MEMBERS_READABLE, destination_of(key))
                 await self._apply(
@@ -394,11 +425,11 @@ class TransactionSetService(Service):
                 return
         self.log.warning("set is not finished yet", sink=key, batch=committed.batch_id)
 
-    async def _wait(self, expectation: Expectation, delay_s: float) -> None:
-        """Wait until this controller has made the members readable, or it is time to look again."""
+    async def _wait(self, readable: asyncio.Future[None], delay_s: float) -> None:
+        """Wait until this controller has made something readable, or it is time to look again."""
         alarm = self.spawn(self._clock.sleep(delay_s), "next look")
         try:
-            await asyncio.wait({alarm, expectation.all_came}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({alarm, readable}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             alarm.cancel()
 

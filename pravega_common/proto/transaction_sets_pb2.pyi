@@ -302,7 +302,10 @@ class GetTransactionSetRequest(google.protobuf.message.Message):
 
     SINK_FIELD_NUMBER: builtins.int
     BATCH_ID_FIELD_NUMBER: builtins.int
+    WAIT_MS_FIELD_NUMBER: builtins.int
     batch_id: builtins.int
+    wait_ms: builtins.int
+    """waits so long for a set that this controller is about to make readable; a second at most"""
     @property
     def sink(self) -> global___Sink: ...
     def __init__(
@@ -310,9 +313,10 @@ class GetTransactionSetRequest(google.protobuf.message.Message):
         *,
         sink: global___Sink | None = ...,
         batch_id: builtins.int = ...,
+        wait_ms: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["sink", b"sink"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["batch_id", b"batch_id", "sink", b"sink"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["batch_id", b"batch_id", "sink", b"sink", "wait_ms", b"wait_ms"]) -> None: ...
 
 global___GetTransactionSetRequest = GetTransactionSetRequest
 

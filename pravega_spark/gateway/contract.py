@@ -183,8 +183,11 @@ class StreamGateway(Protocol):
         """
         ...
 
-    def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
-        """The batch's set, and the last committed batch id of the sink (-1 if none)."""
+    def transaction_set(self, sink: Sink, batch_id: int, wait_ms: int = 0) -> tuple[TransactionSet, int]:
+        """The batch's set, and the last committed batch id of the sink (-1 if none).
+
+        ``wait_ms``: a controller that is about to make the set readable answers when it is, or after that time.
+        """
         ...
 
     def note_time(self, scope: str, stream: str, writer_id: str, position: SegmentOffsets, time_ms: int) -> None:

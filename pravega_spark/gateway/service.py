@@ -178,8 +178,8 @@ class ServiceGateway:
     def commit_transaction_set(self, commit: BatchCommit) -> SetDecision:
         return self._coordinator.commit(commit)
 
-    def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
-        return self._coordinator.get(sink, batch_id)
+    def transaction_set(self, sink: Sink, batch_id: int, wait_ms: int = 0) -> tuple[TransactionSet, int]:
+        return self._coordinator.get(sink, batch_id, wait_ms)
 
     def note_time(self, scope: str, stream: str, writer_id: str, position: SegmentOffsets, time_ms: int) -> None:
         self._controller.note_time(scope, stream, writer_id, position, time_ms)

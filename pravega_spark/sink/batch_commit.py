@@ -37,6 +37,8 @@ segments_advised_max: Final = 1000
 sinks_advised_max: Final = 1000
 _advised: set[Sink] = set()
 
+readable_wait_ms: Final = 1_000
+"""How long the controller that makes a decided batch readable may wait with its answer; others answer at once."""
 first_poll_s: Final = 0.004
 readable_time_max_s: Final = 300.0
 """How long a commit waits until a decided batch can be read; the decision stands in any case."""
@@ -101,12 +103,13 @@ def _wait_until_readable(
 ) -> None:
     """Wait until readers see a decided batch.
 
-    The first question comes soon, since a small batch is merged in milliseconds; the pauses double up to ``poll_s``.
+    The controller that does the work answers when it is done. Another one is asked soon, since a small batch is merged
+    in milliseconds; the pauses double up to ``poll_s``.
     """
     deadline_s = monotonic_s() + readable_time_max_s
     delay_s = min(first_poll_s, poll_s)
     while True:
-        recorded, last = gateway.transaction_set(identity.sink, identity.batch_id)
+        recorded, last = gateway.transaction_set(identity.sink, identity.batch_id, readable_wait_ms)
         if recorded.state is SetState.FINISHED or last > identity.batch_id:
             return
         if monotonic_s() > deadline_s:

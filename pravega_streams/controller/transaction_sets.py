@@ -55,11 +55,13 @@ class TransactionSetClient:
         reply = self._transport.transaction_sets("CommitTransactionSet", request)
         return SetDecision(from_wire(COMMIT_STATUSES, reply.status), reply.detail, set_from(reply.set))
 
-    def get(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
-        """The batch's set, and the last committed batch id of the sink (-1 if none)."""
-        reply = self._transport.transaction_sets(
-            "GetTransactionSet", pb.GetTransactionSetRequest(sink=sink_to(sink), batch_id=batch_id)
-        )
+    def get(self, sink: Sink, batch_id: int, wait_ms: int = 0) -> tuple[TransactionSet, int]:
+        """The batch's set, and the last committed batch id of the sink (-1 if none).
+
+        ``wait_ms``: how long the controller may wait for a set that it is about to make readable.
+        """
+        request = pb.GetTransactionSetRequest(sink=sink_to(sink), batch_id=batch_id, wait_ms=wait_ms)
+        reply = self._transport.transaction_sets("GetTransactionSet", request)
         return set_from(reply.set), reply.last_committed_batch_id
 
     def list_sinks(self) -> Iterator[SinkStatus]:

@@ -97,7 +97,12 @@ class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
     ) -> pb.GetTransactionSetResponse:
         sink = request.sink
         taken = await self._sets.get(
-            sink.query_id, sink.destination, request.batch_id, sink.secret, is_operator=may_see(ROOT)
+            sink.query_id,
+            sink.destination,
+            request.batch_id,
+            sink.secret,
+            is_operator=may_see(ROOT),
+            wait_ms=request.wait_ms,
         )
         decided = taken.decision
         if isinstance(decided, RefusedSet):

@@ -394,7 +394,7 @@ class FakeGateway:
                 _abort(store, uuid.UUID(hex=identifier))
             return SetDecision(CommitStatus.COMMITTED, "", asked)
 
-    def transaction_set(self, sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
+    def transaction_set(self, sink: Sink, batch_id: int, wait_ms: int = 0) -> tuple[TransactionSet, int]:
         with self._change() as store:
             row = store.execute("SELECT last_batch FROM sinks WHERE sink = ?", (_key(sink),)).fetchone()
             return _set(store, sink, batch_id), row[0] if row else -1

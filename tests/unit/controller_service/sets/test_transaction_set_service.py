@@ -21,6 +21,7 @@ from controller_service.sets.transaction_set_service import (
     CommitAnswer,
     RegisterAnswer,
     pending_max_ms,
+    readable_wait_max_ms,
     record_kept_ms,
     undecided_grace_ms,
 )
@@ -98,6 +99,34 @@ async def test_batches_become_readable_in_order_and_orphans_end(world: World, on
     expected = [f"b{batch}.{partition}" for batch in range(3) for partition in range(4)]
     assert list(world.segments.stream_events(S, T).values()) == [expected, expected]
     assert world.segments.transaction_segments() == []
+
+
+async def test_a_question_may_wait_until_a_set_is_readable(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge, merge_s = world.segments.merge_batch, 1.5
+
+    async def merge_slowly(target: str, sources: Sequence[str]) -> list[int]:
+        await world.clock.sleep(merge_s)
+        return await merge(target, sources)
+
+    async def asked(instance: Instance, wait_ms: int) -> tuple[SetRecordState, float]:
+        began_s = world.clock.monotonic_s()
+        found = (await world.run(instance.sets.get(Q, D, 0, wait_ms=wait_ms))).decision
+        assert isinstance(found, SetRecord)
+        return found.state, world.clock.monotonic_s() - began_s
+
+    monkeypatch.setattr(world.segments, "merge_batch", merge_slowly)
+    assert (await world.run(one.sets.get(Q, D, 0, wait_ms=500))).decision is None
+    await commit(world, one, 0, await members_of(world, one, "m", 2))
+    began_s = world.clock.monotonic_s()
+    assert await asked(one, 0) == (SetRecordState.COMMITTED, 0)
+    state, took_s = await asked(one, 10 * readable_wait_max_ms)
+    assert state is SetRecordState.ORDERED and took_s == pytest.approx(readable_wait_max_ms / 1000)
+    assert (await asked(await world.instance(), 1_000))[1] == 0, "another controller knows nothing of the end"
+    assert (await asked(one, 1_000))[0] is SetRecordState.FINISHED
+    assert world.clock.monotonic_s() - began_s == pytest.approx(merge_s, abs=0.1)
+    assert await asked(one, 1_000) == (SetRecordState.FINISHED, 0)
 
 
 async def test_a_set_over_several_streams(world: World, one: Instance) -> None:

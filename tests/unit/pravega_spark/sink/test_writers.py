@@ -25,7 +25,7 @@ from pravega_spark.ledger.batch import BatchIdentity
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
-from pravega_spark.sink.batch_commit import abort_batch, commit_batch
+from pravega_spark.sink.batch_commit import abort_batch, commit_batch, readable_wait_ms
 from pravega_spark.sink.batch_writer import batch_identity
 from pravega_spark.sink.commit_protocol import (
     BatchRefused,
@@ -254,7 +254,8 @@ class TestWaitsForReaders:
             found = decide(*call, **named)
             return replace(found, recorded=replace(found.recorded, state=SetState.COMMITTED))
 
-        def looked(sink: Sink, batch_id: int) -> tuple[TransactionSet, int]:
+        def looked(sink: Sink, batch_id: int, wait_ms: int) -> tuple[TransactionSet, int]:
+            assert wait_ms == readable_wait_ms
             found, last = look(sink, batch_id)
             return replace(found, state=states.pop() if states else SetState.FINISHED), last
 
