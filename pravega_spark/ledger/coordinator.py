@@ -51,7 +51,7 @@ class TransactionCoordinator:
         self._warn_once(commit.identity.sink)
         return ledger.commit(commit)
 
-    def get(self, sink: Sink, batch_id: int, wait_ms: int) -> tuple[TransactionSet, int]:
+    def get(self, sink: Sink, batch_id: int, wait_ms: int = 0) -> tuple[TransactionSet, int]:
         """The batch's set, and the last committed batch id of the sink (-1 if none)."""
         return self._either(
             lambda: self._client.sets.get(sink, batch_id, wait_ms), lambda ledger: ledger.get(sink, batch_id)

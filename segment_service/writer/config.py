@@ -24,6 +24,9 @@ class WriterConfig:
     transaction_age_s: float = 10.0
     """A transaction's segment waits longer: merged before that, its bytes go to Tier 2 as part of the target only."""
 
+    merge_age_s: float = 0.25
+    """A merge waits so long: a commit over many segments does not compete with what it leaves for Tier 2."""
+
     index_age_ratio: int = 5
     """Factor by which an index segment waits longer: it grows by a few bytes a second."""
 
@@ -52,6 +55,10 @@ class WriterConfig:
 
     operations_per_read_max: int = 1_000
     """Operations taken from the log in one go."""
+
+    gather_s: float = 0.25
+    """Pause between two reads that brought fewer operations, and less than ``flush_bytes``: the callers of a burst are
+    answered before its operations are looked at for Tier 2."""
 
     idle_segments_max: int = 50_000
     """Segments with nothing waiting whose state in Tier 2 is remembered."""

@@ -68,6 +68,8 @@ class StorageWriter(Service):
         self._log_bytes = 0
         self._progress = asyncio.Event()
         self._flush_up_to = 0
+        self._hurried = asyncio.Event()
+        """Set while a flush waits for operations that were not read yet."""
         self._acknowledged = asyncio.Condition()
 
     @property
@@ -87,6 +89,7 @@ class StorageWriter(Service):
             for segment_id in self._waiting.between(self._flush_up_to + 1, sequence_number):
                 self._aggregators.note(segment_id)
             self._flush_up_to = sequence_number
+            self._hurried.set()
             self._progress.set()
         async with self._acknowledged:
             await self._acknowledged.wait_for(lambda: self.acknowledged >= sequence_number or not self.is_running)
@@ -102,13 +105,30 @@ class StorageWriter(Service):
     async def _read(self) -> None:
         while True:
             operations = await self._source.read_operations(self._acks.last_read, self.config.operations_per_read_max)
-            now_s = self._clock.monotonic_s()
+            now_s, before = self._clock.monotonic_s(), self._log_bytes
             for operation in operations:
                 self._acks.read(operation.sequence_number)
                 self._take(operation, now_s)
             self._schedule.log_grew(self._log_bytes - self.config.behind_bytes_max - 1)
             self._review()
             self._progress.set()
+            is_burst = len(operations) >= self.config.operations_per_read_max
+            if not is_burst and self._log_bytes - before < self.config.flush_bytes:
+                await self._gather()
+
+    async def _gather(self) -> None:
+        """Let the next operations come together, unless somebody waits for their flush."""
+        if self._flush_up_to <= self._acks.last_read:
+            self._hurried.clear()
+        ends = {
+            self.spawn(self._clock.sleep(self.config.gather_s), "gather"),
+            self.spawn(self._hurried.wait(), "hurry"),
+        }
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
 
     def _take(self, operation: Operation, now_s: float) -> None:
         """Give the operation to its aggregator, if Tier 2 has anything to do with it."""
@@ -219,13 +239,15 @@ class StorageWriter(Service):
         if aggregator.held_until_s != -math.inf:
             return aggregator.held_until_s
         oldest = aggregator.oldest
-        if oldest is None or aggregator.is_deleting or aggregator.merging_count:
+        if oldest is None or aggregator.is_deleting:
             return -math.inf
         first = aggregator.first_sequence
         if aggregator.pending_bytes >= config.flush_bytes or (first is not None and first <= self._flush_up_to):
             return -math.inf
         if self._log_bytes - oldest.log_position > config.behind_bytes_max:
             return -math.inf
+        if aggregator.merging_count:
+            return oldest.since_s + config.merge_age_s
         if aggregator.is_transaction:
             return oldest.since_s + config.transaction_age_s
         return oldest.since_s + config.flush_age_s * (config.index_age_ratio if aggregator.is_index else 1)
