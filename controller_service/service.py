@@ -15,6 +15,7 @@ import structlog
 
 from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.grpc.call_limits import CallCounts
+from controller_service.api.grpc.cluster_health_api import ClusterHealthApi
 from controller_service.api.grpc.commit_operations_api import CommitOperationsApi
 from controller_service.api.grpc.connection_watch import ConnectionWatch
 from controller_service.api.grpc.controller_service_api import ControllerServiceApi
@@ -74,6 +75,7 @@ from controller_service.workflows.update_stream import UpdateStream
 from pravega_common.errors import ConfigurationError
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import SYSTEM_SCOPE
+from pravega_common.proto.cluster_health_pb2_grpc import add_ClusterHealthServicer_to_server
 from pravega_common.proto.commit_operations_pb2_grpc import add_CommitOperationsServicer_to_server
 from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from pravega_common.proto.scope_quotas_pb2_grpc import add_ScopeQuotasServicer_to_server
@@ -344,11 +346,13 @@ class Controller(Service):
         api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)
         operations_api = CommitOperationsApi(self.repair, self.transactions.records)
         quotas_api = ScopeQuotasApi(self.parts.workflows.quota)
+        health_api = ClusterHealthApi(self.window_parts())
         services: list[Callable[[Any], None]] = [lambda server: add_ControllerServiceServicer_to_server(api, server)]
         if self.config.controller.extensions:
             services.append(lambda server: add_TransactionSetsServicer_to_server(sets_api, server))
             services.append(lambda server: add_CommitOperationsServicer_to_server(operations_api, server))
             services.append(lambda server: add_ScopeQuotasServicer_to_server(quotas_api, server))
+            services.append(lambda server: add_ClusterHealthServicer_to_server(health_api, server))
         return services
 
     def _new_id(self) -> str:

@@ -17,6 +17,7 @@ from pravega_streams.credentials import Credentials, credentials_from
 
 if TYPE_CHECKING:
     from pravega_streams.controller.client import ControllerClient
+    from pravega_streams.controller.cluster_health import ClusterHealthClient
     from pravega_streams.controller.commit_operations import CommitOperationsClient
     from pravega_streams.controller.scope_quotas import ScopeQuotaClient
     from pravega_streams.controller.transaction_sets import TransactionSetClient
@@ -60,6 +61,12 @@ class StreamClient:
         from pravega_streams.controller.commit_operations import CommitOperationsClient
 
         return CommitOperationsClient(self.controller.transport)
+
+    @cached_property
+    def health(self) -> ClusterHealthClient:
+        from pravega_streams.controller.cluster_health import ClusterHealthClient
+
+        return ClusterHealthClient(self.controller.transport)
 
     @cached_property
     def quotas(self) -> ScopeQuotaClient:

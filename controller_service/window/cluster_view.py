@@ -10,6 +10,7 @@ from controller_service.cluster.placement import Placement
 from controller_service.window.answers import ClusterView, ContainerFailure, FoundProblem, StoreLoadView, StoreView
 from controller_service.window.parts import WindowParts, look_time_max_s, within
 from pravega_common.errors import PravegaError
+from pravega_common.runtime.joined import both_ended
 from pravega_common.services.cluster.registry import Member
 from pravega_common.version import __version__
 
@@ -21,16 +22,9 @@ problems_max: Final = 100
 
 async def cluster_view(parts: WindowParts) -> ClusterView:
     """Costs two looks at the control plane oracle; everything else this controller knows."""
-    with contextlib.suppress(PravegaError):  # What was known before is shown; figures of stores carry their time.
-        await within(look_time_max_s, parts.look_again(), "the control plane oracle")
+    _, (controllers, unknown) = await both_ended(_look_again(parts), _controllers(parts))
     placement = parts.placement()
     status, services = parts.status()
-    controllers, unknown = None, None
-    try:
-        live = await within(look_time_max_s, parts.controllers(), "the control plane oracle")
-        controllers = sorted(f"{host}:{port}" for host, port in live)
-    except PravegaError as error:
-        unknown = f"The controllers are not known now: {error}."
     return ClusterView(
         at_ms=parts.clock.wall_ms(),
         version=__version__,
@@ -45,6 +39,21 @@ async def cluster_view(parts: WindowParts) -> ClusterView:
         controllers=controllers,
         unknown=unknown,
     )
+
+
+async def _look_again(parts: WindowParts) -> None:
+    """If the oracle does not answer, what was known before is shown; figures of stores carry their time."""
+    with contextlib.suppress(PravegaError):
+        await within(look_time_max_s, parts.look_again(), "the control plane oracle")
+
+
+async def _controllers(parts: WindowParts) -> tuple[list[str] | None, str | None]:
+    """The live controllers, or why they are not known."""
+    try:
+        live = await within(look_time_max_s, parts.controllers(), "the control plane oracle")
+    except PravegaError as error:
+        return None, f"The controllers are not known now: {error}."
+    return sorted(f"{host}:{port}" for host, port in live), None
 
 
 def _problems(parts: WindowParts, placement: Placement) -> list[FoundProblem]:

@@ -37,10 +37,10 @@ def cluster_address(controller: str) -> ControllerAddress:
     return ControllerAddress.parse(controller, ca_file=made_here)
 
 
-def check_listens(controller: str) -> None:
+def check_listens(controller: str | ControllerAddress) -> None:
     """Raises ``Unavailable`` for a wrong address, which the clients would retry for half a minute."""
     failure: OSError | None = None
-    for endpoint in ControllerAddress.parse(controller).endpoints:
+    for endpoint in ControllerAddress.of(controller).endpoints:
         try:
             socket.create_connection((endpoint.host, endpoint.port), timeout=connect_time_max_s).close()
             return

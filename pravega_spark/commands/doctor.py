@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
-from pravega_spark.commands.diagnosis import Finding, installed, is_well, services
+from pravega_spark.commands.diagnosis import services
+from pravega_spark.commands.findings import Finding, is_well
+from pravega_spark.commands.machine_diagnosis import installed
 from pravega_spark.commands.output import console, print_json
 
 
@@ -40,10 +42,6 @@ def _all(spark: bool, master: str, controller: str) -> Iterator[Finding]:
     yield from installed()
     found = services(controller)
     yield from found
-    if found[0].is_ok:
-        from pravega_spark.commands.security_diagnosis import security
-
-        yield from security(controller)
     if not spark:
         return
     if not is_well(found):

@@ -5,18 +5,22 @@ What is open is no failure, since a cluster of the profile ``dev`` is so on purp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from pravega_common.errors import AuthenticationFailed, PravegaError
 from pravega_common.wire import commands as wire
 from pravega_spark.commands.connection import cluster_address
-from pravega_spark.commands.diagnosis import Finding, find_stores
+from pravega_spark.commands.findings import Finding, RunningCheck
+from pravega_spark.commands.store_checks import find_stores
 from pravega_streams.client import StreamClient
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
 
 _INTERNAL_SEGMENT: Final = "_system/_tables/scopes"
+_AUTHENTICATION: Final = "security: authentication"
+_KEYS: Final = "security: keys of the cluster"
 _DOCUMENT: Final = "docs/security.md"
 
 
@@ -29,8 +33,19 @@ class _NoCredentials:
 
 def security(controller: str) -> list[Finding]:
     """The findings about a cluster whose controller answers at this address."""
-    address = cluster_address(controller)
-    found = [_tls(address), _authentication(address), _keys(address)]
+    return start_security(cluster_address(controller))()
+
+
+def start_security(address: ControllerAddress) -> Callable[[], list[Finding]]:
+    """Starts the checks; the function that is returned waits for them."""
+    checks = [
+        RunningCheck(lambda _, look=look: look(address), Finding(name, None, "unknown: "))  # type: ignore[misc]
+        for name, look in ((_AUTHENTICATION, _authentication), (_KEYS, _keys))
+    ]
+    return lambda: _together([_tls(address), *(one.finding() for one in checks)])
+
+
+def _together(found: list[Finding]) -> list[Finding]:
     missing = [item.name.removeprefix("security: ") for item in found if not item.is_ok]
     detail = "as prod asks, as far as a client sees" if not missing else f"dev: prod would ask for {', '.join(missing)}"
     remedy = f'set security.profile = "prod" at every service, which names what is missing ({_DOCUMENT} 5)'
@@ -45,10 +60,10 @@ def _tls(address: ControllerAddress) -> Finding:
 
 
 def _authentication(address: ControllerAddress) -> Finding:
-    name = "security: authentication"
+    name = _AUTHENTICATION
     try:
         with StreamClient(address, credentials=_NoCredentials()) as stranger:
-            stranger.controller.scope_exists("doctor")
+            stranger.controller.delegation_token("doctor", "probe")
     except AuthenticationFailed:
         return Finding(name, True, "on: a caller without credentials is refused")
     except PravegaError as error:
@@ -58,7 +73,7 @@ def _authentication(address: ControllerAddress) -> Finding:
 
 
 def _keys(address: ControllerAddress) -> Finding:
-    name = "security: keys of the cluster"
+    name = _KEYS
     try:
         with StreamClient(address) as client:
             stores = find_stores(client)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pravega_spark.commands.connection import cluster_address
-from pravega_spark.commands.diagnosis import Finding, check, make_scratch, remove_scratch
+from pravega_spark.commands.diagnosis import make_scratch, remove_scratch
+from pravega_spark.commands.findings import Finding, check
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 

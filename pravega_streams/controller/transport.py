@@ -21,6 +21,7 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto.cluster_health_pb2_grpc import ClusterHealthStub
 from pravega_common.proto.commit_operations_pb2_grpc import CommitOperationsStub
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
 from pravega_common.proto.scope_quotas_pb2_grpc import ScopeQuotasStub
@@ -124,6 +125,9 @@ class ControllerTransport:
 
     def commit_operations(self, method: str, request: Any) -> Any:
         return self._call(lambda channel: getattr(CommitOperationsStub(channel), method), method, request)
+
+    def cluster_health(self, method: str, request: Any) -> Any:
+        return self._call(lambda channel: getattr(ClusterHealthStub(channel), method), method, request)
 
     def scope_quotas(self, method: str, request: Any) -> Any:
         return self._call(lambda channel: getattr(ScopeQuotasStub(channel), method), method, request)

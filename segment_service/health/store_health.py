@@ -21,6 +21,8 @@ reason_chars_max: Final = 300
 """Characters of an error inside a problem's text."""
 named_max: Final = 10
 """Containers that one problem names."""
+segments_named_max: Final = 3
+"""Damaged segments that one problem names: it travels with the lease, and their names are long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,10 @@ class StoreHealth:
     def _data(self) -> Iterator[Problem]:
         damaged = [(one.container_id, *found) for one in self.registry for found in one.metadata.quarantine]
         if damaged:
-            _, name, reason = damaged[0]
-            text = f"{len(damaged)} segments are damaged in Tier 2, {name} among them: {reason[:reason_chars_max]}"
+            names = [name for _, name, _ in damaged[:segments_named_max]]
+            more = f" and {len(damaged) - len(names)} more" if len(damaged) > len(names) else ""
+            reason = damaged[0][2][:reason_chars_max]
+            text = f"{len(damaged)} segments are damaged in Tier 2: {', '.join(names)}{more}; {names[0]}: {reason}"
             remedy = "restore the objects that /health names, or delete the segments"
             yield Problem("segments-damaged", text, remedy, stops_work=False)
         out = self.servers_out()

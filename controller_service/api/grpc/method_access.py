@@ -183,6 +183,7 @@ _SCOPE_QUOTAS: Final[Mapping[str, MethodAccess]] = {
     "SetScopeQuota": _of_root(UPDATE),  # an operator's call
     "GetScopeQuota": _of_scope(lambda request: str(request.scope), READ),
 }
+_CLUSTER_HEALTH: Final[Mapping[str, MethodAccess]] = {"DescribeCluster": _of_root(READ)}
 METHODS: Final[Mapping[str, MethodAccess]] = {
     f"/{service}/{method}": access
     for service, table in (
@@ -190,6 +191,7 @@ METHODS: Final[Mapping[str, MethodAccess]] = {
         ("pravega_spark.controller.v1.TransactionSets", _TRANSACTION_SETS),
         ("pravega_spark.controller.v1.CommitOperations", _COMMIT_OPERATIONS),
         ("pravega_spark.controller.v1.ScopeQuotas", _SCOPE_QUOTAS),
+        ("pravega_spark.controller.v1.ClusterHealth", _CLUSTER_HEALTH),
     )
     for method, access in table.items()
 }

@@ -15,7 +15,13 @@ import pytest
 from controller_service.api.grpc.method_access import METHODS
 from controller_service.api.rest.access_guard import NEEDS, OPEN
 from controller_service.service import Controller
-from pravega_common.proto import commit_operations_pb2, controller_pb2, scope_quotas_pb2, transaction_sets_pb2
+from pravega_common.proto import (
+    cluster_health_pb2,
+    commit_operations_pb2,
+    controller_pb2,
+    scope_quotas_pb2,
+    transaction_sets_pb2,
+)
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.services.security.access_entries import AccessEntries, Permission
 from pravega_common.services.security.cluster_keys import ClusterKeys, make_key_file
@@ -27,6 +33,7 @@ SERVICES = [
     *controller_pb2.DESCRIPTOR.services_by_name.values(),
     *transaction_sets_pb2.DESCRIPTOR.services_by_name.values(),
     *scope_quotas_pb2.DESCRIPTOR.services_by_name.values(),
+    *cluster_health_pb2.DESCRIPTOR.services_by_name.values(),
     *commit_operations_pb2.DESCRIPTOR.services_by_name.values(),
 ]
 CALLS = [(service, method) for service in SERVICES for method in service.methods]
@@ -240,6 +247,15 @@ async def test_only_administrators_set_quotas(closed: Closed) -> None:
     refused, reason = await closed.ask("admin", "createStream", pb.StreamConfig(streamInfo=info, scalingPolicy=policy))
     assert refused is grpc.StatusCode.INVALID_ARGUMENT
     assert "scope s would have 3 streams (it has 2), its quota is 2" in reason
+
+
+async def test_only_readers_of_all_are_told_how_the_cluster_is(closed: Closed) -> None:
+    service = cluster_health_pb2.DESCRIPTOR.services_by_name["ClusterHealth"]
+    method, request = service.methods_by_name["DescribeCluster"], cluster_health_pb2.DescribeClusterRequest()
+    assert (await closed.call("writer", service, method, request))[0] is DENIED
+    status, found = await closed.call("admin", service, method, request)
+    assert status is OK and list(found.problems) == [] and found.container_count > 0
+    assert [store.address for store in found.stores] != []
 
 
 async def test_every_rest_request_is_open_or_says_what_it_needs(closed: Closed) -> None:

@@ -1,0 +1,83 @@
+"""Doctor ends soon while a part of the cluster stands still, and names the part."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pravega_spark.standalone.process import StandaloneProcess
+from tests.support.cluster import running_cluster
+from tests.support.eventually import eventually_blocking
+from tests.support.processes import send
+
+time_max_s = 30.0
+"""All of doctor, on a busy machine; its checks end after 6 s, and the round trip after 8 s."""
+well_time_max_s = 120.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    folder: Path = tmp_path_factory.mktemp("doctor")
+    with running_cluster(folder, containers=4, controllers=2, segment_stores=2, hung_after_s=0) as started:
+        yield started
+
+
+@contextmanager
+def stopped(cluster: StandaloneProcess, name: str) -> Iterator[None]:
+    """Afterwards all is well again."""
+    pid = cluster.pid(name)
+    send(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        send(pid, signal.SIGCONT)
+        eventually_blocking(lambda: doctor(cluster)["ok"], "a cluster that is well", well_time_max_s)
+
+
+def doctor(cluster: StandaloneProcess) -> dict[str, Any]:
+    command = [sys.executable, "-m", "pravega_spark", "doctor", "--json", "--controller", cluster.controller_uri]
+    begun_s = time.monotonic()
+    done = subprocess.run(command, env=os.environ, capture_output=True, timeout=2 * time_max_s, check=False)
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (0 if found["ok"] else 1), done.stderr
+    assert time.monotonic() - begun_s < time_max_s
+    return found
+
+
+def failed(found: dict[str, Any]) -> dict[str, dict[str, str]]:
+    return {check["check"]: check for check in found["checks"] if check["ok"] is False}
+
+
+def test_a_redis_that_stands_still(cluster: StandaloneProcess) -> None:
+    with stopped(cluster, "redis"):
+        found = failed(doctor(cluster))
+    assert {"problem: lease-lost", "control plane", "round trip"} <= set(found)
+    trip = found["round trip"]
+    assert "no end within 8 s, at: making a scope" in trip["detail"]
+    assert trip["remedy"] == "see problem lease-lost: look at the Redis or file that cluster.cpo names"
+
+
+def test_a_store_that_stands_still(cluster: StandaloneProcess) -> None:
+    with stopped(cluster, "segment-store-0"):
+        found = failed(doctor(cluster))
+        address = cluster.ready()["segment_stores"][0]
+        assert found[f"segment store {address}"]["detail"] == "no end within 6 s"
+        assert "it hangs" in found[f"segment store {address}"]["remedy"]
+    assert not any(name.startswith("controller") for name in found)
+
+
+def test_one_of_two_controllers_that_stands_still(cluster: StandaloneProcess) -> None:
+    with stopped(cluster, "controller-1"):
+        found = failed(doctor(cluster))
+        address = cluster.ready()["controller"].split(",")[1]
+    assert set(found) == {f"controller {address}"}
