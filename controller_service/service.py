@@ -92,7 +92,7 @@ from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.retrying import RetryLimits, retry, unlimited
 from pravega_common.services.settings import host_and_port
 from pravega_common.services.systemd import SystemdNotices
-from pravega_common.services.tls import make_server_tls, problem_of
+from pravega_common.services.tls import make_server_tls, problems_of
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 
@@ -174,7 +174,7 @@ class Controller(Service):
             lambda: self.backends.hosts.ownerless,
             lambda: self.transactions.blocked,
             self.loop_lag,
-            lambda: problem_of(self.tls),
+            lambda: problems_of(self.tls),
         )
         self.health = HealthRegistry(self.judge)
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)

@@ -15,7 +15,7 @@ from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.cluster.store_load import StoreLoad
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.settings import host_and_port
-from pravega_common.services.tls import make_server_tls, problem_of
+from pravega_common.services.tls import make_server_tls, problems_of
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.cache.rocksdb_cache import RocksDBSecondLevel
@@ -176,7 +176,7 @@ class SegmentStoreProcess(Service):
             self.back_pressure,
             self._loop_lag,
             self.open_files.warning,
-            lambda: problem_of(self._tls),
+            lambda: problems_of(self._tls),
         )
         self.collector = self._make_collector()
         self._status_page = self._make_status_page()

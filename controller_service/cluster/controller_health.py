@@ -24,8 +24,8 @@ class ControllerHealth:
     blocked_streams: Callable[[], Mapping[str, str]]
     """Streams whose commits need an operator, with the reason."""
     loop_lag: LoopLag
-    certificate: Callable[[], Problem | None] = lambda: None
-    """The problem of the certificate that the controller serves."""
+    certificate: Callable[[], Sequence[Problem]] = tuple
+    """The problems of the certificate that the controller serves."""
 
     @property
     def is_alive(self) -> bool:
@@ -54,7 +54,9 @@ class ControllerHealth:
             remedy = "pravega-spark stream info says why, and what to do"
             yield Problem("streams-blocked", text, remedy, stops_work=False)
         late = self.loop_lag.problem("controller", "give the process more CPU, or add controllers")
-        yield from (problem for problem in (late, self.certificate()) if problem is not None)
+        if late is not None:
+            yield late
+        yield from self.certificate()
 
 
 def _some(names: Sequence[str]) -> str:

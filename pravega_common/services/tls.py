@@ -25,6 +25,9 @@ handshake_time_max_s: Final = 10.0
 expiry_warning_days: Final = 14
 """A certificate that is valid for less is a problem, and warned about once a day."""
 _REMEDY: Final = "replace its files: they are read again without a restart"
+_REFUSED_REMEDY: Final = "replace both files by a certificate and its key: they are read again without a restart"
+problem_chars_max: Final = 500
+"""A problem's text, which travels with a lease."""
 _FORBIDDEN_MODE: Final = stat.S_IWGRP | stat.S_IRWXO
 
 
@@ -63,7 +66,7 @@ class Certificate:
 
 
 class ServerTls(Service):
-    """The certificate of all ports of a process. A new file that cannot be used is reported, and the old one stays."""
+    """The certificate of all ports of a process. A new file that cannot be used is a problem, and the old one stays."""
 
     def __init__(self, section: TlsSection, clock: Clock) -> None:
         """``ConfigurationError`` for files that cannot be served."""
@@ -76,6 +79,8 @@ class ServerTls(Service):
         """For every listener: a handshake is served by the context of the newest certificate."""
         self.context.sni_callback = self._choose
         self._warned_at_s = float("-inf")
+        self._refusal = ""
+        """Why the files that are there now cannot be used; empty while they can."""
 
     async def on_start(self) -> None:
         self.log.info(
@@ -90,24 +95,37 @@ class ServerTls(Service):
             self.check_files()
 
     def check_files(self) -> None:
-        """Load the files if they changed since they were last looked at."""
+        """Load the files if they changed since they were last looked at, or could not be used then."""
         stamp = self._stamp()
-        if stamp == self._seen:
+        if stamp == self._seen and not self._refusal:
             return
         self._seen = stamp
         try:
             self.certificate = load_certificate(*self._files)
         except ConfigurationError as error:
-            self.log.error("the new certificate cannot be used, the old one is still served", error=str(error))
+            if str(error) != self._refusal:
+                self.log.error("the new certificate cannot be used, the old one is still served", error=str(error))
+            self._refusal = str(error)
             return
+        self._refusal = ""
         self._warned_at_s = float("-inf")
         self.log.info("serving a new certificate", valid_until=self.certificate.not_after.isoformat())
 
     def _choose(self, stream: Any, _name: str | None, _context: ssl.SSLContext) -> None:
         stream.context = self.certificate.context
 
-    def problem(self) -> Problem | None:
-        """The problem of a certificate that ends soon, or has ended; ``None`` for another one."""
+    def problems(self) -> list[Problem]:
+        """The problems of the certificate that is served, and of files that should have replaced it."""
+        return [problem for problem in (self._end(), self._refused()) if problem is not None]
+
+    def _refused(self) -> Problem | None:
+        if not self._refusal:
+            return None
+        day = f"{self.certificate.not_after:%Y-%m-%d}"
+        text = f"the new certificate cannot be used, and the old one, which ends on {day}, is served: {self._refusal}"
+        return Problem("certificate-refused", text[:problem_chars_max], _REFUSED_REMEDY, stops_work=False)
+
+    def _end(self) -> Problem | None:
         left = self.certificate.not_after - datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
         if left >= timedelta(days=expiry_warning_days):
             return None
@@ -116,7 +134,7 @@ class ServerTls(Service):
         return Problem("certificate-ends", f"the certificate {self._files[0]} {when}", _REMEDY, stops_work=False)
 
     def _warn_of_expiry(self) -> None:
-        problem, now_s = self.problem(), self._clock.monotonic_s()
+        problem, now_s = self._end(), self._clock.monotonic_s()
         if problem is not None and now_s - self._warned_at_s >= timedelta(days=1).total_seconds():
             self._warned_at_s = now_s
             self.log.warning(
@@ -138,9 +156,9 @@ class ServerTls(Service):
         return tuple(found)
 
 
-def problem_of(tls: ServerTls | None) -> Problem | None:
-    """The problem of a service's certificate; ``None`` also for a service without TLS."""
-    return None if tls is None else tls.problem()
+def problems_of(tls: ServerTls | None) -> list[Problem]:
+    """The problems of a service's certificate; none of a service without TLS."""
+    return [] if tls is None else tls.problems()
 
 
 def make_server_tls(section: TlsSection, clock: Clock) -> ServerTls | None:

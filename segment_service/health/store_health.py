@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,8 +49,8 @@ class StoreHealth:
     loop_lag: LoopLag
     warning: str = ""
     """What the operator should change about the machine."""
-    certificate: Callable[[], Problem | None] = lambda: None
-    """The problem of the certificate that the store serves."""
+    certificate: Callable[[], Sequence[Problem]] = tuple
+    """The problems of the certificate that the store serves."""
 
     @property
     def is_alive(self) -> bool:
@@ -136,7 +136,9 @@ class StoreHealth:
 
     def _process(self) -> Iterator[Problem]:
         late = self.loop_lag.problem("store", "give the process more CPU, or spread containers")
-        yield from (problem for problem in (late, self.certificate()) if problem is not None)
+        if late is not None:
+            yield late
+        yield from self.certificate()
         if self.warning:
             yield Problem("machine", self.warning, "change it and start the store again", stops_work=False)
 

@@ -7,7 +7,7 @@ import itertools
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -169,17 +169,33 @@ def _delete(cluster: FaultCluster, client: StreamClient, stream: str, segment: s
 @contextmanager
 def ending_certificate(cluster: FaultCluster, begins: Callable[[], None]) -> Iterator[None]:
     """Put a certificate of the same authority that ends soon in the place of the services' own."""
-    folder, other = cluster.data / "tls", cluster.data / "tls-other"
-    kept = cluster.data / "tls-kept"
+    issued = datetime.now(UTC) - timedelta(days=certificate_days) + certificate_left
+    with _replaced(cluster, begins, issued, ("server-key.pem", "server.pem")):
+        yield
+
+
+@contextmanager
+def refused_certificate(cluster: FaultCluster, begins: Callable[[], None]) -> Iterator[None]:
+    """Put a key that does not match in the place of the services' own."""
+    with _replaced(cluster, begins, datetime.now(UTC), ("server-key.pem",)):
+        yield
+
+
+@contextmanager
+def _replaced(
+    cluster: FaultCluster, begins: Callable[[], None], issued: datetime, replaced: Sequence[str]
+) -> Iterator[None]:
+    """Replace files of the services by those of another certificate of their authority."""
+    number = next(_numbers)
+    folder, other, kept = (cluster.data / f"tls{end}" for end in ("", f"-other-{number}", f"-kept-{number}"))
     shutil.copytree(folder, kept)
     shutil.copytree(folder, other)
-    names = ("server-key.pem", "server.pem")
-    for name in names:
+    for name in ("server-key.pem", "server.pem"):
         (other / name).unlink()
-    service_certificate(other, "127.0.0.1", datetime.now(UTC) - timedelta(days=certificate_days) + certificate_left)
+    service_certificate(other, "127.0.0.1", issued)
     begins()
-    for name in names:
+    for name in replaced:
         shutil.copy(other / name, folder / name)
     yield
-    for name in names:
+    for name in replaced:
         shutil.copy(kept / name, folder / name)

@@ -10,7 +10,7 @@ from threading import Event, Thread
 from typing import Final
 
 from tests.drills.faults.cluster import FaultCluster
-from tests.drills.faults.data_faults import blocked_commit, damaged_segment, ending_certificate
+from tests.drills.faults.data_faults import blocked_commit, damaged_segment, ending_certificate, refused_certificate
 from tests.drills.faults.watch import NO_ANSWER
 
 STORE, CONTROLLER, REDIS, MINIO = "segment-store-0", "controller-1", "redis", "minio"
@@ -288,6 +288,19 @@ FAULTS: Final = {
                 "stores": "certificate-ends",
                 "window": "certificate-ends",
                 "alerts": "CertificateEnds",
+            },
+            kind="tls",
+        ),
+        Fault(
+            "certificate-refused",
+            "the key of all services replaced by that of another certificate",
+            refused_certificate,
+            'pravega_store_problem{code="certificate-refused"} > 0',
+            {
+                "controllers": "certificate-refused",
+                "stores": "certificate-refused",
+                "window": "certificate-refused",
+                "alerts": "CertificateRefused",
             },
             kind="tls",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -142,7 +143,7 @@ def _wait_calm(watch: Watch, since_s: float, time_max_s: float) -> float:
 
 
 def _failed_checks(cluster: FaultCluster) -> list[str]:
-    """The checks of ``pravega-spark doctor`` that fail."""
+    """The checks of ``pravega-spark doctor`` that fail, each once and without the address of the service."""
     command = [sys.executable, "-m", "pravega_spark", "doctor", "--json"]
     uri = cluster.standalone.controller_uri
     try:
@@ -151,7 +152,8 @@ def _failed_checks(cluster: FaultCluster) -> list[str]:
         )
     except subprocess.TimeoutExpired:
         return [f"no end within {doctor_time_max_s:.0f} s"]
-    return [check["check"] for check in json.loads(done.stdout)["checks"] if check["ok"] is False]
+    names = [check["check"] for check in json.loads(done.stdout)["checks"] if check["ok"] is False]
+    return list(dict.fromkeys(re.sub(r" \S+:\d+$", "", name) for name in names))
 
 
 def _summary(row: Row) -> str:

@@ -15,7 +15,9 @@ def test_a_controller_that_is_well_has_no_problem() -> None:
 
 
 def test_what_stops_the_work_comes_first() -> None:
-    health = ControllerHealth(lambda: -3.0, lambda: (2,), lambda: {"s/t": "lost"}, LoopLag(ManualClock()), lambda: ENDS)
+    health = ControllerHealth(
+        lambda: -3.0, lambda: (2,), lambda: {"s/t": "lost"}, LoopLag(ManualClock()), lambda: [ENDS]
+    )
     assert [one.code for one in health.problems()] == [
         "lease-lost",
         "containers-without-store",

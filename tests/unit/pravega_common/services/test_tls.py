@@ -15,7 +15,14 @@ from structlog.testing import capture_logs
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_common.runtime.clock import SystemClock
-from pravega_common.services.tls import ServerTls, TlsSection, check_period_s, load_certificate, problem_of
+from pravega_common.services.tls import (
+    ServerTls,
+    TlsSection,
+    check_period_s,
+    load_certificate,
+    problem_chars_max,
+    problems_of,
+)
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
@@ -82,6 +89,37 @@ async def test_a_broken_certificate_is_reported_once_and_the_old_one_stays(autho
         assert await served_serial(port, authority) != old
 
 
+def test_new_files_that_cannot_be_used_are_a_problem_until_good_ones_come(authority: Authority) -> None:
+    files = authority.issue(days=30)
+    tls = ServerTls(files.section, SystemClock())
+    kept = files.certificate.read_bytes()
+    for wrong, words in (
+        (b"no certificate", "no certificate in PEM form"),
+        (authority.issue("other").certificate.read_bytes(), "does not belong to"),
+    ):
+        files.certificate.write_bytes(wrong)
+        tls.check_files()
+        (problem,) = tls.problems()
+        assert problem.code == "certificate-refused" and words in problem.text and not problem.stops_work
+        assert "the old one, which ends on 20" in problem.text and "both files" in problem.remedy
+        assert len(problem.text) <= problem_chars_max
+    files.certificate.write_bytes(kept)
+    tls.check_files()
+    assert tls.problems() == []
+
+
+def test_a_key_whose_mode_was_wrong_is_looked_at_again_though_it_did_not_change(authority: Authority) -> None:
+    tls = ServerTls(authority.issue(days=30).section, SystemClock())
+    files = authority.issue(days=30)
+    files.key.chmod(0o644)
+    tls.check_files()
+    assert "has mode 0644" in tls.problems()[0].text
+    files.key.chmod(0o600)
+    with capture_logs() as logs:
+        tls.check_files()
+    assert tls.problems() == [] and "serving a new certificate" in logs[0]["event"]
+
+
 async def test_files_that_vanish_leave_the_old_certificate(authority: Authority) -> None:
     files = authority.issue()
     tls = ServerTls(files.section, SystemClock())
@@ -109,16 +147,17 @@ async def test_a_certificate_near_its_end_is_warned_about_once_a_day(authority: 
 )
 def test_the_problem_of_a_certificate_says_when_it_ends(authority: Authority, days: int, words: str | None) -> None:
     files = authority.issue(days=days)
-    problem = problem_of(ServerTls(files.section, SystemClock()))
+    problems = problems_of(ServerTls(files.section, SystemClock()))
     if words is None:
-        assert problem is None
+        assert not problems
         return
-    assert problem is not None and problem.code == "certificate-ends" and problem.remedy and not problem.stops_work
+    (problem,) = problems
+    assert problem.code == "certificate-ends" and problem.remedy and not problem.stops_work
     assert re.fullmatch(f"the certificate {files.certificate} {words}", problem.text)
 
 
 def test_a_service_without_tls_has_no_problem_with_it() -> None:
-    assert problem_of(None) is None
+    assert problems_of(None) == []
 
 
 async def test_tls_before_1_2_is_refused(authority: Authority) -> None:

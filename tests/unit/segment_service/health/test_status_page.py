@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -46,7 +47,7 @@ class Page:
         self.lease_left_s = 10.0
         self.offline: dict[int, dict[str, str]] = {}
         self.silent: dict[str, float] = {}
-        self.certificate: Problem | None = None
+        self.certificate: list[Problem] = []
         self.clock = ManualClock()
         self.tier2_faults = FaultyChunkStorage(InMemoryChunkStorage(), random.Random(3), self.clock)
         self.tier2 = MeasuredChunkStorage(self.tier2_faults, self.clock)
@@ -188,8 +189,9 @@ async def test_tier2_that_fails_for_long_is_named_and_forgotten_when_it_answers(
 
 
 async def test_a_certificate_that_ends_degrades(page: Page) -> None:
-    page.certificate = Problem("certificate-ends", "the certificate ends in 3 days", "replace it", stops_work=False)
-    assert await problems(page, 200) == ["certificate-ends"]
+    ends = Problem("certificate-ends", "the certificate ends in 3 days", "replace it", stops_work=False)
+    page.certificate = [ends, replace(ends, code="certificate-refused")]
+    assert await problems(page, 200) == ["certificate-ends", "certificate-refused"]
 
 
 async def test_a_loop_that_is_late_degrades_and_one_that_is_stuck_is_not_alive(page: Page) -> None:
