@@ -6,7 +6,6 @@ import io
 import threading
 from functools import partial
 
-import pravega_client
 import pytest
 
 from pravega_common.errors import InvalidArgument, SegmentTruncated, StreamSealed
@@ -14,6 +13,7 @@ from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.byte_stream.byte_stream import ByteStream
 from pravega_streams.client import StreamClient
 from tests.support.cluster import client, cluster, new_stream_in
+from tests.support.rust_client import rust_stream_manager
 
 __all__ = ["client", "cluster"]
 
@@ -82,7 +82,7 @@ def test_a_read_waits_at_the_tail(client: StreamClient) -> None:
 
 def test_the_pypi_client_and_ours_share_a_byte_stream(cluster: StandaloneProcess, client: StreamClient) -> None:
     stream = new_stream(client)
-    manager = pravega_client.StreamManager(cluster.controller_uri)
+    manager = rust_stream_manager(cluster.controller_uri)
     theirs = manager.create_byte_stream(SCOPE, stream)
     theirs.write(b"theirs ")
     theirs.flush()

@@ -27,6 +27,7 @@ from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter
 from tests.support.cluster import cluster
+from tests.support.secured_suite import security_of_suite
 
 __all__ = ["cluster"]
 
@@ -395,10 +396,11 @@ def test_doctor(shell: Shell) -> None:
     assert found["ok"]
     names = [item["check"] for item in found["checks"]]
     assert {"python", "java", "pyspark", "pyarrow", "controller", "segment stores", "round trip"} <= set(names)
-    assert any(name.startswith("segment store 127.0.0.1:") for name in names)
+    assert any(name.startswith(("segment store 127.0.0.1:", "segment store localhost:")) for name in names)
     open_ = {item["check"]: (item["ok"], item["remedy"]) for item in found["checks"] if "security" in item["check"]}
-    assert open_["security: TLS"][0] is None and "tls://" in open_["security: TLS"][1]
-    assert open_["security: authentication"][0] is None
+    has_tls, has_users = (part in security_of_suite() or None for part in ("tls", "auth"))
+    assert open_["security: TLS"][0] is has_tls and (has_tls or "tls://" in open_["security: TLS"][1])
+    assert open_["security: authentication"][0] is has_users
     assert open_["security: keys of the cluster"] == (True, "")
     with StreamClient(shell.controller) as client:
         assert not [scope for scope in client.controller.list_scopes() if scope.startswith("doctor-")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import running_cluster
 from tests.support.eventually import eventually_blocking
+from tests.support.pages import open_page
 
 SCOPE, STREAM = "hung", "events"
 hung_after_s = hung_after_s_min
@@ -58,8 +58,7 @@ def test_a_store_that_waits_for_redis_is_left_alone(cluster: StandaloneProcess) 
     pids, killed = cluster.ready()["pids"], kills(cluster)
     os.kill(pids["redis"], signal.SIGSTOP)
     try:
-        page = f"http://{cluster.ready()['metrics'][-1]}"
-        eventually_blocking(lambda: silent_s(page) > 2 * hung_after_s, "a long silence of Redis", restart_max_s)
+        eventually_blocking(lambda: silent_s(cluster) > 2 * hung_after_s, "a long silence of Redis", restart_max_s)
     finally:
         os.kill(pids["redis"], signal.SIGCONT)
     write(cluster, "after the silence")
@@ -68,9 +67,9 @@ def test_a_store_that_waits_for_redis_is_left_alone(cluster: StandaloneProcess) 
     assert cluster.ready()["pids"] == pids
 
 
-def silent_s(page: str) -> float:
+def silent_s(cluster: StandaloneProcess) -> float:
     """How long no Redis has answered the store, as its metrics say."""
-    with urllib.request.urlopen(page, timeout=10) as answer:
+    with open_page(cluster, cluster.ready()["metrics"][-1]) as answer:
         lines = answer.read().decode().splitlines()
     return max(float(line.split()[-1]) for line in lines if line.startswith("pravega_store_tier1_silent_seconds{"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,6 +16,7 @@ from pravega_streams.event.event_writer import EventWriter
 from tests.support.alert_rules import expressions, metrics_of
 from tests.support.cluster import cluster
 from tests.support.eventually import eventually_blocking
+from tests.support.pages import open_page
 from tests.support.repository import ROOT
 
 __all__ = ["cluster"]
@@ -28,7 +28,7 @@ def families(cluster: StandaloneProcess) -> dict[str, str]:
     """The type of each metric of the controller and the store, by the name that a counter's samples have."""
     found = {}
     for address in cluster.ready()["metrics"]:
-        with urllib.request.urlopen(f"http://{address}", timeout=10) as answer:
+        with open_page(cluster, address) as answer:
             for family in text_string_to_metric_families(answer.read().decode()):
                 name = f"{family.name}_total" if family.type == "counter" else family.name
                 found[name] = family.type
@@ -39,7 +39,7 @@ def values_of(cluster: StandaloneProcess) -> dict[tuple[str, ...], float]:
     """The samples of the controller and the store, by name and values of labels."""
     values = {}
     for address in cluster.ready()["metrics"]:
-        with urllib.request.urlopen(f"http://{address}", timeout=10) as answer:
+        with open_page(cluster, address) as answer:
             for family in text_string_to_metric_families(answer.read().decode()):
                 values.update({(sample.name, *sample.labels.values()): sample.value for sample in family.samples})
     return values

@@ -14,6 +14,7 @@ from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import cluster
+from tests.support.rust_client import rust_stream_manager
 
 __all__ = ["cluster"]
 
@@ -23,7 +24,7 @@ read_time_max_s = 30.0
 
 @pytest.fixture(scope="module")
 def manager(cluster: StandaloneProcess) -> pravega_client.StreamManager:
-    made = pravega_client.StreamManager(cluster.controller_uri)
+    made = rust_stream_manager(cluster.controller_uri)
     assert made.create_scope(SCOPE)
     return made
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
-import pravega_client
 import pytest
 
 from pravega_common.errors import AlreadyExists, NotFound
@@ -27,6 +26,7 @@ from pravega_streams.readers.group_state import TAIL
 from pravega_streams.readers.reader_group import ReaderGroup
 from tests.support.cluster import cluster
 from tests.support.eventually import eventually
+from tests.support.rust_client import rust_stream_manager
 
 __all__ = ["cluster"]
 
@@ -171,7 +171,7 @@ async def test_a_mixed_group_with_the_pypi_client_reads_everything_once(
     client: AsyncStreamClient, cluster: StandaloneProcess, writer_client: StreamClient
 ) -> None:
     stream, log, written = new_stream(writer_client, 4), Log(), {}
-    manager = pravega_client.StreamManager(cluster.controller_uri)
+    manager = rust_stream_manager(cluster.controller_uri)
     name = new_name("group")
     theirs = manager.create_reader_group(name, SCOPE, stream)
     group = await client.open_reader_group(SCOPE, name)

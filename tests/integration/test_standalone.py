@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import cluster, running_cluster
 from tests.support.eventually import eventually_blocking
+from tests.support.pages import open_page
 from tests.support.processes import parent_of
 from tests.support.security import tokens_of_standalone
 from tests.support.wire_client import WireClient
@@ -42,9 +42,9 @@ def test_the_ready_file_names_everything_that_serves(cluster: StandaloneProcess)
     ready = cluster.ready()
     assert set(ready["pids"]) == {"redis", "segment-store-0", "controller"}
     assert all(is_alive(pid) for pid in ready["pids"].values())
-    with urllib.request.urlopen(f"http://{ready['rest']}/ping", timeout=5) as answer:
+    with open_page(cluster, f"{ready['rest']}/ping") as answer:
         assert answer.status == 200
-    with StreamClient(f"tcp://{ready['controller']}") as client:
+    with StreamClient(cluster.controller_uri) as client:
         assert "_system" in list(client.controller.list_scopes())
 
 
@@ -52,7 +52,7 @@ async def test_a_stranger_neither_reads_nor_deletes_what_is_the_controllers(clus
     """Whoever reached the store's port read the whole catalogue and deleted it, and the store stayed ready."""
     scopes = "_system/_tables/scopes"
     port = int(cluster.ready()["segment_stores"][0].rpartition(":")[2])
-    stranger = await WireClient.connect(port)
+    stranger = await WireClient.connect(port, ca_file=cluster.ca_file)
     await stranger.call(c.ReadTableKeys(1, scopes, "", 10), c.AuthTokenCheckFailed)
     await stranger.call(c.DeleteTableSegment(2, scopes, False), c.AuthTokenCheckFailed)
     await stranger.call(c.CreateSegment(3, "s/t/0.#epoch.0", 0, 0), c.AuthTokenCheckFailed)

@@ -89,7 +89,7 @@ def test_a_backup_of_a_store_that_is_stopped_and_has_its_log_in_files(tmp_path: 
         assert own.stop() == 0
         assert store_command(own, "backup", str(folder))["files"] > 0
         for path in (own.folder / "data").iterdir():
-            if path.is_dir() and path.name != "conf":
+            if path.is_dir() and path.name not in ("conf", "tls"):
                 shutil.rmtree(path)
                 path.mkdir()
         assert store_command(own, "restore", f"--from={folder}", "--yes")["is_done"]

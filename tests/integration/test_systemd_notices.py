@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pravega_spark.standalone.process import StandaloneProcess
+from tests.support.cluster import running_cluster
 from tests.support.eventually import eventually_blocking
 from tests.support.notify_socket import NotifySocket
 from tests.support.processes import send, state_of
@@ -57,12 +58,10 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, systemd: Systemd) -> Iterator[StandaloneProcess]:
-    cluster = StandaloneProcess(tmp_path / "cluster", tier1="file", containers=2, hung_after_s=0)
-    try:
-        cluster.start({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": str(watchdog_s * 1_000_000)})
-        yield cluster
-    finally:
-        cluster.stop()
+    environment = {"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": str(watchdog_s * 1_000_000)}
+    options = {"tier1": "file", "containers": 2, "hung_after_s": 0}
+    with running_cluster(tmp_path / "cluster", environment=environment, **options) as started:
+        yield started
 
 
 def test_services_say_that_they_are_ready_and_a_stopped_one_keeps_silent(

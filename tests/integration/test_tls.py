@@ -30,7 +30,9 @@ events_count = 500
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with running_cluster(tmp_path_factory.mktemp("tls"), tls=True, segment_stores=2, controllers=2) as started:
+    why = "without users, and without a file of authorities in the environment"
+    options = {"tls": True, "segment_stores": 2, "controllers": 2}
+    with running_cluster(tmp_path_factory.mktemp("tls"), as_is=why, **options) as started:
         yield started
 
 

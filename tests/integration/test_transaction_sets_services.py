@@ -153,22 +153,15 @@ def test_a_restarted_query_and_its_zombie(client: StreamClient) -> None:
 
 def test_a_controller_that_dies_right_after_the_commit_point(tmp_path: Path) -> None:
     """No client comes back: the next controller makes the batch readable by itself."""
-    cluster = StandaloneProcess(tmp_path / "cluster", containers=2)
-    cluster.start(environment_of("transaction_set.commit_recorded=kill"))
-    try:
-        with StreamClient(cluster.controller_uri) as client:
-            client.controller.create_scope(S)
-            make_streams(client, T, U)
-            old_pid = cluster.pid("controller")
-            members = write_batch(client, "b0", "r1", 0, (T, U))
-            decision = commit(client, "r1", 0, members)
-            # The client library repeats the call with the controller that was started again.
-            assert decision.status is CommitStatus.ALREADY_COMMITTED
-            cluster.wait_restarted("controller", old_pid)
-            wait_finished(client, 0)
-            expect_batches(client, (T, U), ["b0"])
-    except BaseException:
-        print(cluster.log_tail())
-        raise
-    finally:
-        cluster.stop()
+    dies = environment_of("transaction_set.commit_recorded=kill")
+    with running_cluster(tmp_path, environment=dies, containers=2) as own, StreamClient(own.controller_uri) as client:
+        client.controller.create_scope(S)
+        make_streams(client, T, U)
+        old_pid = own.pid("controller")
+        members = write_batch(client, "b0", "r1", 0, (T, U))
+        decision = commit(client, "r1", 0, members)
+        # The client library repeats the call with the controller that was started again.
+        assert decision.status is CommitStatus.ALREADY_COMMITTED
+        own.wait_restarted("controller", old_pid)
+        wait_finished(client, 0)
+        expect_batches(client, (T, U), ["b0"])

@@ -7,7 +7,6 @@ import json
 import time
 import urllib.error
 import urllib.parse
-import urllib.request
 from typing import Any
 
 import pytest
@@ -20,14 +19,15 @@ from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import client, cluster, new_stream_in
 from tests.support.eventually import eventually_blocking
+from tests.support.pages import open_page
 
 __all__ = ["client", "cluster"]
 SCOPE = "window"
 
 
 def ask(cluster: StandaloneProcess, path: str, **query: object) -> Any:
-    url = f"http://{cluster.ready()['rest']}/v1/window/{path}?{urllib.parse.urlencode(query)}"
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    address = f"{cluster.ready()['rest']}/v1/window/{path}?{urllib.parse.urlencode(query)}"
+    with open_page(cluster, address) as answer:
         return json.load(answer)
 
 

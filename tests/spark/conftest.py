@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.spark.streams import Streams
 from tests.support.cluster import running_cluster
+from tests.support.secured_suite import clients_environment, security_of_suite
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -23,7 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """``local[2]``; Spark's own discovery finds the connector in the repository's folder."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("pravega-tests")
         .config("spark.driver.memory", "1g")
@@ -31,8 +32,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.streaming.stopTimeout", "30s")
-        .getOrCreate()
     )
+    # The JVM and its Python workers keep the environment that they began with.
+    with clients_environment(security_of_suite()):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

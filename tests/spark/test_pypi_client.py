@@ -7,6 +7,7 @@ import asyncio
 import pravega_client
 
 from tests.spark.streams import Streams
+from tests.support.rust_client import rust_stream_manager
 
 read_time_max_s = 60.0
 
@@ -27,14 +28,14 @@ async def test_it_reads_what_spark_wrote(streams: Streams) -> None:
     streams.fill("t", 0, 500, default_num_segments=2)
     streams.fill("from", 500, 600)
     streams.run(streams.stream("from").load().select("event"), "t")
-    manager = pravega_client.StreamManager(streams.controller)
+    manager = rust_stream_manager(streams.controller)
     got = await read_group(manager, streams.scope, "t", 600)
     assert sorted(got) == [f"{number:06}" for number in range(600)]
 
 
 def test_spark_reads_what_it_wrote(streams: Streams) -> None:
     streams.create("t", 2)
-    manager = pravega_client.StreamManager(streams.controller)
+    manager = rust_stream_manager(streams.controller)
     writer = manager.create_writer(streams.scope, "t")
     for number in range(300):
         writer.write_event(f"{number:06}", routing_key=f"k{number % 10}")
@@ -53,7 +54,7 @@ def test_spark_reads_what_it_wrote(streams: Streams) -> None:
 
 async def test_keys_mean_the_same_segment_to_both(streams: Streams) -> None:
     streams.create("t", 4)
-    manager = pravega_client.StreamManager(streams.controller)
+    manager = rust_stream_manager(streams.controller)
     writer = manager.create_writer(streams.scope, "t")
     for number in range(40):
         writer.write_event(f"{number:06}", routing_key=f"k{number % 10}")

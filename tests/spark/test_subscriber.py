@@ -21,6 +21,7 @@ from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.spark.driver_process import DriverProcess
 from tests.spark.streams import Streams
+from tests.support.cluster import running_cluster
 from tests.support.eventually import eventually_blocking
 
 period_ms = 200
@@ -31,15 +32,9 @@ NOW = {"availableNow": True}
 @pytest.fixture(scope="module")
 def retaining(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     """Services with retention many times a second."""
-    cluster = StandaloneProcess(tmp_path_factory.mktemp("services"))
-    cluster.start({"PRAVEGA_CONTROLLER_RETENTION__PERIOD_MS": str(period_ms)})
-    try:
-        yield cluster
-    except BaseException:
-        print(cluster.log_tail())
-        raise
-    finally:
-        cluster.stop()
+    often = {"PRAVEGA_CONTROLLER_RETENTION__PERIOD_MS": str(period_ms)}
+    with running_cluster(tmp_path_factory.mktemp("services"), environment=often) as started:
+        yield started
 
 
 class Retained:

@@ -12,6 +12,7 @@ import pytest
 from pravega_common.version import __version__
 from pravega_spark.shipped_files import shipped_names
 from pravega_spark.standalone.process import StandaloneProcess
+from tests.support.cluster import running_cluster
 from tests.support.repository import ROOT
 from tests.support.wheel import WheelEnvironment, build_wheel
 
@@ -33,10 +34,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> WheelEnvironment:
 @pytest.fixture(scope="module")
 def cluster(installed: WheelEnvironment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     """The standalone of the wheel."""
-    process = StandaloneProcess(tmp_path_factory.mktemp("cluster"), python=installed.python)
-    process.start({"PYTHONPATH": "", "PYTHONSAFEPATH": "1"})
-    yield process
-    process.stop()
+    of_the_wheel = {"PYTHONPATH": "", "PYTHONSAFEPATH": "1"}
+    why = "the README's first program is run word for word"
+    folder = tmp_path_factory.mktemp("cluster")
+    with running_cluster(folder, as_is=why, environment=of_the_wheel, python=installed.python) as started:
+        yield started
 
 
 def test_the_version(installed: WheelEnvironment, tmp_path: Path) -> None:

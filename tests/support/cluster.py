@@ -2,57 +2,49 @@
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
 
 import pytest
 
-from pravega_common.invariants import check
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.client import StreamClient
+from tests.support.secured_suite import clients_environment, security_of_suite, trust
 from tests.support.security_cluster import AuthenticatingStandalone
-
-SECURITY_VARIABLE: Final = "PRAVEGA_TEST_SECURITY"
-"""Names what the clusters of whole suites have: ``tls``, ``auth`` or ``auth+tls``; nothing without it."""
-KINDS: Final = ("", "tls", "auth", "auth+tls")
 
 
 @contextmanager
-def running_cluster(folder: Path, **options: object) -> Iterator[StandaloneProcess]:
+def running_cluster(
+    folder: Path, *, as_is: str = "", environment: Mapping[str, str] = MappingProxyType({}), **options: object
+) -> Iterator[StandaloneProcess]:
     """``options`` as of ``StandaloneProcess``; on a failure inside, the logs' last lines are in the report.
 
     With ``PRAVEGA_TEST_SECURITY`` in the environment all of them speak TLS, ask for users or both, and this process and
-    those that it starts are an operator's.
+    those that it starts are an operator's. ``as_is``: why this one is as its options say, whatever the suite is.
+    ``environment``: further settings of its services.
     """
-    kind = os.environ.get(SECURITY_VARIABLE, "")
-    check(kind in KINDS, f"{SECURITY_VARIABLE} is {kind!r}: it may be {', '.join(KINDS[1:])}")
+    kind = "" if as_is else security_of_suite()
     if "tls" in kind:
         # By name, as the PyPI client knows no certificates of addresses.
         options = {"tls": True, "host": "localhost", **options}
     standalone = AuthenticatingStandalone if "auth" in kind else StandaloneProcess
     cluster = standalone(folder, **options)  # type: ignore[arg-type]
-    with cluster:
-        if "tls" in kind:
-            _trust(cluster)
-        try:
+    try:
+        cluster.start({**environment})
+        with clients_environment(kind):
+            if "tls" in kind:
+                trust(cluster.ca_file)
             yield cluster
-        except BaseException:
-            print(cluster.log_tail())
-            raise
-
-
-def _trust(cluster: StandaloneProcess) -> None:
-    """Let this process and those that it starts trust a cluster beside all earlier ones."""
-    bundle = os.environ.get("PRAVEGA_CA_FILE") or str(cluster.folder / "authorities.pem")
-    with Path(bundle).open("a") as file:
-        file.write(Path(cluster.ca_file).read_text())
-    os.environ.update(PRAVEGA_CA_FILE=bundle, pravega_client_tls_cert_path=bundle)
+    except BaseException:
+        print(cluster.log_tail())
+        raise
+    finally:
+        cluster.stop()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,16 +38,12 @@ def authenticating_cluster(
 
 
 class AuthenticatingStandalone(StandaloneProcess):
-    """A standalone that asks for users at each of its starts; this process and what it starts are an operator's."""
+    """A standalone that knows one user, the operator, and asks who its callers are at each of its starts."""
 
     def start(self, environment: dict[str, str] | None = None) -> None:
         users = self.folder.parent / f"{self.folder.name}-users"
         if not users.exists():
             _write_users(users, {OPERATOR: "prn::*,READ_UPDATE"})
-        password = users.with_suffix(".password")
-        password.write_text(PASSWORD)
-        password.chmod(0o600)
-        os.environ.update(PRAVEGA_USER=OPERATOR, PRAVEGA_PASSWORD_FILE=str(password))
         super().start({**_settings(users), **(environment or {})})
 
 

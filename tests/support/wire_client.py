@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import TypeVar
 
+from pravega_common.runtime.client_tls import ClientTls
 from pravega_common.wire import codec
 from pravega_common.wire.commands import Command, Hello
 from pravega_common.wire.framing import FrameParser
@@ -24,8 +25,9 @@ class WireClient:
         self._replies: deque[Command] = deque()
 
     @classmethod
-    async def connect(cls, port: int, *, greet: bool = True) -> WireClient:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async def connect(cls, port: int, *, greet: bool = True, ca_file: str = "") -> WireClient:
+        context = ClientTls.from_file(ca_file).context if ca_file else None
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
         client = cls(reader, writer)
         if greet:
             assert await client.call(Hello(17, 5), Hello) == Hello(17, 5)

@@ -1,0 +1,22 @@
+"""Opens pages of REST and of a store's status as an operator's tools do, whether or not the cluster is secured."""
+
+from __future__ import annotations
+
+import urllib.request
+from http.client import HTTPResponse
+
+from pravega_common.runtime.client_tls import ClientTls
+from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.credentials import credentials_from
+
+page_time_max_s = 30.0
+
+
+def open_page(cluster: StandaloneProcess, address: str) -> HTTPResponse:
+    """``address``: ``host:port/path``. ``HTTPError`` for what is refused."""
+    credentials = credentials_from()
+    headers = {"Authorization": credentials.header()} if credentials else {}
+    context = ClientTls.from_file(cluster.ca_file).context if cluster.ca_file else None
+    request = urllib.request.Request(f"{'https' if context else 'http'}://{address}", headers=headers)
+    answer: HTTPResponse = urllib.request.urlopen(request, timeout=page_time_max_s, context=context)
+    return answer
