@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -10,10 +13,15 @@ from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.browser import Browser
-from tests.support.cluster import cluster
+from tests.support.cluster import running_cluster
 from tests.support.eventually import eventually
 
-__all__ = ["cluster"]
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    why = "a browser asks a person for the user and whether to trust the authority"
+    with running_cluster(tmp_path_factory.mktemp("cluster"), as_is=why) as started:
+        yield started
 
 
 def address_of(cluster: StandaloneProcess) -> str:
