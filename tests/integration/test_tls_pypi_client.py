@@ -66,7 +66,7 @@ def compare(done: subprocess.CompletedProcess[str], client: StreamClient) -> Non
 
 
 def test_events_go_there_and_back(tmp_path: Path) -> None:
-    with running_cluster(tmp_path / "tls", as_is="without users", **OPTIONS) as cluster:
+    with running_cluster(tmp_path / "tls", as_is="its subject is TLS without users", **OPTIONS) as cluster:
         done = run(cluster, tmp_path, {})
         with StreamClient(cluster.controller_uri, ca_file=cluster.ca_file) as client:
             compare(done, client)

@@ -121,3 +121,27 @@ def test_the_folder_of_contracts_has_contracts_and_adapters_only() -> None:
 def test_the_readme_of_contracts_names_every_suite() -> None:
     text = (CONTRACTS / "README.md").read_text()
     assert not [path.name for path in contracts().values() if f"`{path.name}`" not in text]
+
+
+def test_suites_that_can_be_secured_start_no_cluster_beside_the_switch() -> None:
+    """One that a test starts itself would stay plain without anybody's having said why."""
+    wrong = [
+        f"{relative(path)}:{node.lineno}: use running_cluster, with as_is and the reason if it must stay as it is"
+        for folder in ("integration", "spark", "browser")
+        for path in sorted((TESTS / folder).rglob("*.py"))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("StandaloneProcess")
+    ]
+    assert not wrong
+
+
+def test_clusters_that_stay_as_they_are_say_why() -> None:
+    wrong = [
+        f"{relative(path)}:{node.lineno}: as_is is no reason of three words"
+        for path in files_of_tests()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "running_cluster"
+        for reason in (word.value for word in node.keywords if word.arg == "as_is")
+        if isinstance(reason, ast.Constant) and len(str(reason.value).split()) < 3
+    ]
+    assert not wrong
