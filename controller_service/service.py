@@ -47,6 +47,7 @@ from controller_service.segment_access.second_deletion import SecondDeletion
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.segment_access.wire_access import WireSegmentAccess
 from controller_service.segment_access.wire_revisions import WireRevisionedSegments
+from controller_service.sets.known_sinks import KnownSinks
 from controller_service.sets.transaction_set_service import TransactionSetService
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.stream_store import StreamStore
@@ -199,6 +200,7 @@ class Controller(Service):
             clock=clock,
             kept_ms=config.transactions.sink_keep_ms,
         )
+        self.known_sinks = KnownSinks(self.sets.record_of, clock)
         transactions = self.transactions
         self.repair = CommitRepair(
             transactions.records, transactions.index, backends.access, transactions.scheduler, self.sets
@@ -238,7 +240,16 @@ class Controller(Service):
         )
         hosts, live_ids = self.backends.hosts, self.membership.live_ids
         return ApiParts(
-            store, workflows, tables, groups, self.marks, self.known_subscribers, hosts, live_ids, self._new_id
+            store,
+            workflows,
+            tables,
+            groups,
+            self.marks,
+            self.known_subscribers,
+            self.known_sinks,
+            hosts,
+            live_ids,
+            self._new_id,
         )
 
     def window_parts(self) -> WindowParts:
@@ -343,7 +354,10 @@ class Controller(Service):
         )
 
     def _grpc_services(self) -> list[Callable[[Any], None]]:
-        api, sets_api = ControllerServiceApi(self.parts, self.transactions), TransactionSetsApi(self.sets)
+        api, sets_api = (
+            ControllerServiceApi(self.parts, self.transactions),
+            TransactionSetsApi(self.sets, self.known_sinks),
+        )
         operations_api = CommitOperationsApi(self.repair, self.transactions.records)
         quotas_api = ScopeQuotasApi(self.parts.workflows.quota)
         health_api = ClusterHealthApi(self.window_parts())

@@ -329,6 +329,11 @@ class TransactionSetService(Service):
             transaction_set.decision(record, batch_id), -1 if record is None else record.last_batch_id
         )
 
+    async def record_of(self, query_id: str, destination: str) -> SinkRecord | None:
+        """The record of a sink; None if nothing is on record."""
+        found = await self._sinks.read(sink_key(query_id, destination))
+        return None if found is None else found.record
+
     async def list_sinks(self, token: bytes = b"") -> tuple[list[SinkRecord], bytes]:
         """Some sinks and the token of the next page, empty at the end."""
         page, token = await self._sinks.page(token)

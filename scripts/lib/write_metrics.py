@@ -40,7 +40,8 @@ def controller_rows() -> list[Row]:
     """The metrics of a controller."""
     controller = Controller(ControllerConfig(), make_backends(ControllerConfig(), SystemClock(), Random(0)))
     health = HealthRegistry(controller.judge)
-    own = ControllerCollector(health, controller.known_subscribers, controller.watermark_ages).collect()
+    known = controller.known_subscribers, controller.known_sinks
+    own = ControllerCollector(health, *known, controller.watermark_ages).collect()
     return sorted([*_rows(own), *_registered()])
 
 

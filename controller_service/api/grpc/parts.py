@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from controller_service.lag.known_subscribers import KnownSubscribers
+from controller_service.sets.known_sinks import KnownSinks
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.writer_marks import WriterMarks
 from controller_service.workflows.create_stream import CreateStream
@@ -53,6 +54,7 @@ class ApiParts:
     groups: ReaderGroups
     marks: WriterMarks
     known_subscribers: KnownSubscribers
+    known_sinks: KnownSinks
     hosts: HostStore
     live_ids: Callable[[], Awaitable[set[str]]]
     """The ids of the controllers whose leases stand."""

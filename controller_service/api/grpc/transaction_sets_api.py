@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import grpc.aio
 
+from controller_service.sets.known_sinks import KnownSinks
 from controller_service.sets.transaction_set import (
     MemberRecord,
     RefusedSet,
@@ -53,8 +54,9 @@ _SET_STATE: Final = {
 class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
     """Errors are left to the server's error mapping. After one that says nothing certain, the same call finds out."""
 
-    def __init__(self, sets: TransactionSetService) -> None:
+    def __init__(self, sets: TransactionSetService, known: KnownSinks) -> None:
         self._sets = sets
+        self._known = known
 
     async def RegisterTransactions(
         self, request: pb.RegisterTransactionsRequest, context: grpc.aio.ServicerContext[Any, Any]
@@ -67,6 +69,7 @@ class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
             _members(request.members),
             request.sink.secret,
         )
+        self._known.heard_of(request.sink.query_id, request.sink.destination)
         return pb.RegisterTransactionsResponse(
             status=_REGISTER_STATUS[taken.verdict],
             detail=taken.detail,
@@ -87,6 +90,7 @@ class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
             request.bytes,
             request.sink.secret,
         )
+        self._known.heard_of(request.sink.query_id, request.sink.destination)
         recorded = _set(taken.set)
         if taken.verdict is Verdict.REFUSED:
             recorded.state = pb.TransactionSet.REFUSED

@@ -12,7 +12,10 @@ from prometheus_client.registry import Collector
 
 from controller_service.api.rest.health import HealthRegistry
 from controller_service.lag.known_subscribers import KnownSubscribers, known_max
+from controller_service.sets.known_sinks import KnownSinks
+from controller_service.sets.known_sinks import known_max as known_sinks_max
 from controller_service.watermarks.watermark_ages import WatermarkAges
+from pravega_common.runtime.joined import both_ended
 from pravega_common.services.latency import latency_family
 from pravega_common.services.problems import problem_family
 
@@ -20,9 +23,12 @@ from pravega_common.services.problems import problem_family
 class ControllerCollector(Collector):
     """The numbers of one controller that are not counted where they happen."""
 
-    def __init__(self, health: HealthRegistry, subscribers: KnownSubscribers, ages: WatermarkAges) -> None:
+    def __init__(
+        self, health: HealthRegistry, subscribers: KnownSubscribers, sinks: KnownSinks, ages: WatermarkAges
+    ) -> None:
         self._health = health
         self._subscribers = subscribers
+        self._sinks = sinks
         self._ages = ages
 
     def collect(self) -> Iterator[Metric]:
@@ -38,6 +44,7 @@ class ControllerCollector(Collector):
         text = "Seconds until the controller's lease ends; negative once it has"
         yield GaugeMetricFamily("pravega_controller_lease_left_seconds", text, value=left_s)
         yield from self._of_subscribers()
+        yield from self._of_sinks()
         yield from self._of_watermarks()
 
     def _of_subscribers(self) -> Iterator[Metric]:
@@ -56,6 +63,26 @@ class ControllerCollector(Collector):
                 stalled.add_metric([stream, lag.name], stalled_s)
         yield from (behind, stalled)
 
+    def _of_sinks(self) -> Iterator[Metric]:
+        text = "Sinks whose state this controller tells"
+        yield GaugeMetricFamily("pravega_controller_known_sinks", text, value=len(self._sinks))
+        text = "Above it a further one takes the place of the one that called longest ago"
+        yield GaugeMetricFamily("pravega_controller_known_sinks_limit", text, value=known_sinks_max)
+        labels = ["sink", "destination"]
+        text = "Seconds since the commit of the last batch of a sink began"
+        ages = GaugeMetricFamily("pravega_controller_sink_batch_age_seconds", text, labels=labels)
+        text = "Undecided batches of a sink that have transactions"
+        batches = GaugeMetricFamily("pravega_controller_sink_open_batches", text, labels=labels)
+        text = "How long a batch of a sink has been on its way from its commit to being readable; 0 without one"
+        rounds = GaugeMetricFamily("pravega_controller_sink_round_open_seconds", text, labels=labels)
+        for state in self._sinks.states():
+            names = [state.query_id, state.destination]
+            if state.batch_age_s is not None:
+                ages.add_metric(names, state.batch_age_s)
+            batches.add_metric(names, state.open_batches)
+            rounds.add_metric(names, state.round_open_s)
+        yield from (ages, batches, rounds)
+
     def _of_watermarks(self) -> Iterator[Metric]:
         text = "Age of the newest watermark of a stream with writers that note time"
         ages = GaugeMetricFamily("pravega_controller_watermark_age_seconds", text, labels=["stream"])
@@ -70,12 +97,15 @@ class ControllerCollector(Collector):
 class MetricsPage:
     """``GET /metrics``."""
 
-    def __init__(self, health: HealthRegistry, subscribers: KnownSubscribers, ages: WatermarkAges) -> None:
+    def __init__(
+        self, health: HealthRegistry, subscribers: KnownSubscribers, sinks: KnownSinks, ages: WatermarkAges
+    ) -> None:
         self._subscribers = subscribers
+        self._sinks = sinks
         self._own = CollectorRegistry(auto_describe=False)
-        self._own.register(ControllerCollector(health, subscribers, ages))
+        self._own.register(ControllerCollector(health, subscribers, sinks, ages))
 
     async def get(self, request: web.Request) -> web.Response:
-        await self._subscribers.look()
+        await both_ended(self._subscribers.look(), self._sinks.look())
         body = generate_latest(self._own) + generate_latest(REGISTRY)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -81,7 +81,7 @@ class RestServer(Service):
         self.limits = limits or ConnectionLimits(connections_max_default, connections_per_peer_max_default)
         self._tls = tls
         self.operations = all_operations(health, parts, window)
-        self._metrics = MetricsPage(health, parts.known_subscribers, ages)
+        self._metrics = MetricsPage(health, parts.known_subscribers, parts.known_sinks, ages)
         self._runner: web.AppRunner | None = None
         self._socket: asyncio.Server | None = None
         self._door: TlsDoor | None = None

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
+from controller_service.sets.known_sinks import KnownSinks
 from controller_service.sets.sink_store import RegistrationShard, SinkStore
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, SinkRecord
 from controller_service.store.in_memory import InMemoryVersionedStore
@@ -193,7 +194,8 @@ async def test_the_api_says_what_the_service_says() -> None:
     world = World()
     await world.create_stream("scope", "stream")
     one = await world.instance()
-    api, context = TransactionSetsApi(one.sets), None
+    known = KnownSinks(one.sets.record_of, world.clock)
+    api, context = TransactionSetsApi(one.sets, known), None
     created = await world.begin(one, "scope", "stream", "a")
     high, low = names.transaction_id_bits(created.id)
     member = pb.Member(
@@ -213,6 +215,7 @@ async def test_the_api_says_what_the_service_says() -> None:
     assert registered.status == pb.RegisterTransactionsResponse.REGISTERED and registered.renewed_for_ms == 600_000
     commit = pb.CommitTransactionSetRequest(sink=sink, run_id="r", batch_id=4, members=[member], events=1, bytes=10)
     committed = await ask(api.CommitTransactionSet, commit)
+    assert len(known) == 1
     assert committed.status == pb.CommitTransactionSetResponse.COMMITTED and list(committed.set.members) == [member]
     await world.clock.pass_time(1)
     finished = await ask(api.GetTransactionSet, get)
