@@ -71,6 +71,10 @@ class ScopeRecord:
     quota: ScopeQuota | None = None
     is_counted: bool = False
     """Whether the use has all streams, so that the quota is held: those from before the quota are counted first."""
+    quota_order: int = 0
+    """Raised by every request that changes the quota, so that one that is repeated late changes nothing."""
+    quota_request: str = ""
+    """The request that changed the quota last: of two that began at once, it is the one with the greater id."""
     record_version: ClassVar[int] = 2
 
     @property

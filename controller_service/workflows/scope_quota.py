@@ -52,7 +52,12 @@ class SetScopeQuota:
         if scope == SYSTEM_SCOPE:
             raise InvalidArgument(f"scope {scope} is the system's own and has no quota")
         record = await self._store.usable_scope(scope)
-        payload = {"scope": scope, "scope_id": record.scope_id, "quota": encode(quota).decode()}
+        payload = {
+            "scope": scope,
+            "scope_id": record.scope_id,
+            "quota": encode(quota).decode(),
+            "order": record.quota_order + 1,
+        }
         await run_and_wait(self._queue, Request(f"{KIND}-{self._new_id()}", KIND, f"{scope}/", payload))
 
     async def handle(self, request: Request) -> None:
@@ -61,18 +66,24 @@ class SetScopeQuota:
         table = list_table_name(scope, scope_id, COUNTS_TABLE)
         if not quota.is_none:
             await self._store.tables.create_table(table)
-        record = await self._store.change_scope(scope, scope_id, lambda record: _with_quota(record, quota))
+        order, request_id = request.payload["order"], request.request_id
+        record = await self._store.change_scope(
+            scope, scope_id, lambda record: _with_quota(record, quota, order, request_id)
+        )
         if record is None:
             if await self._store.scope(scope) is None:
                 # Made after the tables of the scope were deleted.
                 await self._store.tables.delete_table(table)
             raise ScopeNotFound.of(scope)
+        if record.quota_request != request_id:
+            # It was carried out before, by a controller that died, and the quota was changed since.
+            return
         failpoint(RECORDED)
         if record.quota is not None and not record.is_counted:
             await self._count_streams(scope)
             await self._release_gone(scope, record)
             failpoint(STREAMS_COUNTED)
-            await self._store.change_scope(scope, scope_id, _as_counted)
+            await self._store.change_scope(scope, scope_id, lambda record: _as_counted(record, request_id))
 
     async def _count_streams(self, scope: str) -> None:
         token = b""
@@ -96,11 +107,17 @@ class SetScopeQuota:
                 return
 
 
-def _with_quota(record: ScopeRecord, quota: ScopeQuota) -> ScopeRecord:
+def _with_quota(record: ScopeRecord, quota: ScopeQuota, order: int, request_id: str) -> ScopeRecord:
+    """The record with the quota of a request, unless it has that of a later one."""
+    if (order, request_id) <= (record.quota_order, record.quota_request):
+        return record
+    changed = dataclasses.replace(record, quota_order=order, quota_request=request_id)
     if quota.is_none:
-        return dataclasses.replace(record, quota=None, is_counted=False)
-    return dataclasses.replace(record, quota=quota)
+        return dataclasses.replace(changed, quota=None, is_counted=False)
+    return dataclasses.replace(changed, quota=quota)
 
 
-def _as_counted(record: ScopeRecord) -> ScopeRecord:
-    return record if record.quota is None else dataclasses.replace(record, is_counted=True)
+def _as_counted(record: ScopeRecord, request_id: str) -> ScopeRecord:
+    """Whoever changed the quota since counts by itself."""
+    is_same = record.quota is not None and record.quota_request == request_id
+    return dataclasses.replace(record, is_counted=True) if is_same else record

@@ -12,12 +12,14 @@ from controller_service.store.records import StreamState
 from controller_service.store.scope_counts import COUNTS_TABLE, REFUSED
 from controller_service.store.scope_store import list_table_name
 from controller_service.workflows.auto_scale import REFUSED_BY_QUOTA
-from pravega_common.errors import InvalidArgument, ScopeNotFound, SegmentNotFound
+from pravega_common.errors import InvalidArgument, ScopeNotFound, SegmentNotFound, UnknownOutcome
 from pravega_common.model.auto_scale_event import AutoScaleEvent, ScaleDirection
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.scope_quota import ScopeQuota, ScopeUse, quota_count_max
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import SYSTEM_SCOPE, mark_stream
+from pravega_common.runtime import failpoints
+from tests.support.stream_audit import requests_left
 from tests.support.workflow_steps import GROUP_ID, TWO, S, Scene, group_config, scene_of_two
 
 ONE = StreamConfiguration(ScalingPolicy.fixed(1))
@@ -214,3 +216,17 @@ async def test_the_system_and_impossible_limits_are_refused(scene: Scene) -> Non
     for wrong in (-1, quota_count_max + 1):
         with pytest.raises(InvalidArgument, match=f"a quota of {wrong} streams"):
             ScopeQuota(streams=wrong)
+
+
+@pytest.mark.parametrize("step", ["controller.quota_recorded", "controller.quota_streams_counted"])
+async def test_a_request_of_a_dead_controller_does_not_undo_a_later_one(scene: Scene, step: str) -> None:
+    scene.first.die_at(step)
+    with pytest.raises(UnknownOutcome):
+        await limit(scene, streams=1)
+    failpoints.disarm_all()
+    await scene.run(scene.second.quota.set(S, ScopeQuota(streams=7)))
+    await scene.first.kill()
+    # Its request is taken over now.
+    await scene.world.clock.pass_time(130)
+    assert await requests_left(scene.world.store) == 0
+    assert (await scene.second.quota.describe(S)).quota == ScopeQuota(streams=7)
